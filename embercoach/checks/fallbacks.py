@@ -1,4 +1,4 @@
-"""Code that expects a name of MLX to be missing: it asks first, or handles the error."""
+"""Code that expects an error: tests of errors, and names of MLX that may be missing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,59 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.syntax.parse import outline_of
-from embercoach.analysis.syntax.trees import children, names_below
+from embercoach.analysis.syntax.trees import children, names_below, walk
 from embercoach.files import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.project.module import Module
+
+#: The functions of pytest and unittest that expect an error.
+NAMES = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
+_known: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
+
+
+def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
+    """Test whether a node is in ``with pytest.raises(...):`` or in the arguments of such a call."""
+    if not any(name in module.source for name in NAMES):
+        return False
+    found = _known.get(module)
+    if found is None:
+        found = _known[module] = frozenset(_tested(module.tree))
+    return node in found
+
+
+def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
+    """All nodes below tests of errors, and of local functions that these name."""
+    found: set[cst.CSTNode] = set()
+    local: list[cst.FunctionDef] = []
+    pending: list[tuple[cst.CSTNode, bool, bool]] = [(tree, False, False)]
+    while pending:
+        node, inside, nested = pending.pop()
+        if isinstance(node, cst.With):
+            inside = inside or any(_tests_errors(item.item) for item in node.items)
+        inside = inside or _tests_errors(node)
+        if inside:
+            found.add(node)
+        if isinstance(node, cst.FunctionDef):
+            if nested:
+                local.append(node)
+            nested = True
+        pending.extend((child, inside, nested) for child in children(node))
+    named = {node.value for node in found if isinstance(node, cst.Name)}
+    for function in local:
+        if function.name.value in named:
+            found.update(walk(function))
+    return found
+
+
+def _tests_errors(node: cst.CSTNode) -> bool:
+    if not isinstance(node, cst.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    return isinstance(name, cst.Name) and name.value in NAMES
+
 
 #: Errors of a missing name, and those that a call of it with other arguments raises.
 MISSING = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError", "NameError"))

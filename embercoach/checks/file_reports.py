@@ -15,7 +15,7 @@ from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError
-from embercoach.checks.raising import is_meant_to_raise
+from embercoach.checks.fallbacks import is_meant_to_raise
 from embercoach.checks.registry import (
     Report,
     checks_of,

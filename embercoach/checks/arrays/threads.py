@@ -1,22 +1,361 @@
-"""THREAD-001: streams that another thread has made."""
+"""THREAD-001 and THREAD-002: streams and lazy arrays of another thread."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.values.lattice import LibraryObject
+from embercoach.analysis.facts.facts import CallFact, calls_by_function
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import (
+    assigned_attributes,
+    by_parameter,
+    made_in_init,
+    scope_of,
+)
+from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.facts.thread_starts import ThreadStart
+from embercoach.analysis.held_sources import returned_by
+from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, CallFact
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.facts.facts import Argument, Fact, FactPlace
     from embercoach.analysis.project.module import Module
+
+#: Functions of MLX whose arrays need no evaluation.
+_EVALUATED = frozenset(
+    f"mlx.core.{name}" for name in ("array", "asarray", "from_dlpack", "random.key")
+)
+#: Layers whose weights are lazy until something evaluates them.
+_WEIGHTED = frozenset(
+    (
+        *("Linear", "Embedding", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "LSTM", "GRU"),
+        *("RNN", "MultiHeadAttention", "Conv1d", "Conv2d", "Conv3d", "Transformer", "Sequential"),
+    )
+)
+#: Functions that are followed for one array, and calls of one function.
+_MOST_CALLS, _MOST_CALLERS = 3, 16
+_HELP = "Evaluate it before, with `mx.eval()`, in the thread that computes it"
+
+
+@check("THREAD-002")
+def foreign_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``threading.Thread(target=save, args=(mx.exp(x),))``, and results of a thread pool."""
+    source = module.source
+    if "hread" not in source or "thread_local_stream" in source or module.is_test:
+        return
+    yield from _Threads(module).reports(facts)
+
+
+class _Threads:
+    """The arrays that go from one thread to another in a file."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._evaluation = evaluation_of(module)
+        self._certainly = evaluation_of(module, is_certain=True)
+
+    def reports(self, facts: list[Fact]) -> Iterator[Report]:
+        """Yield the reports of the file."""
+        seen: set[int] = set()
+        # The one thread of a pool may get its results again.
+        is_single = "max_workers=1" in self._module.source
+        for fact in facts:
+            function = fact.place.function
+            is_worker = function is not None and _runs_in_thread(function)
+            if type(fact) is ThreadStart and not is_worker:
+                yield from self._inputs(fact)
+                if fact.has_result and id(fact.function.node) not in seen and not is_single:
+                    seen.add(id(fact.function.node))
+                    yield from self._results(fact)
+            elif type(fact) is CallFact and function is not None and is_worker:
+                yield from self._put(fact, function)
+        for info in self._module.functions:
+            if info.cls is not None and _runs_in_thread(info):
+                yield from self._queued(info)
+
+    def _inputs(self, fact: ThreadStart) -> Iterator[Report]:
+        """Lazy arrays that are passed to a thread, or read there as variables around."""
+        target = fact.function
+        place = fact.place
+        for name, node in by_parameter(target, fact.passed, is_bound=fact.is_bound).items():
+            lazy = self._is_lazy(node, place.statement, place.function)
+            if lazy and self._is_evaluated(target, name):
+                yield self._report(fact, node, "evaluated in another thread, which raises")
+        yield from self._around(fact)
+        yield from self._attributes(fact)
+
+    def _around(self, fact: ThreadStart) -> Iterator[Report]:
+        """Lazy variables of the scope around a thread's function."""
+        target, statement, function = fact.function, fact.place.statement, fact.place.function
+        scope = scope_of(self._module, target)
+        around = scope_of(self._module, target.outer)
+        names = {n.value: n for n in walk(target.node.body) if isinstance(n, cst.Name)}
+        for name, used in names.items():
+            if scope.binds(name) or not around.binds(name):
+                continue
+            if target.outer is function:
+                is_lazy = self._is_lazy_name(name, statement, function, 0)
+            else:
+                is_lazy = target.outer is None and self._is_lazy_global(name)
+            if is_lazy and self._is_evaluated(target, name):
+                yield self._report(fact, used, "evaluated in another thread, which raises")
+
+    def _is_lazy_global(self, name: str) -> bool:
+        """Return whether a module's variable is a lazy array that its top level leaves so."""
+        bindings = scope_of(self._module, None).reaching.bindings.get(name, [])
+        if len(bindings) != 1 or bindings[0].value is None or bindings[0].kind != "assigned":
+            return False
+        made = bindings[0]
+        statements = [s for s in self._module.tree.body if not isinstance(s, SCOPES)]
+        return self._is_lazy(bindings[0].value, made.statement, None) and not (
+            self._evaluation.may_evaluate(statements, {name})
+        )
+
+    def _attributes(self, fact: ThreadStart) -> Iterator[Report]:
+        """Lazy attributes of the object whose method a thread runs."""
+        target = fact.function
+        cls, own = target.cls, target.parameters[0].name if target.parameters else ""
+        if cls is None or not fact.is_bound:
+            return
+        for node in walk(target.node.body):
+            path = dotted(node) if isinstance(node, cst.Attribute) else None
+            owner, _, name = (path or "").partition(".")
+            if owner != own or "." in name or assigned_attributes(self._module)[name] != 1:
+                continue
+            init, made = cls.methods.get("__init__"), made_in_init(cls, name)
+            if init is None or made is None:
+                continue
+            if not self._is_lazy(made, init.node, init) and not self._is_given(made, init):
+                continue
+            others = [m for m in cls.methods.values() if not _runs_in_thread(m)]
+            is_known = any(
+                not isinstance(m.node, cst.Lambda)
+                and self._evaluation.may_evaluate(
+                    m.node.body.body, {f"{m.parameters[0].name}.{name}" if m.parameters else ""}
+                )
+                for m in others
+            )
+            if not is_known and self._is_evaluated(target, f"{own}.{name}"):
+                assert isinstance(node, cst.Attribute)
+                yield self._report(fact, node, "evaluated in another thread, which raises")
+                return
+
+    def _is_given(self, made: cst.BaseExpression, init: FunctionInfo) -> bool:
+        """Return whether an object is made with a lazy array that its maker never evaluates."""
+        for call in calls_by_function(self._module).get(init, ())[:_MOST_CALLERS]:
+            pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+            node = by_parameter(init, pairs, is_bound=True).get(dotted(made) or "")
+            caller = call.place.function
+            if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
+                made_here = call.place.statement
+                lines = layout_of(self._module, caller).outward(made_here)
+                others = [s for v in lines for s in v.statements if made_here not in walk(s)]
+                if self._evaluation.may_evaluate(others, {node.value}):
+                    return False
+                if self._is_lazy(node, made_here, caller):
+                    return True
+        return False
+
+    def _is_evaluated(self, function: FunctionInfo, path: str) -> bool:
+        """Return whether a function certainly evaluates an array."""
+        if isinstance(function.node, cst.Lambda):
+            return self._certainly.use(function.node.body, {path}) == "evaluated"
+        return self._certainly.may_evaluate(function.node.body.body, {path})
+
+    def _results(self, fact: ThreadStart) -> Iterator[Report]:
+        """Lazy arrays that a thread of a pool returns."""
+        target = fact.function
+        for value, statement in returned_by(target):
+            if self._is_lazy(value, statement, target):
+                text = "lazy result of a worker thread: evaluation in another one raises"
+                stop = Stop(fact.node, fact.place.statement, "runs in another thread")
+                yield self._report(fact, value, text, stop)
+
+    def _put(self, fact: CallFact, function: FunctionInfo) -> Iterator[Report]:
+        """Lazy arrays that a thread puts into a queue."""
+        func = fact.node.func
+        if not isinstance(func, cst.Attribute) or func.attr.value not in ("put", "put_nowait"):
+            return
+        first = fact.positional(0)
+        if first is not None and self._is_lazy(first.node, fact.place.statement, function):
+            text = "lazy array of a worker thread: evaluation in another one raises"
+            yield self._report(fact, first.node, text)
+
+    def _queued(self, worker: FunctionInfo) -> Iterator[Report]:
+        """Lazy arrays that callers hand to an object whose thread evaluates them."""
+        cls, own = worker.cls, worker.parameters[0].name if worker.parameters else "self"
+        if cls is None or isinstance(worker.node, cst.Lambda):
+            return
+        read = {n.attr.value for n in walk(worker.node.body) if isinstance(n, cst.Attribute)}
+        for method in cls.methods.values():
+            if _runs_in_thread(method) or isinstance(method.node, cst.Lambda):
+                continue
+            for attribute, kept in _kept_parameters(method):
+                holder = f"{method.parameters[0].name}.{attribute}"
+                if attribute not in read or self._evaluation.may_evaluate(
+                    method.node.body.body, {kept.node.value, holder}
+                ):
+                    continue
+                if self._certainly.may_evaluate(worker.node.body.body, {f"{own}.{attribute}"}):
+                    yield from self._passed(method, kept)
+
+    def _passed(self, method: FunctionInfo, kept: _Kept) -> Iterator[Report]:
+        name = kept.node.value
+        for call in calls_by_function(self._module).get(method, ())[:_MOST_CALLERS]:
+            pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+            node = by_parameter(method, pairs, is_bound=call.is_bound).get(name)
+            caller = call.place.function
+            if node is None or (caller is not None and _runs_in_thread(caller)):
+                continue
+            if self._is_lazy(node, call.place.statement, caller):
+                place = call.place._replace(
+                    statement=kept.statement, function=method, loops=0, loop=None
+                )
+                stop = Stop(call.node, call.place.statement, "passed here")
+                text = "evaluated in another thread, which raises"
+                yield self._report(call, kept.node, text, stop, place)
+                return
+
+    def _report(
+        self,
+        fact: Fact,
+        node: cst.BaseExpression,
+        problem: str,
+        stop: Stop | None = None,
+        place: FactPlace | None = None,
+    ) -> Report:
+        is_short = isinstance(node, (cst.Name, cst.Attribute))
+        if problem.startswith("evaluated"):
+            what = f"lazy array `{self._module.parsed.code(node)}`" if is_short else "lazy array"
+            problem = f"{what} is {problem}"
+        related = () if stop is None else (stop,)
+        return Report.at(
+            fact, "THREAD-002", node=node, message=problem, help=_HELP, related=related, place=place
+        )
+
+    def _is_lazy(
+        self,
+        node: cst.BaseExpression,
+        statement: cst.CSTNode,
+        function: FunctionInfo | None,
+        depth: int = 0,
+    ) -> bool:
+        """Return whether an expression certainly is an array that nothing has evaluated."""
+        if isinstance(node, (cst.Tuple, cst.List)):
+            return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
+        if isinstance(node, cst.ListComp):
+            return self._is_lazy(node.elt, statement, function, depth)
+        if isinstance(node, cst.Dict):
+            return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
+        if isinstance(node, cst.BinaryOperation):
+            fact = self._evaluation.operations.get(node)
+            sides = () if fact is None else (fact.left, fact.right)
+            is_array = any(s.array is not None and s.is_certain for s in sides)
+            return is_array and all(s.numpy is None for s in sides)
+        if isinstance(node, cst.Name):
+            return self._is_lazy_name(node.value, statement, function, depth)
+        if not isinstance(node, cst.Call):
+            return False
+        local = self._evaluation.local_call(node)
+        if local is not None:
+            if local.function.name == "__init__":
+                return _is_weighted(local.function.cls)
+            results = returned_by(local.function)
+            return (
+                depth < _MOST_CALLS
+                and bool(results)
+                and all(self._is_lazy(v, s, local.function, depth + 1) for v, s in results)
+            )
+        return self._computes(self._evaluation.calls.get(node))
+
+    def _computes(self, fact: CallFact | None) -> bool:
+        if fact is None:
+            return False
+        callee = fact.callee
+        is_mlx = isinstance(callee, Symbol) and callee.name.startswith("mlx.")
+        is_method = isinstance(callee, BoundMember) and fact.array is not None
+        if is_mlx and isinstance(fact.result, LibraryObject):
+            return fact.result.cls.rpartition(".")[2] in _WEIGHTED
+        is_known = is_mlx or is_method or isinstance(callee, LibraryObject)
+        is_lazy = self._evaluation.effect(fact.node) == "lazy"
+        is_array = holds_arrays(fact.result)
+        return is_known and is_array and is_lazy and fact.symbol not in _EVALUATED
+
+    def _is_lazy_name(
+        self, name: str, statement: cst.CSTNode, function: FunctionInfo | None, depth: int
+    ) -> bool:
+        bindings = scope_of(self._module, function).reaching.before(statement, name) or ()
+        for binding in bindings:
+            if (
+                binding.kind != "assigned"
+                or binding.value is None
+                or binding.statement is statement
+            ):
+                return False
+            if not self._is_lazy(binding.value, binding.statement, function, depth + 1):
+                return False
+        levels = layout_of(self._module, function).outward(statement)
+        # Defining a function evaluates nothing; calls of it are followed.
+        before = [
+            inner
+            for level in levels
+            for inner in level.statements[: level.position]
+            if not isinstance(inner, SCOPES)
+        ]
+        return bool(bindings) and not self._evaluation.may_evaluate(before, {name})
+
+
+def _is_weighted(cls: ClassInfo | None) -> bool:
+    """Return whether a layer of the file has weights."""
+    if cls is None or not is_layer(cls):
+        return False
+    values = (v for v in cls.attributes.values() if isinstance(v, LibraryObject))
+    return any(v.cls.rpartition(".")[2] in _WEIGHTED for v in values)
+
+
+class _Kept(NamedTuple):
+    """A parameter in a call that puts it into a list or queue."""
+
+    node: cst.Name
+    statement: cst.CSTNode
+
+
+def _runs_in_thread(function: FunctionInfo) -> bool:
+    """Return whether a function runs in another thread, ``run`` of a thread's class included."""
+    if function.threaded:
+        return True
+    bases = () if function.cls is None else function.cls.bases
+    return function.name == "run" and any(
+        isinstance(base, Symbol) and base.name == "threading.Thread" for base in bases
+    )
+
+
+def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, _Kept]]:
+    """Yield the attributes that a method puts its parameters into, with the parameters."""
+    if isinstance(method.node, cst.Lambda) or not method.parameters:
+        return
+    own, *others = (parameter.name for parameter in method.parameters)
+    for statement in small_statements(method.node.body):
+        call = statement.value if isinstance(statement, cst.Expr) else None
+        func = call.func if isinstance(call, cst.Call) and len(call.args) == 1 else None
+        if not isinstance(func, cst.Attribute) or func.attr.value not in ("append", "put"):
+            continue
+        owner, _, attribute = (dotted(func.value) or "").partition(".")
+        if owner == own and attribute and "." not in attribute and isinstance(call, cst.Call):
+            for node in walk(call.args[0].value):
+                if isinstance(node, cst.Name) and node.value in others:
+                    yield attribute, _Kept(node, statement)
+
 
 _STREAM = "mlx.core.Stream"
 _MAKERS = frozenset(("mlx.core.new_stream", "mlx.core.default_stream"))

@@ -1,4 +1,4 @@
-"""API-001, API-002, API-004: names and members that MLX lacks, properties that are called."""
+"""API-001, 002, 004, 008 and DEPRECATED-001: names and members that MLX lacks, or has otherwise."""
 
 from __future__ import annotations
 
@@ -7,17 +7,169 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Array, LibraryObject, Symbol
-from embercoach.checks.arrays.api.member_fixes import member_fix
 from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
-from embercoach.checks.read_syntax import parents
+from embercoach.checks.hoisted_reads import parents
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import MissingMemberFact, PropertyCallFact
+    from embercoach.analysis.facts.facts import CallFact, MissingMemberFact, PropertyCallFact
+    from embercoach.analysis.mlx_api.replacements import Deprecated
     from embercoach.analysis.project.module import Module
+
+#: Placeholders of a pattern: the array, and the arguments.
+_OWNER, _ARGUMENTS = "{x}", "{args}"
+
+
+def member_fix(node: cst.Attribute, call: cst.Call, module: Module) -> ProposedFix | None:
+    """Rewrite a call of a member: ``mx.expand_dims(x, 0)`` for ``x.unsqueeze(0)``."""
+    from embercoach.analysis.mlx_api import replacements
+
+    mx, owner = mlx_alias(module), node.value
+    table = replacements.MEMBERS_WITH_ARGUMENTS if call.args else replacements.MEMBERS
+    pattern = table.get(node.attr.value)
+    simple = isinstance(owner, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
+    if mx is None or not pattern or not simple or any(a.keyword or a.star for a in call.args):
+        return None
+    if node.attr.value == "expand" and len(call.args) == 1:
+        return None  # a shape, or a size
+    pattern = pattern.replace("{mx}", mx)
+    code = module.parsed.code
+    if "\n" in code(call):
+        return _in_place(node, call, pattern, module)
+    arguments = ", ".join(code(argument.value) for argument in call.args)
+    text = pattern.format(x=code(owner), args=arguments)
+    title = f"Write `{text}`" if len(text) < 40 else "Rewrite it"
+    return ProposedFix(title, False, ((call, text),))
+
+
+def _in_place(
+    node: cst.Attribute, call: cst.Call, pattern: str, module: Module
+) -> ProposedFix | None:
+    """Change only what is around the array and the arguments, which keep their lines.
+
+    None where a comment is in between.
+    """
+    whole, owner = module.parsed.bare_code(call), module.parsed.code(node.value)
+    head, _, tail = whole[len(owner) :].partition("(")
+    if "#" in whole[len(owner) :]:
+        return None
+    before, _, after = pattern.partition(_OWNER)
+    start, end = len(owner), len(whole)
+    if after.startswith("."):  # the dot keeps its line
+        start += len(head) - len(head.lstrip(" \t\r\n\\"))
+    middle, _, closing = after.partition(_ARGUMENTS)
+    parts = [((0, 0), before)] if before else []
+    if call.args:
+        middle = middle.rstrip() if tail[:1].isspace() else middle
+        parts.append(((start, end - len(tail)), middle))
+        parts.append(((end - 1, end), closing))
+    else:
+        parts.append(((start, end), after))
+    edits = tuple((call, call, span, text) for span, text in parts)
+    return ProposedFix("Write it as MLX has it", False, (), parts=edits)
+
+
+#: What returns the indices.
+_INDICES = {
+    "topk": "mx.argpartition(-x, k - 1, axis=-1)[..., :k]",
+    "sort": "mx.argsort(x, axis=...)",
+    "max": "mx.argmax(x, axis=...)",
+    "min": "mx.argmin(x, axis=...)",
+}
+_FUNCTIONS = tuple(f"mlx.core.{name}" for name in _INDICES)
+#: Words in names of indices.
+_WORDS = frozenset(
+    """
+idx idxs ind inds index indexes indices indexs ids order position positions pred preds predicted
+prediction predictions argmax argmin arg label labels
+""".split()  # noqa: SIM905
+)
+
+
+@check("API-008", of=(*_FUNCTIONS, ".max", ".min"))
+def unpacked_values(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``values, indices = mx.topk(x, k)``, ``indices = mx.sort(x)[1]``."""
+    if fact.entry is None:
+        return
+    name = fact.entry.name.rpartition(".")[2]
+    if name not in _INDICES or not _takes_indices(fact):
+        return
+    yield Report.at(
+        fact,
+        "API-008",
+        message=f"`{name}()` returns values alone, not a pair of values and indices",
+        help=f"Get the indices from `{_INDICES[name]}`",
+    )
+
+
+def _takes_indices(fact: CallFact) -> bool:
+    """Return whether a statement takes indices from the result."""
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return False
+    target, value = statement.targets[0].target, statement.value
+    if value is fact.node and isinstance(target, cst.Tuple) and len(target.elements) == 2:
+        first, second = (_words(element.value) for element in target.elements)
+        return not _WORDS.isdisjoint(second) or (first == {""} and bool(second))
+    if not isinstance(value, cst.Subscript) or value.value is not fact.node:
+        return False
+    index = value.slice[0].slice if len(value.slice) == 1 else None
+    is_second = (
+        isinstance(index, cst.Index)
+        and isinstance(index.value, cst.Integer)
+        and index.value.value == "1"
+    )
+    return is_second and not _WORDS.isdisjoint(_words(target))
+
+
+def _words(node: cst.BaseExpression) -> set[str]:
+    """The words in the last name of a path."""
+    return set((dotted(node) or "?").rpartition(".")[2].lower().strip("_").split("_"))
+
+
+PREFIX = "mlx.core."
+#: Releases that are old enough for a fix not to ask which one the program supports.
+OLD = frozenset(("0.24.1",))
+
+
+@check("DEPRECATED-001", of=("mlx.core.metal.",))
+def deprecated_function(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.metal.clear_cache()``."""
+    from embercoach.analysis.mlx_api.replacements import DEPRECATED
+
+    instead = DEPRECATED.get(fact.symbol or "")
+    if instead is None or is_expected(module, fact.place.statement, MISSING, broadly=False):
+        return
+    name = instead.name.removeprefix(PREFIX)
+    if is_patched(module, mlx_alias(module) or "mx", name):
+        return
+    yield Report.at(
+        fact,
+        "DEPRECATED-001",
+        node=fact.node.func,
+        message=f"`mx.metal.{name}()` is deprecated",
+        help=f"Use `mx.{name}()`, which MLX has since {instead.since}",
+        change=_change(fact, module, instead),
+    )
+
+
+def _change(fact: CallFact, module: Module, instead: Deprecated) -> ProposedFix | None:
+    """Write the new name: ``mx.clear_cache``."""
+    func = fact.node.func
+    if not isinstance(func, cst.Attribute):
+        return None
+    owner = func.value
+    mx = module.parsed.code(owner.value) if isinstance(owner, cst.Attribute) else mlx_alias(module)
+    if mx is None:
+        return None
+    text = f"{mx}.{instead.name.removeprefix(PREFIX)}"
+    return ProposedFix(f"Write `{text}`", instead.since in OLD, ((func, text),))
+
 
 #: The names that users give to modules of MLX.
 LONGEST = 40  # characters of a name that is compared with MLX's

@@ -1,4 +1,4 @@
-"""Compiled functions: the code that they run."""
+"""Compiled functions, and the code that they run; COMPILE-008: decorated methods."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, dotted, walk
-from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import Function, Instance, Transformed, Value
 from embercoach.analysis.work import WorkExceededError
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
+
+#: What the first parameter of a method is called, by PEP 8.
+_BOUND = frozenset({"self", "cls"})
+
+
+@check("COMPILE-008")
+def compiled_method(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``@mx.compile`` of a method, which is no longer bound to its instance."""
+    info = fact.decorated
+    if info is None or not info.is_method or not info.parameters:
+        return
+    first = info.parameters[0]
+    if first.name in _BOUND and not first.star:
+        is_module = info.cls is not None and is_layer(info.cls)
+        bound = f"self.{info.name}" + (", inputs=[self.state]" if is_module else "")
+        yield Report.at(
+            fact,
+            "COMPILE-008",
+            message="mx.compile of a method: its result is never bound to the instance",
+            help=f"Set `self._{info.name.strip('_')} = mx.compile({bound})` in `__init__`",
+        )
+
 
 #: Work for each function that a check looks at.
 STEPS_A_FUNCTION = 4

@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
 from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
+    children,
     dotted,
+    evaluated,
     keyed_path,
     names_below,
     small_statements,
+    walk,
 )
+from embercoach.analysis.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
-from embercoach.checks.arrays.compiled.between_calls import (
-    attribute_stores,
-    calls_of_compiled,
-    is_data,
-    is_set_on_object,
-    member_of,
-    order_of,
+from embercoach.analysis.values.joins import as_number, holds_arrays
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Dict,
+    Function,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Transformed,
 )
 from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
@@ -32,20 +38,228 @@ from embercoach.checks.arrays.compiled.compilations import (
     root_of,
     traced_by,
 )
-from embercoach.checks.arrays.compiled.later_changes import (
-    changes_attribute,
-    changes_variable,
-    owner_of,
+from embercoach.checks.arrays.compiled.model_calls import (
+    calls_variable,
+    sources_in,
+    updates_of,
+    variable,
 )
-from embercoach.checks.arrays.compiled.model_calls import calls_variable, variable
-from embercoach.checks.arrays.compiled.updates import sources_in, updates_of
 from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+#: Methods that prepare an object, before anything is traced.
+_PREPARING = ("__init__", "__post_init__", "__new__", "setup", "build", "reset", "load")
+
+
+def owner_of(name: str, info: FunctionInfo, module: Module) -> ClassInfo | None:
+    """The class whose instance a name is: of a method, or of the method around a function."""
+    current: FunctionInfo | None = info
+    while current is not None:
+        if current.is_method and current.parameters and current.parameters[0].name == name:
+            return current.cls
+        if scope_of(module, current).binds(name):
+            return None
+        current = current.outer
+    return None
+
+
+def changes_attribute(method: FunctionInfo, attribute: str, module: Module) -> bool:
+    """Return whether a method changes an attribute of an object that is in use.
+
+    ``self.scale *= 0.9``, ``self.scale = self.scale * 0.9``, or ``self.scale = value`` in a setter.
+    """
+    if not method.parameters or method.name.startswith(_PREPARING):
+        return False
+    own = f"{method.parameters[0].name}.{attribute}"
+    return _changes(method, own, module) and not _compiles(method, module)
+
+
+def changes_variable(name: str, owner: object, module: Module) -> frozenset[FunctionInfo]:
+    """The functions that change a global name, or by ``nonlocal`` one of the function around."""
+    return frozenset(
+        info
+        for info in module.functions
+        if name in (info.global_names if owner is module else info.nonlocal_names)
+        and (owner is module or _is_inside(info, owner))
+        and _changes(info, name, module)
+        and not _compiles(info, module)
+    )
+
+
+def _is_inside(info: FunctionInfo, owner: object) -> bool:
+    outer = info.outer
+    while outer is not None and outer is not owner:
+        outer = outer.outer
+    return outer is owner
+
+
+def _compiles(info: FunctionInfo, module: Module) -> bool:
+    return any(type(fact) is CompileFact for fact in module.facts_of(info))
+
+
+def _changes(info: FunctionInfo, path: str, module: Module) -> bool:
+    given = {p.name for p in info.parameters[info.is_method :]}
+    for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
+        if isinstance(node, cst.AugAssign) and keyed_path(node.target) == path:
+            return True
+        if not isinstance(node, cst.Assign) or path not in map(_target, node.targets):
+            continue
+        if any(keyed_path(n) == path for n in nodes_in(node.value, module) if _is_path(n)):
+            return True
+        if not given.isdisjoint(names_below(node.value)) and _is_setter(info, module):
+            return True
+    return False
+
+
+def _is_path(node: cst.CSTNode) -> bool:
+    return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
+
+
+def _target(target: cst.AssignTarget) -> str | None:
+    return keyed_path(target.target)
+
+
+def _is_setter(info: FunctionInfo, module: Module) -> bool:
+    """Return whether a function is meant to be called at any time, or called in a loop."""
+    if info.name.startswith(("set_", "update_")) or info.name == "set":
+        return True
+    if ".setter" in info.decorators:
+        return True
+    return info in _called_in_loops(module)
+
+
+@lru_cache(maxsize=1)
+def _called_in_loops(module: Module) -> frozenset[FunctionInfo]:
+    return frozenset(f.function for f in module.facts() if type(f) is LocalCall and f.place.loops)
+
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+    #: Changes of a member, by the function that makes them: of which object, and the statements.
+    Stores = dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]
+
+
+def is_data(value: Value) -> bool:
+    """Return whether a value is a number, or holds arrays."""
+    return as_number(value) is not None or holds_arrays(value)
+
+
+@lru_cache(maxsize=4)
+def calls_of_compiled(
+    function: FunctionInfo | None, module: Module
+) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
+    """The statements of a function that call what is compiled, by the function compiled."""
+    found: dict[FunctionInfo | None, list[cst.CSTNode]] = {}
+    for call in module.facts_of(function):
+        if type(call) is CompiledCall:
+            found.setdefault(root_of(call.callee), []).append(call.place.statement)
+    return found
+
+
+@lru_cache(maxsize=4)
+def order_of(
+    function: FunctionInfo | None, module: Module
+) -> tuple[dict[int, int], tuple[range, ...]]:
+    """The places of a function's statements in the text, by identity, and those of its loops."""
+    body = module.tree if function is None else function.node.body
+    order: dict[int, int] = {}
+    loops: list[range] = []
+    pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
+    while pending:
+        node, is_left = pending.pop()
+        if is_left:
+            loops.append(range(order[id(node)], len(order)))
+            continue
+        order[id(node)] = len(order)
+        if isinstance(node, (cst.For, cst.While)):
+            pending.append((node, True))
+        if not isinstance(node, (cst.BaseExpression, *DEFINITIONS)):
+            pending += [(child, False) for child in reversed(children(node))]
+    return order, tuple(loops)
+
+
+def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
+    """The name of an attribute or an entry, and the path of its owner: ``cfg["scale"]``."""
+    if type(node) is cst.Attribute:
+        return node.attr.value, dotted(node.value)
+    if type(node) is not cst.Subscript:
+        return "", None
+    part = node.slice[0].slice
+    key = part.value if isinstance(part, cst.Index) else None
+    text = evaluated(key) if isinstance(key, cst.SimpleString) else None
+    return (f"[{text}]", dotted(node.value)) if isinstance(text, str) else ("", None)
+
+
+@lru_cache(maxsize=1)
+def attribute_stores(
+    module: Module,
+) -> dict[str, Stores]:
+    """The assignments to attributes and entries of variables, by their names and the function.
+
+    An entry's name is its key in brackets.
+    """
+    found: dict[str, Stores] = {}
+    for function in (None, *module.functions):
+        for node in small_statements(module.tree if function is None else function.node.body):
+            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+            if isinstance(node, cst.AugAssign):
+                targets = [node.target]
+            for target in targets:
+                name, owner = member_of(target)
+                if owner is not None:
+                    found.setdefault(name, {}).setdefault(function, []).append((owner, node))
+    return found
+
+
+def is_set_on_object(
+    name: str,
+    attribute: str,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    module: Module,
+) -> bool:
+    """``guide.scale *= 0.9`` in a loop that calls a function which reads the global ``guide``."""
+    stores = attribute_stores(module).get(attribute)
+    if not stores or scope_of(module, info).binds(name):
+        return False
+    owner = module.frame.names.get(name) if info.closure is None else info.closure.lookup(name)
+    if owner is None or not is_data(_member(owner, attribute)):
+        return False
+    for function, held in stores.items():
+        if function in functions:
+            continue
+        order, loops = order_of(function, module)
+        called = [s for f in functions for s in calls_of_compiled(function, module).get(f, ())]
+        calls = [order.get(id(statement), -1) for statement in called]
+        for path, store in held:
+            at = order.get(id(store), -1)
+            is_same = variable(path, function, module) == variable(name, info, module)
+            if is_same and any(at in lo and any(c in lo for c in calls) for lo in loops):
+                return True
+    return False
+
+
+def _member(owner: Value, name: str) -> Value:
+    if type(owner) is Instance:
+        return owner.info.attributes.get(name, UNKNOWN)
+    held = owner.get(name[1:-1]) if type(owner) is Dict else None
+    return UNKNOWN if held is None else held
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CompileFact
     from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
 
@@ -350,3 +564,85 @@ def _is_set(is_updated: Test, info: FunctionInfo, module: Module) -> bool:
             if path is not None and is_updated(path, info):
                 return True
     return False
+
+
+@check("COMPILE-007")
+def stale_factory(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``evaluate = make_evaluate(model)`` before a loop that trains the model and calls it."""
+    if type(fact.callee) is not Function:
+        return
+    factory = fact.callee.info
+    for function in _compiled_in(fact.result):
+        if function.outer is None or function.outer.node is not factory.node:
+            continue
+        if _captures(factory, module) or not _is_stale(fact, factory, function, module):
+            continue
+        compiled = [f for f in module.facts_of(factory) if type(f) is CompileFact]
+        where: Fact = compiled[0] if len(compiled) == 1 and factory.module is module else fact
+        yield Report.at(
+            where,
+            "COMPILE-007",
+            message="weights are read when traced: optimizer updates have no effect",
+            help=HELP_WITH_STATE,
+            context="compiled",
+        )
+        return
+
+
+def _compiled_in(result: Value) -> Iterator[FunctionInfo]:
+    """The functions that are compiled in what a call returns."""
+    for item in result.items or () if type(result) is Sequence else (result,):
+        root = root_of(item)
+        if root is not None and type(item) is Transformed and item.transform == "compile":
+            yield root
+
+
+def _captures(factory: FunctionInfo, module: Module) -> bool:
+    """Return whether a factory passes ``inputs=``, for whatever it compiles."""
+    return any(
+        isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "inputs"
+        for node in walk(factory.node)
+    )
+
+
+def _is_stale(
+    fact: CallFact, factory: FunctionInfo, function: FunctionInfo, module: Module
+) -> bool:
+    """Return whether a loop calls the function, and updates a model that the factory was given."""
+    caller = fact.place.function
+    loops = [
+        call.place.loop
+        for call in module.facts_of(caller)
+        if type(call) is CompiledCall
+        and call.place.loop is not None
+        and root_of(call.callee) is function
+    ]
+    if not loops or fact.place.loop in loops:
+        return False
+    sources = sources_of(module)
+    callee = Callee(factory, fact.callee.bound is not None)  # type: ignore[attr-defined]
+    for parameter in factory.parameters:
+        if not _runs(function, parameter.name, module):
+            continue
+        given = argument_of(sources.of(fact, fact.node), callee, parameter.name)
+        path = None if given is None else dotted(given.node)
+        if path is None:
+            continue
+        model = variable(path, caller, module)
+        for update in updates_of(module):
+            if update.model is None or update.function is not caller or not update.in_loop:
+                continue
+            if variable(update.model, caller, module) == model:
+                return True
+    return False
+
+
+def _runs(function: FunctionInfo, name: str, module: Module) -> bool:
+    """Return whether a function calls a model, or passes it to what may call it."""
+    if any(parameter.name == name for parameter in function.parameters):
+        return False
+    return any(
+        isinstance(node, cst.Call)
+        and (dotted(node.func) == name or any(dotted(a.value) == name for a in node.args))
+        for node in nodes_in(function.node.body, module)
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.facts import ArrayIndexFact, BinaryFact, CallFact
 from embercoach.analysis.value_sources import sources_of
-from embercoach.checks.arrays.numerics.selections import computed
+from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

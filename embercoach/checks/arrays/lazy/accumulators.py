@@ -13,7 +13,9 @@ from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
     dotted,
+    head_of,
     names_below,
     small_statements,
     target_names,
@@ -22,13 +24,15 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.checks.arrays.lazy.accumulation import (
+from embercoach.checks.arrays.lazy.growth import (
     Accumulation,
     accumulation_by_text,
     accumulations,
+    each_iteration,
+    grows,
+    is_consumed,
     path_of,
 )
-from embercoach.checks.arrays.lazy.growth import each_iteration, grows
 from embercoach.checks.arrays.lazy.lazy_loops import (
     MESSAGE,
     help_of,
@@ -36,16 +40,59 @@ from embercoach.checks.arrays.lazy.lazy_loops import (
     is_traced,
     may_ask,
 )
-from embercoach.checks.arrays.lazy.loop_lengths import is_long
-from embercoach.checks.arrays.lazy.step_loops import is_older
+from embercoach.checks.arrays.lazy.step_loops import (
+    is_long,
+    is_older,
+    is_short,
+    lineage_of,
+    runs_model,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import ProjectCall
+    from embercoach.analysis.facts.facts import Fact, FactPlace, ProjectCall
     from embercoach.analysis.project.module import Module
+
+_COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp)
+
+
+@check("LAZY-001")
+def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``sum(loss_fn(model, x) for x in batches)``."""
+    seen: set[int] = set()
+    for fact in facts:
+        place = fact.place
+        if not place.loop_names or id(place.statement) in seen:
+            continue
+        seen.add(id(place.statement))
+        for node in head_of(place.statement):
+            if type(node) in _COMPREHENSIONS and _keeps_graphs(node, place, module):  # type: ignore[arg-type]
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    node=node,
+                    message="no element is evaluated: the graphs of all batches are kept",
+                    help="Evaluate each element: `.item()`, or a loop with `mx.eval()`",
+                )
+
+
+def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, module: Module) -> bool:
+    if is_traced(place, module) or not may_ask(place, module):
+        return False
+    loop, statement, function = node.for_in, place.statement, place.function
+    targets = set(target_names(loop.target))
+    if is_short(loop.iter, function, module):
+        return False
+    if any(isinstance(n, cst.Call) and dotted(n.func) in targets for n in walk(node.elt, SCOPES)):
+        return False  # over layers
+    lineage = lineage_of(node.elt, statement, function, loop, module)
+    if not lineage.is_reduced or lineage.is_evaluated or not runs_model(lineage, loop, module):
+        return False
+    return is_consumed(node, statement, function, module)
+
 
 #: Functions that are followed from a loop, and additions of one function.
 _MOST_CALLS, _MOST_ADDED = 3, 8

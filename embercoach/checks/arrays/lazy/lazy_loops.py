@@ -1,4 +1,4 @@
-"""LAZY-001 and LAZY-002: loops whose graph grows, as nothing evaluates it."""
+"""LAZY-001, LAZY-002 and LAZY-006: loops whose graph grows, as nothing evaluates it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from embercoach.analysis.facts.contexts import evaluated_by
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, names_below, walk
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.checks.arrays.lazy.accumulation import accumulations
-from embercoach.checks.arrays.lazy.growth import grows
-from embercoach.checks.arrays.lazy.loop_lengths import (
-    counts_by_setting,
-    is_long,
-    walks_short_list,
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    names_below,
+    small_statements,
+    target_names,
+    walk,
 )
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import BoundMember, LibraryObject
+from embercoach.checks.arrays.lazy.growth import accumulations, grows
 from embercoach.checks.arrays.lazy.step_loops import (
+    counts_by_setting,
     gradient_names,
+    is_long,
     is_private,
     is_step,
     is_update,
     updates,
+    walks_short_list,
 )
 from embercoach.checks.registry import VALUE, Report, check
 
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.layout import Layout
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.arrays.lazy.accumulation import Accumulation
+    from embercoach.checks.arrays.lazy.growth import Accumulation
 
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
@@ -202,3 +206,49 @@ def _excludes(first: cst.CSTNode, second: cst.CSTNode, layout: Layout) -> bool:
         isinstance(level.owner, cst.If) and arms.get(id(level.owner), level.arm) != level.arm
         for level in layout.outward(second)
     )
+
+
+#: Parts of names of learning rates that depend on the step, which is then evaluated with weights.
+_SCHEDULES = ("schedule", "decay(", "warmup", "get_lr")
+
+
+@check("LAZY-006", of=(".update",))
+def unevaluated_state(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.eval(loss, model.parameters())`` in a loop, without ``optimizer.state``."""
+    place, func = fact.place, fact.node.func
+    if not place.loops or place.loop is None or not _is_optimizer(fact):
+        return
+    path = dotted(func.value) if isinstance(func, cst.Attribute) else None
+    if path is None or is_traced(place, module) or not may_ask(place, module):
+        return
+    if any(word in module.source.lower() for word in _SCHEDULES):
+        return
+    loops = layout_of(module, place.function).loops(place.statement)
+    loop = next((around for around in loops if is_long(around)), None)
+    evaluation = evaluation_of(module)
+    if loop is None or not evaluation.evaluates(loop.body):
+        return  # LAZY-002 reports a loop that evaluates nothing
+    outermost = list(layout_of(module, place.function).loops(place.statement))[-1]
+    if not evaluation.may_evaluate(outermost.body.body, {path, *_holders(path, fact, module)}):
+        yield Report.at(
+            fact,
+            "LAZY-006",
+            message="the loop never evaluates the optimizer's state: its graph grows",
+            help=f"Add it to the evaluation: `mx.eval(model.parameters(), {path}.state)`",
+        )
+
+
+def _holders(path: str, fact: CallFact, module: Module) -> Iterator[str]:
+    """Names that a function binds to values made of the optimizer: ``state``."""
+    function, name = fact.place.function, path.rpartition(".")[2]
+    body = module.tree if function is None else function.node.body
+    for statement in small_statements(body):
+        if isinstance(statement, cst.Assign) and name in names_below(statement.value):
+            for target in statement.targets:
+                yield from target_names(target.target)
+
+
+def _is_optimizer(fact: CallFact) -> bool:
+    callee = fact.callee
+    owner = callee.owner if isinstance(callee, BoundMember) else None
+    return isinstance(owner, LibraryObject) and owner.cls.startswith("mlx.optimizers.")

@@ -18,9 +18,9 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Unknown
-from embercoach.checks.arrays.lazy.accumulation import path_of
+from embercoach.checks.arrays.lazy.growth import path_of
 from embercoach.checks.arrays.lazy.lazy_loops import MESSAGE, is_traced, may_ask
-from embercoach.checks.arrays.lazy.loop_lengths import calls_below, is_long, walks_short_list
+from embercoach.checks.arrays.lazy.step_loops import calls_below, is_long, walks_short_list
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import UNKNOWN, Instance, Value
-from embercoach.checks.arrays.lazy.accumulation import accumulation_by_text
+from embercoach.checks.arrays.lazy.growth import accumulation_by_text
 from embercoach.checks.arrays.lazy.lazy_loops import (
     MESSAGE,
     help_of,
@@ -23,8 +23,13 @@ from embercoach.checks.arrays.lazy.lazy_loops import (
     is_traced,
     may_ask,
 )
-from embercoach.checks.arrays.lazy.loop_lengths import calls_below, is_long
-from embercoach.checks.arrays.lazy.step_loops import is_older, is_step, synchronizes
+from embercoach.checks.arrays.lazy.step_loops import (
+    calls_below,
+    is_long,
+    is_older,
+    is_step,
+    synchronizes,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""NN-001: layers that do not call ``super().__init__()``."""
+"""NN-001, NN-007 and NN-012: layers without ``super().__init__()``, replaced or unquantized."""
 
 from __future__ import annotations
 
@@ -6,17 +6,80 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
+from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
-from embercoach.analysis.values.lattice import Symbol
+from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage
+from embercoach.analysis.values.joins import any_item, options
+from embercoach.analysis.values.lattice import Dict, Instance, LibraryObject, Sequence, Symbol
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, InstanceCallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+
+@check("NN-007")
+def replaced_call(fact: InstanceCallFact, module: Module) -> Iterator[Report]:
+    """``layer.__call__ = f``."""
+    yield Report.at(
+        fact,
+        "NN-007",
+        message="`__call__` set on an instance: calls of the module never run it",
+        help="Replace the module by one that wraps it, or set `__call__` of a subclass",
+    )
+
+
+#: What ``nn.quantize`` passes by keyword.
+_PASSED = ("group_size", "bits", "mode")
+
+
+@check("NN-012")
+def without_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``def to_quantized(self, group_size, bits)`` of a layer without others in it."""
+    if "def to_quantized" not in module.source:
+        return
+    for info in module.functions:
+        cls = info.cls
+        if cls is None or info.name != "to_quantized" or cls.frame is None or not is_layer(cls):
+            continue
+        if not isinstance(info.node, cst.FunctionDef) or not info.is_method:
+            continue
+        if any(parameter.star == "**" for parameter in info.parameters):
+            continue
+        names = {parameter.name for parameter in info.parameters}
+        lacking = [name for name in _PASSED if name not in names]
+        if lacking and not _has_layers(cls, module):
+            yield Report(
+                "NN-012",
+                info.node.name,
+                cls.frame.place()._replace(statement=info.node),
+                message=f"`to_quantized()` lacks `{lacking[-1]}`, which `nn.quantize()` passes",
+                help=f"Add `{lacking[-1]}`, and pass it to `mx.quantize()`",
+                context="default",
+            )
+
+
+def _has_layers(cls: ClassInfo, module: Module) -> bool:
+    """Return whether a layer holds others: ``nn.quantize`` asks those instead."""
+    names = {name for base in lineage(cls) for name in base.setters}
+    return any(_is_layer(member(module.frame, Instance(cls), name)) for name in names)
+
+
+def _is_layer(value: Value) -> bool:
+    for option in options(value):
+        inner = any_item(option) if type(option) is Sequence else option
+        inner = inner.item if type(inner) is Dict else inner
+        if type(inner) is Instance and is_layer(inner.info):
+            return True
+        if type(inner) is LibraryObject and mlx_api.is_layer(inner.cls):
+            return True
+    return False
+
 
 #: Classes of a file that are fixed: the place of each is searched.
 MOST_FIXED = 20

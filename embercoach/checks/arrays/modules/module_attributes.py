@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts.scopes import Expression, scope_of
-from embercoach.analysis.syntax.trees import evaluated, walk
+from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated, small_statements, walk
+from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence
+from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence, Symbol
 from embercoach.analysis.values.promotion import SIGNED
-from embercoach.checks.arrays.modules.constant_tables import (
-    WAVES,
-    is_fixed_projection,
-    is_host_table,
-)
-from embercoach.checks.arrays.modules.table_sources import functions_of
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -28,8 +26,161 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.facts.facts import AttributeFact
+    from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
+
+#: Functions of NumPy and audio libraries that make windows, filters and grids.
+_MAKERS = frozenset(
+    (
+        *("hanning", "hamming", "blackman", "bartlett", "kaiser", "get_window"),
+        *("linspace", "logspace", "geomspace", "mel_filters", "mel_filter_bank", "sinusoids"),
+    )
+)
+#: What a docstring or a comment says of an array that no one trains.
+_UNTRAINED = re.compile(
+    r"\b(not|never|isn't) (be )?(learn|train)|non-?train|untrain|no gradient", re.IGNORECASE
+)
+_TRAINED = re.compile(r"learn|trainable", re.IGNORECASE)
+#: Functions that a table of positions takes of its angles.
+WAVES = frozenset({"mlx.core.sin", "mlx.core.cos"})
+
+
+def is_host_table(made: cst.CSTNode, symbols: set[str]) -> bool:
+    """``mx.array(np.hanning(n))``, and sines and cosines of NumPy."""
+    if "mlx.core.array" not in symbols:
+        return False
+    if {"numpy.sin", "numpy.cos"} <= symbols:
+        return "numpy.random" not in symbols
+    names = {
+        (dotted(node.func) or "").rpartition(".")[2]
+        for node in walk(made)
+        if isinstance(node, cst.Call)
+    }
+    return not _MAKERS.isdisjoint(names)
+
+
+def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
+    """Return whether random numbers are drawn once: sine and cosine take products with them.
+
+    Such random Fourier features are fixed, unless the class says that they are learned.
+    """
+    if fact.name == "weight":
+        return False  # what checkpoints hold
+    if _UNTRAINED.search(_beside(fact, module)) is not None:
+        return True
+    if not _is_projected(fact, module):
+        return False
+    text = module.parsed.code(fact.owner.node)
+    return _TRAINED.search(text) is None or _UNTRAINED.search(text) is not None
+
+
+def _beside(fact: AttributeFact, module: Module) -> str:
+    """The line of the assignment, with its comment, and the line before."""
+    span = module.parsed.spans({fact.node: fact.place.statement})[fact.node]
+    lines = module.source.splitlines()[max(span.line - 2, 0) : span.line]
+    return "\n".join(line.partition("#")[2] for line in lines)
+
+
+def _is_projected(fact: AttributeFact, module: Module) -> bool:
+    """Return whether a method takes both waves of what is computed from the attribute."""
+    for method in fact.owner.methods.values():
+        waves = {
+            call.symbol
+            for call in module.facts_of(method)
+            if type(call) is CallFact
+            and call.symbol in WAVES
+            and call.arguments
+            and _mentions(call.arguments[0].node, fact.name, method, module)
+        }
+        if waves == WAVES:
+            return True
+    return False
+
+
+def _mentions(node: cst.CSTNode, name: str, method: FunctionInfo, module: Module) -> bool:
+    """Return whether an expression, or what its name is bound to, reads an attribute."""
+    made = resolve_name(Expression(node, scope_of(module, method))).node
+    return any(isinstance(n, cst.Attribute) and n.attr.value == name for n in walk(made))
+
+
+#: Expressions that are followed from an attribute through names, and nodes that are looked at.
+MOST_SOURCES, MOST_NODES = 64, 2000
+RANDOM = "mlx.core.random"
+
+
+def functions_of(start: Expression, module: Module) -> set[str]:
+    """The functions of MLX that an expression calls, through names and functions.
+
+    All functions of ``mlx.core.random`` count as one.
+    """
+    sources = sources_of(module)
+    found: set[str] = set()
+    pending = [start]
+    seen: set[int] = set()
+    nodes = 0
+    while pending and len(seen) < MOST_SOURCES and nodes < MOST_NODES:
+        expression = pending.pop()
+        if id(expression.node) in seen:
+            continue
+        seen.add(id(expression.node))
+        for node in walk(expression.node):
+            nodes += 1
+            if isinstance(node, cst.Name):
+                pending += _bound(node.value, expression.scope)
+            if not isinstance(node, cst.Call):
+                continue
+            source = _source(node, expression.scope)
+            pending += [_body(callee.function) for callee in sources.callees(source)]
+            call = sources.library_call(source)
+            name = _of_numpy(node, expression.scope) if call is None else call.name
+            found.add(RANDOM if name.startswith(f"{RANDOM}.") else name)
+    return found - {""}
+
+
+def _of_numpy(node: cst.Call, scope: Scope) -> str:
+    """``numpy.sin`` for a call of ``np.sin``."""
+    head, _, rest = (dotted(node.func) or "").partition(".")
+    is_numpy = scope.module.frame.names.get(head) == Symbol("numpy")
+    if not is_numpy:
+        return ""
+    return "numpy.random" if rest.startswith("random.") else f"numpy.{rest}"
+
+
+def _source(node: cst.Call, scope: Scope) -> Source:
+    function = scope.owner if scope.owner is not scope.module else None
+    return Source(node, node, function, scope.module)  # type: ignore[arg-type]
+
+
+def _body(function: FunctionInfo) -> Expression:
+    return Expression(function.node.body, scope_of(function.module, function))
+
+
+def _bound(name: str, scope: Scope) -> Iterator[Expression]:
+    """Find the values of a name, and those that its elements are assigned."""
+    found = scope.find(name)
+    if found is None:
+        return
+    scope, value = found
+    if value is not None:
+        if isinstance(value.node, DEFINITIONS):
+            return
+        yield value
+    bindings = scope.reaching.bindings.get(name, ())
+    for binding in bindings:
+        if binding.kind in ("assigned", "updated") and binding.value is not None:
+            yield Expression(binding.value, scope)
+    if isinstance(scope.owner, FunctionInfo):
+        for statement in small_statements(scope.owner.node.body):
+            if isinstance(statement, cst.Assign) and _stores_to(statement, name):
+                yield Expression(statement.value, scope)
+
+
+def _stores_to(statement: cst.Assign, name: str) -> bool:
+    """``table[:, 0::2] = value``."""
+    target = statement.targets[0].target
+    return isinstance(target, cst.Subscript) and dotted(target.value) == name
+
 
 #: Characters of a name that a message quotes.
 MOST_QUOTED = 24

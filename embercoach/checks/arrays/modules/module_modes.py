@@ -3,31 +3,338 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall, calls_of
+from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, walk
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Transformed
-from embercoach.checks.arrays.modules.mode_effects import Effect, ModeEffects, is_imported
-from embercoach.checks.arrays.modules.mode_layers import (
-    DEEPEST,
-    NAMES,
-    changes_by_mode,
-    is_by_mode,
+from embercoach.analysis.facts.scopes import by_parameter, made_in_init
+from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
+    children,
+    dotted,
+    is_one_of,
+    target_names,
+    walk,
 )
+from embercoach.analysis.values.inheritance import is_layer, lineage
+from embercoach.analysis.values.joins import any_item
+from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence, Transformed
+from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeGuard
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Fact, ProjectCall
+    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+#: Calls that are followed one after the other, and effects of a function that are kept.
+_DEEPEST, _MOST = 4, 32
+#: Starts of the names of functions that may switch a model to training.
+_TRAINING = ("train", "fit")
+
+_CLOSED = frozenset((*DEFINITIONS, cst.Lambda))
+_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
+
+Kind = Literal["eval", "train", "update", "load"]
+
+
+class Effect(NamedTuple):
+    """A call that has an effect on the object of a path: by itself, or by what it calls."""
+
+    path: str
+    kind: Kind
+    node: cst.Call
+    statement: cst.CSTNode
+
+
+def is_imported(fact: Fact, module: Module) -> TypeGuard[ProjectCall]:
+    """Return whether a function of another file is called."""
+    return type(fact) is ProjectCall and fact.function.module is not module
+
+
+class ModeEffects:
+    """The effects of the functions of a file on models."""
+
+    def __init__(self, module: Module) -> None:
+        """Index the calls of the file."""
+        self._module = module
+        self._calls: dict[cst.CSTNode, LocalCall | ProjectCall] = {
+            fact.node: fact
+            for fact in module.facts()
+            if type(fact) is LocalCall or is_imported(fact, module)
+        }
+        self._known: dict[FunctionInfo, tuple[Effect, ...]] = {}
+
+    def of(self, body: cst.CSTNode, depth: int = 0) -> Iterator[Effect]:
+        """Yield the effects of a body, those of what it calls among them."""
+        pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(body, body)]
+        while pending:
+            node, statement = pending.pop()
+            self._module.work.left -= 1
+            if self._module.work.left < 0:
+                raise WorkExceededError
+            if type(node) in _CLOSED and node is not body:
+                continue
+            if is_one_of(type(node), _STATEMENTS):
+                statement = node
+            if type(node) is cst.Call:
+                effects = _direct(node) or self._of_callee(node, depth)
+                yield from (Effect(path, kind, node, statement) for path, kind in effects)
+            pending += [(child, statement) for child in reversed(children(node))]
+
+    def _of_callee(self, node: cst.Call, depth: int) -> list[tuple[str, Kind]]:
+        call = self._calls.get(node)
+        if call is None:
+            return _unknown(node)
+        if depth == _DEEPEST:
+            return []
+        return list(self._mapped(call, self._effects(call.function, depth + 1)))
+
+    def _effects(self, function: FunctionInfo, depth: int) -> tuple[Effect, ...]:
+        known = self._known.get(function)
+        if known is None:
+            self._known[function] = ()  # for functions that call each other
+            found = dict.fromkeys(self.of(function.node.body, depth))
+            known = self._known[function] = tuple(found)[:_MOST]
+        return known
+
+    def _mapped(
+        self, call: LocalCall | ProjectCall, effects: tuple[Effect, ...]
+    ) -> Iterator[tuple[str, Kind]]:
+        """The effects as the caller sees them, on what it passes."""
+        if not effects:
+            return
+        function, node = call.function, call.node
+        pairs = ((a.keyword.value if a.keyword else None, a.value) for a in node.args if not a.star)
+        passed = by_parameter(function, pairs, is_bound=call.is_bound)
+        own = {p.name for p in function.parameters} | _bound_in(function)
+        first = function.parameters[0].name if function.is_method and function.parameters else None
+        for path, kind, _, _ in effects:
+            name, dot, rest = path.partition(".")
+            if name == first and call.is_bound:
+                receiver = _receiver(node, function)
+            elif name in passed:
+                receiver = dotted(passed[name])
+            else:
+                is_free = name not in own and function.module is self._module
+                receiver = name if is_free else None
+            if receiver is not None:
+                yield f"{receiver}{dot}{rest}", kind
+
+
+def _receiver(node: cst.Call, function: FunctionInfo) -> str | None:
+    if function.name == "__call__":
+        return dotted(node.func)
+    return dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+
+
+@lru_cache(maxsize=64)
+def _bound_in(function: FunctionInfo) -> frozenset[str]:
+    return frozenset(
+        name
+        for node in walk(function.node.body, (cst.BaseExpression, *DEFINITIONS))
+        if isinstance(node, (cst.AssignTarget, cst.For))
+        for name in target_names(node.target)
+    )
+
+
+def _direct(node: cst.Call) -> list[tuple[str, Kind]]:
+    """``model.eval()``, ``model.train()``, ``optimizer.update(model, gradients)``."""
+    func = node.func
+    path = dotted(func.value) if isinstance(func, cst.Attribute) else None
+    if path is None or not isinstance(func, cst.Attribute) or any(a.star for a in node.args):
+        return []
+    name, given = func.attr.value, [a.value for a in node.args]
+    if name == "eval" and not given:
+        return [(path, "eval")]
+    if name == "train" and len(given) < 2:
+        is_off = bool(given) and isinstance(given[0], cst.Name) and given[0].value == "False"
+        return [(path, "eval" if is_off else "train")]
+    if name == "load_weights":
+        return [(path, "load")]
+    if name != "update":
+        return []
+    if len(given) == 2 and "opt" in path.rpartition(".")[2].lower():
+        model = dotted(given[0])
+        return [] if model is None else [(model, "update")]
+    if len(given) == 1 and isinstance(given[0], cst.Call):  # model.update(opt.apply_gradients(...))
+        applied = given[0].func
+        if isinstance(applied, cst.Attribute) and applied.attr.value == "apply_gradients":
+            return [(path, "update")]
+    return []
+
+
+def _unknown(node: cst.Call) -> list[tuple[str, Kind]]:
+    """``train_epoch(model)`` of a function that is not known may call ``model.train()``."""
+    name = (dotted(node.func) or "").rpartition(".")[2]
+    if not name.lstrip("_").startswith(_TRAINING):
+        return []
+    paths = (dotted(argument.value) for argument in node.args)
+    return [(path, "train") for path in paths if path is not None]
+
+
+#: Layers that compute something else in training.
+NAMES = ("Dropout", "BatchNorm")
+_DROPOUT = "mlx.nn.Dropout"
+#: How deep layers are searched for others.
+DEEPEST = 4
+
+
+def changes_by_mode(
+    cls: ClassInfo,
+    module: Module,
+    depth: int,
+    *,
+    certain: bool = False,
+    names: tuple[str, ...] = NAMES,
+) -> bool:
+    """Return whether a layer holds one that computes something else in training.
+
+    Args:
+        cls: the class of the layer.
+        module: the file that is checked.
+        depth: how deep layers are searched.
+        certain: a dropout counts if its rate is a literal above 0.
+        names: how the names of the layers begin.
+    """
+    if depth == 0 or not is_layer(cls):
+        return False
+    for name in {name for base in lineage(cls) for name in base.setters}:
+        value = member(module.frame, Instance(cls), name)
+        if certain and type(value) is LibraryObject and value.cls.startswith(_DROPOUT):
+            if _drops(made_in_init(cls, name)):
+                return True
+        elif is_by_mode(value, module, depth, certain=certain, names=names) or (
+            _is_in_sequence(cls, name, certain=certain, names=names)
+        ):
+            return True
+    return False
+
+
+def _drops(made: cst.CSTNode | None) -> bool:
+    """Test for ``nn.Dropout()`` and ``nn.Dropout(0.1)``."""
+    if not isinstance(made, cst.Call):
+        return False
+    rate = made.args[0].value if made.args else None
+    return rate is None or (isinstance(rate, cst.Float) and rate.evaluated_value > 0)
+
+
+def _is_in_sequence(
+    cls: ClassInfo, name: str, *, certain: bool, names: tuple[str, ...] = NAMES
+) -> bool:
+    """``self.layers = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))``."""
+    made = made_in_init(cls, name)
+    if not isinstance(made, cst.Call) or not (dotted(made.func) or "").endswith("Sequential"):
+        return False
+    for inner in (a.value for a in made.args if isinstance(a.value, cst.Call)):
+        kind = (dotted(inner.func) or "").rpartition(".")[2]
+        if kind.startswith(names) and not (
+            certain and kind.startswith("Dropout") and not _drops(inner)
+        ):
+            return True
+    return False
+
+
+def is_by_mode(
+    value: Value,
+    module: Module,
+    depth: int,
+    *,
+    certain: bool = False,
+    names: tuple[str, ...] = NAMES,
+) -> bool:
+    """Return whether a value is, or holds, a layer that computes something else in training."""
+    if type(value) is LibraryObject:
+        is_layer_of_them = value.cls.startswith("mlx.nn.") and value.cls[7:].startswith(names)
+        return is_layer_of_them and not (certain and value.cls.startswith(_DROPOUT))
+    if type(value) is Instance:
+        return changes_by_mode(value.info, module, depth - 1, certain=certain, names=names)
+    if type(value) is Sequence and depth:
+        items = value.items if value.items is not None else (any_item(value),)
+        return any(
+            is_by_mode(item, module, depth - 1, certain=certain, names=names) for item in items
+        )
+    return False
+
+
+#: What a file would say that chooses the mode, or that differentiates.
+_BY_MODE = (".eval()", "train(False", "train(mode=", "value_and_grad", "mx.grad")
+
+
+@check("NN-005")
+def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``model(x)`` after ``fit(model)`` of another file, or after ``model.load_weights(path)``."""
+    if any(text in module.source for text in _BY_MODE):
+        return
+    imported = [fact for fact in facts if is_imported(fact, module)]
+    if not imported and not any(name in module.source for name in NAMES):
+        return
+    effects = ModeEffects(module)
+    found = {fact: tuple(effects.of(fact.function.node.body)) for fact in imported}
+    kinds = {effect.kind for ofs in found.values() for effect in ofs}
+    if "eval" in kinds:
+        return
+    trained = [(fact, cls) for fact in imported for cls in _trained_by(fact, found[fact], module)]
+    is_loaded = ".load_weights(" in module.source or "load" in kinds
+    ranges = module.parsed.converted.ranges or {}
+    for fact in facts:
+        if not (type(fact) is LocalCall or is_imported(fact, module)):
+            continue
+        cls = fact.function.cls
+        if cls is None or fact.function.name != "__call__" or not _is_inference(fact):
+            continue
+        if ".eval()" in cls.module.source:
+            continue
+        is_trained = any(
+            one is cls
+            and (
+                trainer.place.function is not fact.place.function
+                or ranges.get(id(trainer.node), 0) < ranges.get(id(fact.node), 0)
+            )
+            for trainer, one in trained
+        )
+        if (is_trained and changes_by_mode(cls, module, DEEPEST)) or (
+            is_loaded and changes_by_mode(cls, module, DEEPEST, certain=True)
+        ):
+            yield Report.at(
+                fact,
+                "NN-005",
+                message="model is called in training mode: dropout and batch norm are active",
+                help="Call `model.eval()` once the weights are trained or loaded",
+            )
+
+
+def _trained_by(
+    call: ProjectCall, effects: tuple[Effect, ...], module: Module
+) -> Iterator[ClassInfo]:
+    """Yield the classes of the models that a function updates: its arguments, or its object's."""
+    updated = [effect.path.split(".") for effect in effects if effect.kind == "update"]
+    if not updated:
+        return
+    values = [argument.value for argument in call.arguments]
+    if call.is_bound and call.function.cls is not None:
+        owner = Instance(call.function.cls)
+        values += [member(module.frame, owner, path[1]) for path in updated if len(path) == 2]
+    yield from (value.info for value in values if type(value) is Instance)
+
+
+def _is_inference(call: LocalCall | ProjectCall) -> bool:
+    """Return whether a model is called outside of layers, tests and what is differentiated."""
+    caller = call.place.function
+    if caller is None:
+        return True
+    is_part = caller.cls is not None and is_layer(caller.cls)
+    return not (is_part or caller.differentiated or caller.is_test)
+
 
 #: Names of functions that evaluate a model, and the definition or the call of one.
 _EVALUATES = re.compile(r"_?(valid|eval|accuracy|predict|infer|score)")

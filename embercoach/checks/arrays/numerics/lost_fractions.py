@@ -10,7 +10,7 @@ from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS
-from embercoach.checks.arrays.numerics.selections import computed
+from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

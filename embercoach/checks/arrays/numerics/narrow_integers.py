@@ -1,4 +1,4 @@
-"""DTYPE-010 and DTYPE-015: differences of unsigned and sums and products of small integers wrap."""
+"""DTYPE-008 to 010, DTYPE-015, INDEX-006: integers that wrap, or that the GPU lacks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,110 @@ from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import BoundMember, DType
-from embercoach.analysis.values.promotion import UNSIGNED, promote
-from embercoach.checks.arrays.numerics.selections import computed
+from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
+from embercoach.analysis.values.promotion import FLOATING, UNSIGNED, promote
+from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, IndexFact, ItemStoreFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.value_sources import Source, Sources
     from embercoach.analysis.values.lattice import Array, Value
+
+#: Dtypes that Metal's scatter does not support.
+WIDE = frozenset(["int64", "uint64", "complex64"])
+
+
+@check(
+    "INDEX-006", of=[f"mlx.core.{name}" for name in ("take", "take_along_axis", "put_along_axis")]
+)
+def float_take(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.take(x, i / 2)``."""
+    indices = fact.argument(1, "indices")
+    array = None if indices is None else as_array(indices.value)
+    if indices is None or array is None or (array.literal and array.scalar):
+        return  # of a number that may be an int, whatever its annotation says
+    if array.dtype in FLOATING:
+        yield Report.at(
+            fact,
+            "INDEX-006",
+            node=indices.node,
+            message=f"{array.dtype} indices raise: indices must be integers",
+            help="Divide with `//`, or cast with `.astype(mx.int32)`",
+            subject=indices.node,
+        )
+
+
+@check("DTYPE-008")
+def wide_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``x[index] = v`` of an int64 ``x``."""
+    array = as_array(fact.base)
+    if array is None or array.dtype not in WIDE or not _has_array_index(fact, module):
+        return
+    yield from _wide(fact, array.dtype)
+
+
+def _has_array_index(fact: ItemStoreFact, module: Module) -> bool:
+    from embercoach.checks.arrays.updates.duplicate_updates import array_indices
+
+    found = array_indices(module)
+    given = (e.slice.value for e in fact.node.slice if isinstance(e.slice, cst.Index))
+    return any(node in found for node in given)
+
+
+@check("DTYPE-008", of=("mlx.core.put_along_axis",))
+def wide_put(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.put_along_axis(x, index, v, axis)`` of an int64 ``x``."""
+    array = as_array(fact.arguments[0].value) if fact.arguments else None
+    if array is not None and array.dtype in WIDE:
+        yield from _wide(fact, array.dtype)
+
+
+@check("DTYPE-008")
+def wide_update(fact: IndexFact, module: Module) -> Iterator[Report]:
+    """``x.at[index].add(v)`` of an int64 ``x``."""
+    array = as_array(fact.base.array) if isinstance(fact.base, ArrayAt) else None
+    if array is not None and array.dtype in WIDE and fact.form == "index":
+        yield from _wide(fact, array.dtype)
+
+
+def _wide(fact: Fact, dtype: str | None) -> Iterator[Report]:
+    yield Report.at(
+        fact,
+        "DTYPE-008",
+        message=f"scatter into a {dtype} array fails on the GPU",
+        help="Make it int32: `mx.array(values, dtype=mx.int32)`",
+    )
+
+
+@check("DTYPE-009", of=("mlx.core.",))
+def float64_on_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.zeros(3, dtype=mx.float64)`` without a CPU stream."""
+    dtype = fact.keyword("dtype")
+    if dtype is not None and dtype.value == DType("float64") and fact.keyword("stream") is None:
+        yield from _float64(fact, module)
+
+
+@check("DTYPE-009", of=(".astype",))
+def cast_to_float64(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x.astype(mx.float64)``."""
+    if len(fact.arguments) == 1 and fact.arguments[0].value == DType("float64"):
+        yield from _float64(fact, module)
+
+
+def _float64(fact: Fact, module: Module) -> Iterator[Report]:
+    """Report it unless the file mentions the CPU: the device may be set anywhere in it."""
+    if "cpu" not in module.source:
+        yield Report.at(
+            fact,
+            "DTYPE-009",
+            message="float64 is not supported on the GPU",
+            help="Use float32, or compute on the CPU: `with mx.stream(mx.cpu):`",
+        )
+
 
 #: Functions around a difference that keep it from being negative.
 GUARDS = frozenset(["where", "maximum", "minimum", "clip", "max", "min", "select"])

@@ -8,8 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.value_sources import sources_of
-from embercoach.checks.arrays.numerics.compositions import SUM
-from embercoach.checks.arrays.numerics.selections import computed
+from embercoach.checks.arrays.numerics.compositions import SUM, computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

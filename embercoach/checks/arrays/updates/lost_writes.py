@@ -11,7 +11,7 @@ from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, small_statements, walk
 from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.updates.kept_elements import updates
+from embercoach.checks.arrays.updates.argument_changes import updates
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""INDEX-004: in-place updates of arrays that other names still hold."""
+"""INDEX-004: in-place updates of arrays that names, lists and attributes still hold."""
 
 from __future__ import annotations
 
@@ -7,21 +7,283 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.later_reads import comes_later, reads_of
+from embercoach.analysis.facts.facts import calls_by_function
+from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.reaching import without_updates
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.held_sources import returned_by
+from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.updates.kept_arrays import kept
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact, LocalCall
     from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
+
+#: Calls of a method that updates an attribute that are looked at.
+_MOST_CALLS = 16
+#: Characters of a name that a message quotes.
+_LONGEST_HOLDER = 20
+KEPT_HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
+
+
+class _Keep(NamedTuple):
+    """A statement that keeps an array in a list, an attribute or a name."""
+
+    holder: str
+    statement: cst.CSTNode
+    function: FunctionInfo
+
+
+def kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
+    """Report an update of an array that a list or an attribute keeps.
+
+    ``history.append(x)``, then ``x += v``; ``self.best = self.w``, then ``self.w[0] = v``.
+    """
+    function, path = fact.place.function, dotted(node)
+    if function is None or path is None or isinstance(function.node, cst.Lambda):
+        return
+    found = _holder_of_name if isinstance(node, cst.Name) else _holder_of_attribute
+    holder = found(fact, path, function, module)
+    if holder is not None:
+        shown = quoted(holder, _LONGEST_HOLDER)
+        yield Report.at(
+            fact,
+            "INDEX-004",
+            message=f"in-place update also changes `{shown}`, which keeps this array",
+            help=KEPT_HELP,
+            subject=node,
+        )
+
+
+def _holder_of_name(fact: Fact, name: str, function: FunctionInfo, module: Module) -> str | None:
+    """The list or attribute that keeps the array of a name at an update."""
+    reaching, layout = scope_of(module, function).reaching, layout_of(module, function)
+    statement = fact.place.statement
+    held = without_updates(reaching.before(statement, name))
+    if len(held) != 1:
+        return None
+    for keep in _keeps_in(function).get(name, ()):
+        if keep.statement is statement or keep.holder == name:
+            continue
+        if without_updates(reaching.before(keep.statement, name)) != held:
+            continue
+        shared = [
+            loop for loop in layout.loops(statement) if layout.is_inside(keep.statement, loop)
+        ]
+        again = shared and not any(layout.is_inside(b.statement, shared[-1]) for b in held)
+        follows = again or layout.in_sequence(keep.statement, statement)
+        if follows and _is_read(keep, function, module):
+            return keep.holder
+    return None
+
+
+def _is_read(keep: _Keep, function: FunctionInfo, module: Module) -> bool:
+    """Return whether what keeps an array is read, other than to keep more."""
+    if "." in keep.holder:
+        return True
+    kept = {id(k.statement) for keeps in _keeps_in(function).values() for k in keeps}
+    reads = reads_of(module, function).of.get(keep.holder, ())
+    return any(id(reader) not in kept for _, reader in reads)
+
+
+def _holder_of_attribute(
+    fact: Fact, path: str, function: FunctionInfo, module: Module
+) -> str | None:
+    """The name, attribute or list that keeps the array of ``self.<name>`` at an update."""
+    cls = function.cls
+    if cls is None or not path.startswith(f"{function.parameters[0].name}."):
+        return None
+    bound = _bound_in(cls)
+    twin = _made_with(cls).get(path)
+    if twin is not None and function.name != "__init__" and _reads_attribute(cls, twin):
+        others = (paths for method, paths in bound.items() if method.name != "__init__")
+        if not any(path in paths or twin in paths for paths in others):
+            return twin
+    for keep in _keeps_of(cls).get(path, ()):
+        is_bound = path in bound.get(keep.function, ()) or path in bound.get(function, ())
+        if is_bound and keep.function.name != "__init__":
+            continue  # the attribute may hold a new array by then
+        if "." in keep.holder:
+            if keep.holder != path and _reads_attribute(cls, keep.holder):
+                return keep.holder
+        elif keep.function is function and _local_is_read(fact, keep, module):
+            return keep.holder
+    if path in bound.get(function, ()):
+        return None
+    return _holder_in_caller(path.partition(".")[2], function, cls, module)
+
+
+def _holder_in_caller(
+    attribute: str, function: FunctionInfo, cls: ClassInfo, module: Module
+) -> str | None:
+    """Return the list or the name in which a caller keeps the attribute.
+
+    ``states.append(board.state())``, then ``board.play(move)``.
+    """
+    getters = _getters(cls).get(attribute, ())
+    for call in calls_by_function(module).get(function, ())[:_MOST_CALLS]:
+        caller, func = call.place.function, call.node.func
+        owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
+        if owner is None or caller is None or isinstance(caller.node, cst.Lambda):
+            continue
+        reads = {f"{owner}.{name}" for name in (attribute, *getters)}
+        for keep in _kept_reads(caller, frozenset(reads)):
+            if _is_held(keep, call, module):
+                return keep.holder
+    return None
+
+
+@lru_cache(maxsize=8)
+def _getters(cls: ClassInfo) -> dict[str, list[str]]:
+    """The methods that return an attribute itself, by its name."""
+    found: dict[str, list[str]] = {}
+    for name, method in cls.methods.items():
+        paths = {dotted(value) or "" for value, _ in returned_by(method)}
+        owner, _, attribute = (paths.pop() if len(paths) == 1 else "").partition(".")
+        if attribute and method.is_method and owner == method.parameters[0].name:
+            found.setdefault(attribute, []).append(name)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _kept_reads(caller: FunctionInfo, reads: frozenset[str]) -> list[_Keep]:
+    """The statements that keep an attribute, or what a method without arguments returns of it."""
+    found: list[_Keep] = []
+    for statement in small_statements(caller.node.body):
+        for holder, node in _kept_by(statement):
+            is_call = isinstance(node, cst.Call) and not node.args
+            path = dotted(node.func if is_call and isinstance(node, cst.Call) else node)
+            if path in reads:
+                found.append(_Keep(holder, statement, caller))
+    return found
+
+
+def _is_held(keep: _Keep, call: LocalCall, module: Module) -> bool:
+    """Return whether a list or a name still holds an array after a call, and is read then."""
+    layout, statement = layout_of(module, keep.function), call.place.statement
+    reaching = scope_of(module, keep.function).reaching
+    reads, loop = reads_of(module, keep.function), call.place.loop
+    if isinstance(keep.statement, cst.Assign):
+        return any(
+            comes_later(reads, statement, loop, keep.holder, binding, reaching)
+            for binding in reaching.before(statement, keep.holder) or ()
+            if binding.statement is keep.statement
+        )
+    is_again = any(layout.is_inside(keep.statement, around) for around in layout.loops(statement))
+    return is_again or layout.in_sequence(keep.statement, statement)
+
+
+@lru_cache(maxsize=8)
+def _made_with(cls: ClassInfo) -> dict[str, str]:
+    """The attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
+    init = cls.methods.get("__init__")
+    if init is None:
+        return {}
+    found: dict[str, str] = {}
+    reaching = scope_of(init.module, init).reaching
+    for name, keeps in _keeps_in(init).items():
+        holders = [k.holder for k in keeps if "." in k.holder and k.function is init]
+        if "." not in name and len(holders) == 2 and len(reaching.bindings.get(name, ())) == 1:
+            found.update({holders[0]: holders[1], holders[1]: holders[0]})
+    return found
+
+
+def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
+    """Return whether a name that is assigned the attribute is read after the update."""
+    place = fact.place
+    scope = scope_of(module, keep.function)
+    statement, reaching = place.statement, scope.reaching
+    held = reaching.before(statement, keep.holder) or ()
+    if len(held) != 1 or held[0].statement is not keep.statement:
+        return False
+    reads = reads_of(module, keep.function)
+    return comes_later(reads, statement, place.loop, keep.holder, held[0], reaching)
+
+
+@lru_cache(maxsize=8)
+def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
+    """The statements of a function that keep an array, by the path of the array."""
+    found: dict[str, list[_Keep]] = {}
+    for statement in small_statements(function.node.body):
+        for holder, node in _kept_by(statement):
+            path = dotted(node)
+            if path is not None:
+                found.setdefault(path, []).append(_Keep(holder, statement, function))
+    return found
+
+
+def _kept_by(statement: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
+    """The arrays that a statement keeps, and where: in a list, an attribute or a name."""
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+        holder = dotted(call.func.value)
+        if call.func.attr.value == "append" and holder is not None and len(call.args) == 1:
+            yield from ((holder, item) for item in _items(call.args[0].value))
+    for target in assigned_to(statement):
+        value = statement.value if isinstance(statement, cst.Assign) else None
+        if value is None:
+            continue
+        if isinstance(target, cst.Attribute) and dotted(target) is not None:
+            yield dotted(target) or "", value
+        elif isinstance(target, cst.Name) and isinstance(value, (cst.Attribute, cst.Call)):
+            yield target.value, value
+
+
+def _items(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    if isinstance(node, (cst.Tuple, cst.List)):
+        return [element.value for element in node.elements]
+    return [node]
+
+
+@lru_cache(maxsize=8)
+def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
+    """The statements of a class that keep an array of an attribute, by its path."""
+    found: dict[str, list[_Keep]] = {}
+    for method in cls.methods.values():
+        for path, keeps in _keeps_in(method).items():
+            if "." in path:
+                found.setdefault(path, []).extend(keeps)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _bound_in(cls: ClassInfo) -> dict[FunctionInfo, set[str]]:
+    """The attributes that each method assigns, other than in place."""
+    return {
+        method: {
+            path
+            for statement in small_statements(method.node.body)
+            for target in assigned_to(statement)
+            if (path := dotted(target)) is not None
+        }
+        for method in cls.methods.values()
+    }
+
+
+@lru_cache(maxsize=8)
+def _read_in(cls: ClassInfo) -> frozenset[str]:
+    """The names in a class, but for those that are only assigned as attributes."""
+    found: set[str] = set()
+    for method in cls.methods.values():
+        written = {
+            id(target) for s in small_statements(method.node.body) for target in assigned_to(s)
+        }
+        for node in walk(method.node.body):
+            if isinstance(node, cst.Attribute) and id(node) not in written:
+                found.update(names_below(node.attr))
+    return frozenset(found)
+
+
+def _reads_attribute(cls: ClassInfo, path: str) -> bool:
+    return path.rpartition(".")[2] in _read_in(cls)
+
 
 #: Characters of a name that a message quotes.
 LONGEST = 20

@@ -1,4 +1,4 @@
-"""COMPLEX: operations that reject complex arrays, or drop their imaginary part."""
+"""API-007 and COMPLEX: operations that the GPU lacks, or that reject complex arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
 from embercoach.analysis.values.promotion import COMPLEX
-from embercoach.checks.raising import is_meant_to_raise
+from embercoach.checks.fallbacks import REFUSED, is_expected, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -16,6 +16,38 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, InvertFact
     from embercoach.analysis.project.module import Module
+
+#: Functions of ``mx.linalg`` that raise on a stream of the GPU.
+_ON_CPU = """
+cholesky cholesky_inv eig eigh eigvals eigvalsh inv lu lu_factor pinv qr solve solve_triangular svd
+tri_inv
+"""
+ON_CPU = tuple(f"mlx.core.linalg.{name}" for name in _ON_CPU.split())
+
+
+@check("API-007", of=ON_CPU)
+def linear_algebra(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.linalg.inv(x)`` on the default device, which is the GPU."""
+    if fact.keyword("stream") is not None or any(a.star for a in fact.arguments):
+        return
+    if _chooses_device(module) or any(map(_chooses_device, module.imported)):
+        return
+    if is_expected(module, fact.place.statement, REFUSED | {"RuntimeError"}, broadly=True):
+        return
+    name = (fact.symbol or "").rpartition(".")[2]
+    yield Report.at(
+        fact,
+        "API-007",
+        message=f"`mx.linalg.{name}` raises on the GPU, the default device",
+        help="Pass `stream=mx.cpu`",
+    )
+
+
+def _chooses_device(module: Module) -> bool:
+    """Test whether a file names the CPU, or takes a stream from elsewhere."""
+    source = module.source
+    return "cpu" in source or "stream" in source or "set_default_device" in source
+
 
 #: Special methods of arrays, by operator.
 METHODS = {
