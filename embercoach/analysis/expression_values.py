@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.syntax.positions import Span
+    from embercoach.analysis.syntax.parse import Span
     from embercoach.analysis.values.lattice import Value
 
 

@@ -10,8 +10,7 @@ import libcst as cst
 from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
-from embercoach.analysis.syntax.parse import outline_of
-from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.syntax.parse import Span, outline_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError

@@ -9,8 +9,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
-from embercoach.analysis.facts.property_reads import PropertyReadFact
+from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, PropertyReadFact
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:

@@ -19,8 +19,13 @@ from click.testing import CliRunner
 from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api import generate
 from embercoach.analysis.mlx_api.result_expressions import parse_result
-from embercoach.analysis.mlx_api.stub_annotations import Accepts, accepts_of, result_of
-from embercoach.analysis.mlx_api.stub_signatures import merge_overloads, read_callable
+from embercoach.analysis.mlx_api.stub_sources import (
+    Accepts,
+    accepts_of,
+    merge_overloads,
+    read_callable,
+    result_of,
+)
 from tests.rows import each_row
 
 ENTRIES = [entry for name in mlx_api.names() if (entry := mlx_api.lookup(name)) is not None]

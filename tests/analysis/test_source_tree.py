@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, event, given, settings
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from embercoach.analysis.syntax import source_tree
-from embercoach.analysis.syntax.parse import outline_of, parse
-from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.syntax.parse import Span, outline_of, parse
 from embercoach.analysis.syntax.source_tree import SourceTree, read_tree
 from embercoach.fixes.source_file import LineIndex
 from tests.analysis.programs import PROGRAMS

@@ -6,13 +6,15 @@ import libcst as cst
 import pytest
 
 from embercoach.analysis.facts.scopes import Expression, scope_of
-from embercoach.analysis.sizes.ceil_division import (
+from embercoach.analysis.sizes import (
+    SymInt,
     ceil_division,
     grows_with_data,
     is_data_size,
+    is_float,
+    symbolic,
     whole_multiple,
 )
-from embercoach.analysis.sizes.symbolic import SymInt, is_float, symbolic
 from tests.analysis.inference import module_of
 
 PROGRAM = """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.analysis import work
-from embercoach.analysis.gradients import gradient_flow
+from embercoach.analysis.gradients import gradient_roots
 from embercoach.config import Settings
 from embercoach.engine import budget
 from embercoach.engine.budget import Exceeded, TaskWatch, size_problem
@@ -127,7 +127,7 @@ def test_the_differentiated_functions_of_a_file_share_counted_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count_work(monkeypatch, work, 100_000)
-    monkeypatch.setattr(gradient_flow, "FILE_WORK", -100)
+    monkeypatch.setattr(gradient_roots, "FILE_WORK", -100)
     (tmp_path / "a.py").write_text(f"{PULL}mx.grad(lambda x: {'x + ' * 40}x)(x)\n")
     (problem,) = run([str(tmp_path)], Settings(root=tmp_path), cache=False).problems
     assert problem.message.startswith("analysis exceeded its budget: ")

@@ -75,7 +75,6 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"mlx_api", "syntax"},
         {"values"},
         {"facts"},
-        {"sizes"},
         {"evaluate", "calls", "gradients"},
         {"project"},
         {"shapes"},

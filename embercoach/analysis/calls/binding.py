@@ -1,18 +1,81 @@
-"""Arguments of calls by the parameters that take them."""
+"""Arguments of calls by the parameters that take them, also those that ``**`` passes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.calls import star_kwargs
-from embercoach.analysis.values.joins import items_of
+import libcst as cst
+
+from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.values.joins import items_of, join_all
+from embercoach.analysis.values.lattice import Dict, Sequence, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Argument
-    from embercoach.analysis.values.lattice import Value
+
+
+def written_out(arguments: tuple[Argument, ...]) -> Iterator[Argument]:
+    """The arguments of a call with the entries of known dictionaries as keyword arguments.
+
+    An entry stands where it is written within the call, or else at the name of the dictionary.
+    """
+    for argument in arguments:
+        value = argument.value
+        if argument.star != "**" or type(value) is not Dict or not value.exact:
+            yield argument
+        elif _is_held_by_none_else(argument.node):
+            nodes = dict(_entries(argument.node))
+            for key, item in value.known:
+                yield Argument(item, nodes.get(key, argument.node), key, "")
+        else:
+            yield argument
+
+
+def _is_held_by_none_else(node: cst.BaseExpression) -> bool:
+    """Return whether no attribute or list holds the dict, and might change it."""
+    if isinstance(node, cst.Call):
+        return isinstance(node.func, cst.Name) and node.func.value == "dict"
+    return isinstance(node, (cst.Name, cst.Dict))
+
+
+def _entries(node: cst.BaseExpression) -> Iterator[tuple[str, cst.BaseExpression]]:
+    """The entries of a dictionary that is written as such, by their keys."""
+    if isinstance(node, cst.Call):
+        for argument in node.args:
+            if argument.keyword is not None:
+                yield argument.keyword.value, argument.value
+    elif isinstance(node, cst.Dict):
+        for element in node.elements:
+            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+                key = evaluated(element.key)
+                if isinstance(key, str):
+                    yield key, element.value
+
+
+def gathered(
+    info: FunctionInfo, arguments: tuple[Argument, ...], more: list[Value], *, exact: bool
+) -> Iterator[tuple[str, Value]]:
+    """Yield the values that ``*args`` and ``**kw`` gather in a call, by name.
+
+    Args:
+        info: the function.
+        arguments: those of the call.
+        more: the values that are left of those passed by place.
+        exact: whether to list just those that exist; the call passes nothing by ``*`` or ``**``.
+    """
+    for parameter in info.parameters:
+        if parameter.star == "*":
+            if exact:
+                yield parameter.name, Sequence("tuple", None, tuple(more))
+            elif more:
+                yield parameter.name, Sequence("tuple", join_all(more))
+        elif parameter.star and exact:
+            names = {p.name for p in info.parameters if not p.star}
+            known = {a.keyword: a.value for a in arguments if a.keyword and a.keyword not in names}
+            yield parameter.name, Dict(join_all(known.values()), tuple(known.items()), exact=True)
 
 
 def bind(
@@ -29,7 +92,7 @@ def bind(
         names = {p.name for p in info.parameters if not p.star}
         values.update((a.keyword, a.value) for a in named if a.keyword in names)
     exact = info.module.mentions_kernels and not any(a.star for a in arguments)
-    values.update(star_kwargs.gathered(info, arguments, given[len(positional) :], exact=exact))
+    values.update(gathered(info, arguments, given[len(positional) :], exact=exact))
     return values
 
 

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.annotations import evaluate_annotation
-from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
-from embercoach.analysis.evaluate.dispatch import call_function, evaluate
+from embercoach.analysis.evaluate.dispatch import call_function, evaluate, left_in
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.inheritance import (
+    MODULE_CLASS,
+    find_method,
+    is_layer,
+    library_bases,
+)
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -20,10 +25,12 @@ from embercoach.analysis.values.joins import (
     options,
 )
 from embercoach.analysis.values.lattice import (
+    ARRAY,
     NO_PULLS,
     NONE,
     SETTING,
     STR,
+    TREE,
     UNKNOWN,
     Array,
     Class,
@@ -44,6 +51,73 @@ from embercoach.analysis.values.torch_values import Torch
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.project.module import Module
+
+#: Names that configuration objects go by: what they hold is host data.
+SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})
+TRACED = Array(traced=True)
+OPTIMIZER = "mlx.optimizers.Optimizer"
+STATE = Dict(UNKNOWN)
+
+#: Overrides of ``mlx.optimizers.Optimizer``: parameters after ``self``.
+_OPTIMIZER_METHODS: dict[str, tuple[Value, ...]] = {
+    "init_single": (TRACED, STATE),
+    "apply_single": (TRACED, TRACED, STATE),
+    "apply_gradients": (TREE, TREE),
+}
+
+
+def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None:
+    """Return a parameter's value by its method's role; None without a convention."""
+    if name == "optimizer" and "torch" not in info.module.source:
+        return LibraryObject(OPTIMIZER)
+    cls = info.cls
+    if cls is None or index == 0:
+        return None
+    if is_layer(cls):
+        if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
+            return None if name in SETTING_NAMES or _is_unpacked(info, name) else ARRAY
+        if info.name == "sanitize" and index == 1:
+            # mlx-lm's loader hands a checkpoint's arrays by name.
+            return Dict(ARRAY)
+        if info.name == "__init__" and name in ("args", "config"):
+            return _model_arguments(info)
+        return None
+    known = _OPTIMIZER_METHODS.get(info.name)
+    if known is None or index > len(known):
+        return None
+    if not any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
+        return None
+    return _initial_state(info) if known[index - 1] is STATE else known[index - 1]
+
+
+def _is_unpacked(info: FunctionInfo, name: str) -> bool:
+    """Test whether a body assigns the items of a parameter to names: it is a tuple."""
+    return any(
+        isinstance(node, cst.Assign)
+        and isinstance(node.value, cst.Name)
+        and node.value.value == name
+        and any(isinstance(target.target, (cst.Tuple, cst.List)) for target in node.targets)
+        for node in walk(info.node.body)
+    )
+
+
+def _initial_state(info: FunctionInfo) -> Value:
+    """Return the result of ``init_single``, the state that ``apply_single`` takes."""
+    assert info.cls is not None
+    maker = find_method(info.cls, "init_single")
+    if maker is None or maker is info or len(maker.parameters) < 3:
+        return Dict(UNKNOWN)
+    return left_in(maker, maker.parameters[2].name)
+
+
+def _model_arguments(info: FunctionInfo) -> Value | None:
+    """mlx-lm's and mlx-vlm's loaders build a file's ``Model`` from its ``ModelArgs``."""
+    for name in ("ModelArgs", "ModelConfig"):
+        value = info.module.frame.names.get(name)
+        if isinstance(value, Class):
+            return Instance(value.info)
+    return None
+
 
 MAX_PIECES = 64
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,8 +13,7 @@ from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.calls.parameters import plain
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.evaluate.iteration import element_of
-from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact
-from embercoach.analysis.facts.thread_starts import ThreadStart
+from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact, Fact
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
@@ -36,6 +36,22 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, Site
     from embercoach.analysis.evaluate.frame import Frame
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ThreadStart(Fact):
+    """``threading.Thread(target=f, args=(x,))`` or ``executor.submit(f, x)``.
+
+    passed: the keywords and expressions of the arguments that are known; of ``map``, whole.
+    has_result: the caller gets what the function returns.
+    """
+
+    node: cst.Call
+    function: FunctionInfo
+    is_bound: bool
+    passed: tuple[tuple[str | None, cst.BaseExpression], ...]
+    has_result: bool
+
 
 #: Transform by qualified name: which role it gives the function, and at which argument.
 TRANSFORMS: dict[str, tuple[str, int]] = {

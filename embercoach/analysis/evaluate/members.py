@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import sibling_files
-from embercoach.analysis.calls.call_results import result_value
-from embercoach.analysis.calls.conventions import SETTING_NAMES
-from embercoach.analysis.calls.layer_dtypes import weight_dtype
+from embercoach.analysis.calls.call_results import result_value, weight_dtype
 from embercoach.analysis.calls.library import fourier, numpy_api, string_methods, torch_api
-from embercoach.analysis.calls.library.torch_names import OF_MODULE
+from embercoach.analysis.calls.library.torch_api import OF_MODULE
+from embercoach.analysis.calls.parameters import SETTING_NAMES
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion

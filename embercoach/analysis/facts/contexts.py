@@ -1,27 +1,177 @@
-"""The context of a finding: it fails there, it costs time repeatedly, or once."""
+"""The context of a finding: it fails there, it costs time in code that recurs, or once."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import is_pull
-from embercoach.analysis.facts.construction import runs_once
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.hot_functions import is_forward, is_hot
+from embercoach.analysis.facts.evaluation import evaluation_of, is_pull
+from embercoach.analysis.facts.facts import LocalCall, calls_by_function
 from embercoach.analysis.facts.layout import LEAVING, layout_of
-from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import keyed_path, walk
+from embercoach.analysis.facts.scopes import CONSTRUCTORS, scope_of
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    keyed_path,
+    small_statements,
+    statements_below,
+    walk,
+)
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
+
+#: Decorators that keep the result of a function.
+_CACHED = frozenset(f"functools.{name}" for name in ("cache", "lru_cache", "cached_property"))
+#: Calls inside of each other that are followed.
+_MOST_CALLS = 4
+
+
+def runs_once(place: FactPlace, function: FunctionInfo) -> bool:
+    """Test whether a statement only runs while an object is made, or what it makes is cached."""
+    return function in _at_construction(function.module) or _fills_cache(place, function)
+
+
+@lru_cache(maxsize=2)
+def _at_construction(module: Module) -> frozenset[FunctionInfo]:
+    callers = {
+        function: {call.place.function for call in calls}
+        for function, calls in calls_by_function(module).items()
+        # Other files may call what has a public name.
+        if function.name.startswith("_") and not function.name.startswith("__")
+    }
+    found = {
+        f
+        for f in module.functions
+        if (f.cls is not None and f.name in CONSTRUCTORS) or not _CACHED.isdisjoint(f.decorators)
+    }
+    for _ in range(_MOST_CALLS):
+        further = {f for f, given in callers.items() if f not in found and given <= found}
+        if not further:
+            break
+        found |= further
+    return frozenset(found)
+
+
+def _fills_cache(place: FactPlace, function: FunctionInfo) -> bool:
+    """Test whether a statement runs where a cache is empty: ``if self.table is None:``.
+
+    The cache is an attribute, or an entry of a container, that the same ``if`` assigns.
+    """
+    for level in layout_of(function.module, function).outward(place.statement):
+        if isinstance(level.owner, cst.If) and level.arm == "body":
+            missing = set(_missing(level.owner.test))
+            if missing and not missing.isdisjoint(_assigned(level.owner.body)):
+                return True
+    return False
+
+
+def _missing(test: cst.BaseExpression) -> Iterator[str]:
+    """The caches that a test finds empty: of ``self.table is None``, ``key not in self.tables``."""
+    if isinstance(test, cst.BooleanOperation):
+        yield from _missing(test.left)
+        yield from _missing(test.right)
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return
+    operator, right = test.comparisons[0].operator, dotted(test.comparisons[0].comparator)
+    left = dotted(test.left)
+    if isinstance(operator, cst.Is) and right == "None" and left is not None and "." in left:
+        yield left
+    elif isinstance(operator, cst.NotIn) and right is not None:
+        yield f"{right}[]"
+
+
+def _assigned(body: cst.BaseSuite) -> Iterator[str]:
+    for statement in small_statements(body):
+        if isinstance(statement, cst.Assign):
+            for target in statement.targets:
+                is_entry = isinstance(target.target, cst.Subscript)
+                owner = target.target.value if is_entry else target.target  # type: ignore[attr-defined]
+                path = dotted(owner)
+                if path is not None:
+                    yield f"{path}[]" if is_entry else path
+
+
+def is_forward(function: FunctionInfo | None) -> bool:
+    """Test whether a function is a layer's ``__call__``."""
+    if function is None or function.cls is None:
+        return False
+    return function.name == "__call__" and is_layer(function.cls)
+
+
+@lru_cache(maxsize=2)
+def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
+    """The functions that a loop of the same file calls, here or through others, and the calls.
+
+    Calls by a function that has loops, such as one epoch of a training, are not followed.
+    """
+    calls = [fact for fact in module.facts() if isinstance(fact, LocalCall)]
+    calls = [call for call in calls if not call.place.periodic and not _is_sent(call)]
+    found: dict[FunctionInfo, LocalCall] = {}
+    by_caller: dict[FunctionInfo | None, list[LocalCall]] = {}
+    for call in calls:
+        by_caller.setdefault(call.place.function, []).append(call)
+        if call.place.loops and not _is_listed(call.place.loop) and not _is_chosen(call, module):
+            found.setdefault(call.function, call)
+    pending = [*found]
+    while pending:
+        caller = pending.pop()
+        for call in () if has_loop(caller) else by_caller.get(caller, ()):
+            if call.function not in found:
+                found[call.function] = call
+                pending.append(call.function)
+    return found
+
+
+def is_hot(function: FunctionInfo) -> bool:
+    """Test whether a loop elsewhere in the file runs all of a function in each iteration."""
+    return function in hot_functions(function.module) and not has_loop(function)
+
+
+@lru_cache(maxsize=64)
+def has_loop(function: FunctionInfo) -> bool:
+    """Test whether a function has a loop."""
+    return any(isinstance(n, (cst.For, cst.While)) for n in statements_below(function.node.body))
+
+
+def _is_listed(loop: cst.For | cst.While | None) -> bool:
+    """Test whether a loop is over the few items of a list or tuple as written."""
+    return isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
+
+
+def _is_chosen(call: LocalCall, module: Module) -> bool:
+    """Test whether an ``if`` in the loop decides on a call: it may be made for few items."""
+    for level in layout_of(module, call.place.function).outward(call.place.statement):
+        if level.owner is call.place.loop:
+            return False
+        if isinstance(level.owner, cst.If):
+            return True
+    return False
+
+
+#: Methods that hand a value over to a file, a socket or another thread.
+_HANDS_OVER = frozenset({"put", "put_nowait", "send", "sendall", "write", "writeframes"})
+
+
+def _is_sent(call: LocalCall) -> bool:
+    """Test whether a statement only hands a result over: ``queue.put(step(x))``, or a yield."""
+    statement = call.place.statement
+    value = statement.value if isinstance(statement, cst.Expr) else None
+    if isinstance(value, cst.Yield):
+        return value.value is call.node
+    if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
+        return False
+    return value.func.attr.value in _HANDS_OVER and any(a.value is call.node for a in value.args)
+
 
 #: The end of the message about a read of an array by the host, in contexts of errors.
 EFFECTS = {

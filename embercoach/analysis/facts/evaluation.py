@@ -1,18 +1,14 @@
-"""Evaluation of lazy arrays: whether statements may evaluate what some names hold.
-
-A call that nothing is known of may evaluate its arguments. Asked for few loops of a file only.
-"""
+"""Evaluation of lazy arrays: whether statements, calls and other files evaluate what names hold."""
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     CallFact,
@@ -21,7 +17,6 @@ from embercoach.analysis.facts.facts import (
     ProjectCall,
     calls_by_function,
 )
-from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import (
     assigned_attributes,
     by_parameter,
@@ -38,14 +33,192 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import as_array, as_number, options
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    BoundMember,
+    Kernel,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    Transformed,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.call_effects import Effect
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
+
+Effect = Literal["lazy", "evaluates", "unknown"]
+
+EVALUATING = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
+_SAVING = ("mlx.core.save", "mlx.core.export")
+#: Writes the graph of an array, which stays lazy.
+_GRAPHS = frozenset(("mlx.core.export_to_dot",))
+_LAZY_BUILTINS = frozenset(
+    f"builtins.{name}"
+    for name in (
+        *("abs", "dict", "enumerate", "id", "isinstance", "iter", "len", "list", "next", "range"),
+        *("reversed", "setattr", "sum", "tuple", "type", "zip", "getattr", "hasattr"),
+    )
+)
+PULLS = frozenset(("item", "tolist"))
+#: Methods of a dictionary that evaluate none of its arrays.
+_VIEWS = frozenset(("items", "values", "keys"))
+_WEIGHTS = frozenset(("parameters", "trainable_parameters"))
+_WITHOUT_ARGUMENTS = _VIEWS | _WEIGHTS | {"eval", "train", "freeze", "unfreeze"}
+_TREES = frozenset(("tree_map", "tree_unflatten"))
+_LOOKUPS = frozenset(("get", "setdefault"))
+
+
+def effect_of(callee: Value) -> Effect:
+    """Return what calling a value does with the arguments."""
+    if type(callee) is Symbol:
+        return _of_symbol(callee.name)
+    if type(callee) is BoundMember:
+        return _of_method(callee)
+    if type(callee) is LibraryObject or type(callee) is Kernel:
+        return "lazy"
+    # What is traced is lazy.
+    is_traced = type(callee) is Transformed and callee.transform != "partial"
+    return "lazy" if is_traced else "unknown"
+
+
+def _of_symbol(name: str) -> Effect:
+    if name in EVALUATING or (name.startswith(_SAVING) and name not in _GRAPHS):
+        return "evaluates"
+    if name.startswith("mlx.") or name in _LAZY_BUILTINS:
+        return "lazy"
+    return "evaluates" if name.startswith(("builtins.", "numpy.")) else "unknown"
+
+
+def _of_method(callee: BoundMember) -> Effect:
+    owner, name = callee.owner, callee.name
+    if as_array(owner) is not None:
+        return "evaluates" if name in PULLS or name.startswith("__") else "lazy"
+    if type(owner) is LibraryObject:
+        return "unknown" if "save" in name else "lazy"
+    if any(type(o) is Unknown for o in options(owner)):
+        return "unknown"
+    return "lazy" if name == "append" and type(owner) is Sequence else "unknown"
+
+
+def is_append(node: cst.Call) -> bool:
+    """Test whether a call is ``losses.append(loss)``."""
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
+
+
+def is_pull(node: cst.Call) -> bool:
+    """Test whether a call is ``loss.item()`` or ``x.tolist()``."""
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value in PULLS
+
+
+def keeps_lazy(node: cst.Call) -> bool:
+    """Test whether a method is one of a dictionary, list, layer or update that evaluates nothing.
+
+    ``weights.items()``, ``totals.get(name, 0)``, ``losses.append(loss)``, ``model.eval()``.
+    """
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    if name in _LOOKUPS or is_append(node) or is_at_update(node) or _updates_tree(node, name):
+        return True
+    return name in _WITHOUT_ARGUMENTS and not node.args
+
+
+def _updates_tree(node: cst.Call, name: str) -> bool:
+    """Test whether a call is ``model.update(tree_map(f, weights))``."""
+    made = node.args[0].value if name == "update" and len(node.args) == 1 else None
+    func = made.func if isinstance(made, cst.Call) else None
+    last = func.attr if isinstance(func, cst.Attribute) else func
+    return isinstance(last, cst.Name) and last.value in _TREES
+
+
+def is_at_update(node: cst.Call) -> bool:
+    """Test whether a call is ``x.at[i].add(...)``."""
+    view = node.func.value if isinstance(node.func, cst.Attribute) else None
+    inner = view.value if isinstance(view, cst.Subscript) else None
+    return isinstance(inner, cst.Attribute) and inner.attr.value == "at"
+
+
+#: Libraries under their usual names, and methods of arrays, lists and dictionaries.
+_ROOTS = frozenset(("mx", "nn", "optim"))
+_METHODS = frozenset(
+    (
+        *("append", "get", "items", "keys", "values", "setdefault", "update"),
+        *("parameters", "trainable_parameters"),
+        *("astype", "mean", "reshape", "square", "squeeze", "sum", "transpose", "var"),
+    )
+)
+_NAMES = frozenset(("dict", "len", "list", "range", "tree_map", "tuple", "zip"))
+_EVALUATING = frozenset(("eval", "async_eval", "save", "savez", "save_safetensors"))
+#: Methods of the same class that are followed.
+_MOST_METHODS = 2
+_TESTS = (cst.Assert, cst.FormattedString, cst.Yield, cst.Await, cst.While, cst.BooleanOperation)
+
+
+@lru_cache(maxsize=256)
+def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
+    """Return whether a function only calls lazy operations, and tests nothing but None."""
+    for node in walk(function.node.body):
+        if isinstance(node, _TESTS):
+            return False
+        if isinstance(node, (cst.If, cst.IfExp)) and not _is_presence(node.test):
+            return False
+        if isinstance(node, cst.Call) and not (
+            _is_lazy(node) or _is_lazy_in_class(node, function.cls, depth)
+        ):
+            return False
+    return True
+
+
+def _is_presence(test: cst.BaseExpression) -> bool:
+    """Test whether a condition is ``x is None`` or ``name in totals``."""
+    kinds = (cst.Is, cst.IsNot, cst.In, cst.NotIn)
+    return isinstance(test, cst.Comparison) and all(
+        isinstance(comparison.operator, kinds) for comparison in test.comparisons
+    )
+
+
+def _is_lazy(call: cst.Call) -> bool:
+    path = dotted(call.func)
+    if path is not None:
+        root, _, rest = path.partition(".")
+        if root in _ROOTS:
+            return rest.rpartition(".")[2] not in _EVALUATING
+        if not rest:
+            return root in _NAMES
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _METHODS
+
+
+def _is_lazy_in_class(call: cst.Call, cls: ClassInfo | None, depth: int) -> bool:
+    """Test for a lazy method, ``self.rate()``, and ``min()`` of the numbers of an object."""
+    root, _, name = (dotted(call.func) or "").rpartition(".")
+    if cls is None or depth == _MOST_METHODS:
+        return False
+    if root == "self":
+        method = find_method(cls, name)
+        return method is not None and is_plainly_lazy(method, depth + 1)
+    return not root and name in ("min", "max") and all(_is_number(a, cls) for a in call.args)
+
+
+def _is_number(argument: cst.Arg, cls: ClassInfo) -> bool:
+    """Test for arithmetic on literals and on attributes that are numbers."""
+    pending: list[cst.BaseExpression] = [argument.value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, cst.BinaryOperation):
+            pending += [node.left, node.right]
+        elif isinstance(node, cst.Attribute):
+            root, _, name = (dotted(node) or "").partition(".")
+            if root != "self" or as_number(cls.attributes.get(name, UNKNOWN)) is None:
+                return False
+        elif not isinstance(node, (cst.Integer, cst.Float)):
+            return False
+    return True
+
 
 #: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
 Use = Literal["none", "derived", "evaluated"]

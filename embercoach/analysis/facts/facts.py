@@ -7,9 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array, as_number, as_numpy, options
 from embercoach.analysis.values.lattice import (
+    Array,
     BoundMember,
+    Instance,
     LibraryObject,
     Symbol,
     Transformed,
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Array, Number, Numpy
+    from embercoach.analysis.values.lattice import Number, Numpy
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
@@ -388,3 +391,20 @@ class ArrayIndexFact(Fact):
     node: cst.Subscript
     array: Array
     indices: tuple[tuple[cst.BaseExpression, Value] | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PropertyReadFact(Fact):
+    """``codec.gain`` in a loop, where ``gain`` is a property of a class of the project."""
+
+    node: cst.Attribute
+    function: FunctionInfo
+
+
+def record_read(frame: Frame, node: cst.Attribute, owner: Value, value: Value) -> None:
+    """Record the read of a property in a loop, if it returns no array."""
+    if not frame.loops or type(owner) is not Instance or type(value) is Array:
+        return
+    method = find_method(owner.info, node.attr.value)
+    if method is not None and method.is_property:
+        frame.add(PropertyReadFact(node, frame.place(), method))

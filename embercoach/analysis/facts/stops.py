@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.hot_functions import hot_functions
+from embercoach.analysis.facts.contexts import hot_functions
 from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:

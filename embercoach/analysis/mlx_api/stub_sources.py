@@ -1,31 +1,438 @@
-"""Reads an installed MLX's stubs and Python sources, by path and without importing them."""
+"""Reads an installed MLX's stubs and Python sources unimported: names and signatures."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeGuard
 
-from embercoach.analysis.mlx_api.modules import (
-    Names,
-    exports_of,
-    public_homes,
-    python_trees,
-    resolve_names,
-)
 from embercoach.analysis.mlx_api.result_expressions import UNKNOWN, Result, union_of
-from embercoach.analysis.mlx_api.stub_annotations import last_name, result_of
-from embercoach.analysis.mlx_api.stub_signatures import (
-    RawEntry,
-    class_entries,
-    merge_overloads,
-    read_callable,
-    self_assignments,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from pathlib import Path
+
+Names = dict[str, dict[str, str]]  # module -> name in it -> where that is defined
+
+_HOMES = ("mlx.nn", "mlx.optimizers")  # users find here what these packages define deeper
+_STAR_DEPTH = 4  # star imports reach through fewer modules than this
+
+
+def python_trees(root: Path) -> dict[str, ast.Module]:
+    """The parsed modules of `mlx.nn`, `mlx.optimizers` and `mlx.utils` by module name."""
+    paths = [*root.glob("nn/**/*.py"), *root.glob("optimizers/*.py"), root / "utils.py"]
+    trees = {}
+    for path in sorted(paths):
+        parts = path.relative_to(root).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        trees[".".join(("mlx", *parts))] = ast.parse(path.read_text("utf-8"))
+    return trees
+
+
+def resolve_names(trees: dict[str, ast.Module]) -> Names:
+    """Every name of every module that is defined in one of them, or is one of them."""
+    names = {module: dict(_definitions(module, tree)) for module, tree in trees.items()}
+    for _ in range(_STAR_DEPTH):
+        for module, tree in trees.items():
+            names[module].update(_imports(module, tree, names))
+    return names
+
+
+def public_homes(names: Names) -> dict[str, str]:
+    """`mlx.nn.layers.linear.Linear` -> `mlx.nn.Linear`, for all that is re-exported upwards."""
+    return {
+        target: f"{home}.{name}"
+        for home in _HOMES
+        for name, target in names[home].items()
+        if target.startswith(f"{home}.") and target not in names
+    }
+
+
+def exports_of(names: Names, homes: dict[str, str]) -> Names:
+    """Return each module's public names that are defined elsewhere, and where."""
+    exports: Names = {}
+    for module, known in names.items():
+        for name, target in known.items():
+            home = homes.get(target, target)
+            if not name.startswith("_") and home != f"{module}.{name}":
+                exports.setdefault(module, {})[name] = home
+    return exports
+
+
+def _definitions(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name, f"{module}.{node.name}"
+
+
+def _imports(module: str, tree: ast.Module, names: Names) -> dict[str, str]:
+    prefix = f"{module}."
+    children = [name for name in names if name.startswith(prefix)]
+    found = {name[len(prefix) :]: name for name in children if "." not in name[len(prefix) :]}
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found.update(
+                {i.asname: i.name for i in node.names if i.asname and i.name[:4] == "mlx."}
+            )
+        elif isinstance(node, ast.ImportFrom):
+            origin = _origin(node, module, is_package=bool(children))
+            for item in node.names:
+                found.update(_imported(origin, item, names))
+    return found
+
+
+def _imported(origin: str, item: ast.alias, names: Names) -> dict[str, str]:
+    known = names.get(origin, {})
+    if item.name == "*":
+        return {name: target for name, target in known.items() if not name.startswith("_")}
+    submodule = f"{origin}.{item.name}"
+    target = submodule if submodule in names else known.get(item.name)
+    return {item.asname or item.name: target} if target else {}
+
+
+def _origin(node: ast.ImportFrom, module: str, *, is_package: bool) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.split(".")
+    base = parts[: len(parts) - node.level + (1 if is_package else 0)]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+# Order in which the kinds of a parameter are written, joined by "|".
+KINDS = (
+    "scalar",
+    "bool",
+    "int",
+    "ints",
+    "float",
+    "str",
+    "dtype",
+    "stream",
+    "callable",
+    "array",
+    "list[array]",
+    "tree",
+)
+_SCALARS = {"bool", "int", "float", "complex"}
+_STREAMS = {"Stream", "ThreadLocalStream", "Device", "DeviceType", "StreamOrDevice"}
+_SEQUENCES = {"list", "tuple", "List", "Tuple", "Sequence"}
+_ATOMS = {
+    "array": "array",
+    "Dtype": "dtype",
+    "Device": "device",
+    "Stream": "stream",
+    "bool": "bool",
+    "int": "int",
+    "float": "float",
+    "complex": "complex",
+    "str": "str",
+    "bytes": "bytes",
+    "None": "none",
+    "NDArray": "numpy",
+    "ModuleType": "module",
+    "Callable": "callable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """The kinds that a parameter takes, in table form, and whether None is one."""
+
+    kinds: str
+    nullable: bool = False
+
+
+def members(annotation: ast.expr) -> list[ast.expr]:
+    """The parts of a union, in any of its spellings; the annotation itself where it is none."""
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        return members(annotation.left) + members(annotation.right)
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return members(ast.parse(annotation.value, mode="eval").body)
+    if isinstance(annotation, ast.Subscript):
+        head = last_name(annotation.value)
+        if head == "Union":
+            return [part for item in _items(annotation) for part in members(item)]
+        if head == "Optional":
+            return [*members(annotation.slice), ast.Constant(None)]
+        if head == "Annotated":
+            return members(_items(annotation)[0])
+    return [annotation]
+
+
+def last_name(node: ast.expr) -> str:
+    """The last part of a dotted name (`array` of `mlx.core.array`), `None` of None, else ""."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant) and node.value is None:
+        return "None"
+    return ""
+
+
+def result_of(annotation: ast.expr | None, resolve: Callable[[str], str | None]) -> Result:
+    """The result expression of a return annotation; `resolve` finds a class's qualified name."""
+    if annotation is None:
+        return UNKNOWN
+    parts = members(annotation)
+    return union_of([_single_result(part, resolve) for part in parts])
+
+
+def _single_result(node: ast.expr, resolve: Callable[[str], str | None]) -> Result:
+    if isinstance(node, ast.Subscript):
+        return _container_result(node, resolve)
+    name = last_name(node)
+    if name == "scalar":
+        return union_of([Result(kind) for kind in sorted(_SCALARS)])
+    if name in _ATOMS:
+        return Result(_ATOMS[name])
+    if name in {"list", "tuple", "dict"}:
+        items = (UNKNOWN,) * (2 if name == "dict" else 1)
+        return Result(name, items, variadic=name == "tuple")
+    target = resolve(name)
+    return Result("instance", target=target) if target else UNKNOWN
+
+
+def _container_result(node: ast.Subscript, resolve: Callable[[str], str | None]) -> Result:
+    head = last_name(node.value)
+    items = _items(node)
+    if head == "Callable":
+        return Result("callable")
+    if head in {"tuple", "Tuple"}:
+        variadic = isinstance(items[-1], ast.Constant) and items[-1].value is ...
+        parts = tuple(result_of(item, resolve) for item in (items[:1] if variadic else items))
+        if variadic and parts == (Result("int"),):
+            return Result("shape")
+        return Result("tuple", parts, variadic)
+    if head in {"list", "List"}:
+        return Result("list", (result_of(items[0], resolve),))
+    if head in {"dict", "Dict"}:
+        return Result("dict", tuple(result_of(item, resolve) for item in items))
+    return UNKNOWN
+
+
+def accepts_of(annotation: ast.expr | None, default: ast.expr | None = None) -> Accepts:
+    """Return the kinds that a parameter takes, by annotation or else by default."""
+    if annotation is None:
+        return _accepts_of_default(default)
+    kinds: set[str] = set()
+    nullable = isinstance(default, ast.Constant) and default.value is None
+    for part in members(annotation):
+        if last_name(part) == "None":
+            nullable = True
+        else:
+            kinds |= _single_accepts(part)
+    return Accepts(join_kinds(kinds), nullable)
+
+
+def _single_accepts(node: ast.expr) -> set[str]:
+    if isinstance(node, ast.Subscript):
+        return {_container_accepts(node)}
+    name = last_name(node)
+    if name in _STREAMS:
+        return {"stream"}
+    if name in {"NDArray", "ArrayLike", "DLPackCompatible"}:
+        return set()  # comes with `array` wherever it occurs
+    if name == "DtypeCategory":
+        return {"dtype"}
+    if name in {"array", "scalar", "str"} or name in _SCALARS:
+        return {name}
+    return {{"Dtype": "dtype", "Callable": "callable", "tuple": "ints"}.get(name, "any")}
+
+
+def _container_accepts(node: ast.Subscript) -> str:
+    head = last_name(node.value)
+    if head == "Callable":
+        return "callable"
+    if head == "Literal":
+        return "str"
+    leaves = {last_name(leaf) for leaf in _leaves(node)}
+    if head in {"dict", "Dict"} and "array" in leaves:
+        return "tree"
+    if head in _SEQUENCES and leaves == {"int"}:
+        return "ints"
+    if head in _SEQUENCES and leaves == {"array"}:
+        return "list[array]"
+    return "any"
+
+
+def _leaves(node: ast.expr) -> Iterable[ast.expr]:
+    """The innermost types of nested containers, without `...`."""
+    if isinstance(node, ast.Subscript):
+        for item in _items(node):
+            yield from _leaves(item)
+    elif not (isinstance(node, ast.Constant) and node.value is ...):
+        yield node
+
+
+def _accepts_of_default(default: ast.expr | None) -> Accepts:
+    if isinstance(default, ast.UnaryOp):
+        default = default.operand
+    if not isinstance(default, ast.Constant):
+        return Accepts("any")
+    if default.value is None:
+        return Accepts("any", nullable=True)
+    name = type(default.value).__name__
+    return Accepts(name if name in KINDS else "any")
+
+
+def join_kinds(kinds: set[str]) -> str:
+    """Write a set of kinds in table form: numbers of several types are one `scalar`."""
+    kinds = set(kinds)
+    if "any" in kinds or not kinds:
+        return "any"
+    if len(kinds & _SCALARS) > 1 or "complex" in kinds or "scalar" in kinds:
+        kinds = (kinds - _SCALARS) | {"scalar"}
+    if "ints" in kinds:
+        kinds.discard("int")
+    return "|".join(kind for kind in KINDS if kind in kinds)
+
+
+def _items(node: ast.Subscript) -> list[ast.expr]:
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+Resolve = Callable[[str], "str | None"]  # a class's name in its module -> its qualified name
+_ACTIVATION = "_make_activation_module"  # MLX's decorator that makes `__call__` of a function
+
+
+@dataclass(frozen=True, slots=True)
+class RawParam:
+    """One parameter; kind is normal, positional_only, keyword_only, variadic or keywords."""
+
+    name: str
+    accepts: Accepts
+    has_default: bool
+    kind: str
+
+
+@dataclass(slots=True)
+class RawEntry:
+    """One public name as MLX's files declare it; `like` names the function a layer applies."""
+
+    kind: str
+    returns: Result = UNKNOWN
+    params: list[RawParam] = field(default_factory=list)
+    bases: list[str] = field(default_factory=list)
+    like: str = ""
+
+
+def read_callable(node: ast.FunctionDef, resolve: Resolve, *, owned: bool = False) -> RawEntry:
+    """The entry of a function, or of a method or property where it is `owned` by a class."""
+    decorators = {last_name(item) for item in node.decorator_list}
+    params = list(_params(node.args))
+    if owned and "staticmethod" not in decorators:
+        params = params[1:]
+    returns = result_of(node.returns, resolve)
+    if "property" in decorators:
+        return RawEntry("property", returns)
+    return RawEntry("method" if owned else "function", returns, params)
+
+
+def merge_overloads(first: RawEntry, second: RawEntry) -> RawEntry:
+    """One entry that takes what either takes; parameters are matched by place, then by name."""
+    longer, shorter = sorted((first, second), key=lambda entry: -len(entry.params))
+    places, others = _by_place(longer), _by_place(shorter)
+    merged = [
+        _merge_params(param, other)
+        for param, other in zip_longest(places, others)
+        if param is not None
+    ]
+    names = {param.name for param in shorter.params}
+    keywords = [param for param in longer.params if param.kind not in _PLACED]
+    merged += [
+        param if param.name in names else replace(param, has_default=True) for param in keywords
+    ]
+    returns = union_of([first.returns, second.returns])
+    return RawEntry(first.kind, returns, merged)
+
+
+_PLACED = {"normal", "positional_only"}
+
+
+def _by_place(entry: RawEntry) -> list[RawParam]:
+    return [param for param in entry.params if param.kind in _PLACED]
+
+
+def _merge_params(param: RawParam, other: RawParam | None) -> RawParam:
+    if other is None:
+        return replace(param, has_default=True)
+    kinds = {*param.accepts.kinds.split("|"), *other.accepts.kinds.split("|")}
+    accepts = Accepts(join_kinds(kinds), param.accepts.nullable or other.accepts.nullable)
+    return replace(param, accepts=accepts, has_default=param.has_default or other.has_default)
+
+
+def _params(args: ast.arguments) -> Iterator[RawParam]:
+    positional = [*args.posonlyargs, *args.args]
+    defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
+    for index, (arg, default) in enumerate(zip(positional, defaults, strict=True)):
+        kind = "positional_only" if index < len(args.posonlyargs) else "normal"
+        yield RawParam(arg.arg, accepts_of(arg.annotation, default), default is not None, kind)
+    if args.vararg:
+        accepts = accepts_of(args.vararg.annotation)
+        yield RawParam(args.vararg.arg, accepts, True, "variadic")
+    for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        accepts = accepts_of(arg.annotation, default)
+        yield RawParam(arg.arg, accepts, default is not None, "keyword_only")
+    if args.kwarg:
+        yield RawParam(args.kwarg.arg, accepts_of(args.kwarg.annotation), True, "keywords")
+
+
+def class_entries(
+    node: ast.ClassDef, qualname: str, resolve: Resolve, *, dunders: frozenset[str] | None = None
+) -> dict[str, RawEntry]:
+    """A class and its public members by qualified name; its parameters are `__init__`'s.
+
+    `dunders` are the special methods to keep; None keeps all of them.
+    """
+    entries = {qualname: RawEntry("class", Result("instance", target=qualname))}
+    for member in node.body:
+        if not isinstance(member, ast.FunctionDef) or _is_setter(member):
+            continue
+        entry = read_callable(member, resolve, owned=True)
+        name = f"{qualname}.{member.name}"
+        if member.name == "__init__":
+            entries[qualname].params = entry.params
+        elif _is_kept(member.name, dunders):
+            known = entries.get(name)
+            entries[name] = merge_overloads(known, entry) if known else entry
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call) and last_name(decorator.func) == _ACTIVATION:
+            param = RawParam("x", Accepts("any"), False, "normal")
+            entries[f"{qualname}.__call__"] = RawEntry(
+                "method", params=[param], like=ast.unparse(decorator.args[0])
+            )
+    return entries
+
+
+#: Special methods that a wheel's stubs name or not by the Python that they were made with.
+_BY_PYTHON = frozenset({"__buffer__", "__release_buffer__"})
+
+
+def _is_kept(name: str, dunders: frozenset[str] | None) -> bool:
+    if name.startswith("__"):
+        return name not in _BY_PYTHON if dunders is None else name in dunders
+    return not name.startswith("_")
+
+
+def _is_setter(node: ast.FunctionDef) -> bool:
+    return any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in node.decorator_list)
+
+
+def self_assignments(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr, ast.FunctionDef]]:
+    """Attributes that a class's `__init__` assigns one by one: name, value, the method."""
+    for method in node.body:
+        if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
+            continue
+        for statement in ast.walk(method):
+            if not isinstance(statement, ast.Assign):
+                continue
+            for target in statement.targets:
+                if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+                    yield target.attr, statement.value, method
+
 
 STUBS = ("__init__", "cuda", "distributed", "fast", "fft", "linalg", "metal", "random")
 _LAYER_DUNDERS = frozenset({"__call__"})

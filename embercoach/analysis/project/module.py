@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
-from embercoach.analysis.calls.library.torch_names import ACCELERATORS
+from embercoach.analysis.calls.library.torch_api import ACCELERATORS
 from embercoach.analysis.evaluate.dispatch import execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import taken_from
 from embercoach.analysis.evaluate.mutation import forget_lists, grown_by_functions
-from embercoach.analysis.project.cycles import running_order
 from embercoach.analysis.syntax.trees import assigned_attributes, small_statements
 from embercoach.analysis.values.lattice import UNKNOWN, Class, FilePath, Function, Value
 from embercoach.analysis.work import Work, note_reading
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from embercoach.analysis.facts.facts import CallFact, Fact
@@ -27,6 +27,54 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import SourceFile
     from embercoach.analysis.syntax.source_tree import SourceTree
     from embercoach.analysis.values.summaries import Attributes
+
+
+def running_order(start: Module) -> list[Module]:
+    """A module and those that its top level imports, to be run one after the other.
+
+    What a module imports comes before it. In a cycle none can be first by that rule: there the
+    order of paths decides, and not which of them is asked for. (Tarjan's algorithm, without
+    recursion; modules whose place has been found before are left out.)
+    """
+    found: list[Module] = []
+    number: dict[Module, int] = {start: 0}
+    lowest: dict[Module, int] = {start: 0}
+    open_modules = [start]
+    pending = [(start, _named_by(start))]
+    start.has_place = True
+    while pending:
+        module, named = pending[-1]
+        following = next(named, None)
+        if following is not None:
+            if not following.has_place:
+                following.has_place = True
+                number[following] = lowest[following] = len(number)
+                open_modules.append(following)
+                pending.append((following, _named_by(following)))
+            elif following in lowest:
+                lowest[module] = min(lowest[module], number[following])
+            continue
+        pending.pop()
+        if pending:
+            above = pending[-1][0]
+            lowest[above] = min(lowest[above], lowest[module])
+        if lowest[module] == number[module]:
+            cycle: list[Module] = []
+            while module in lowest:
+                cycle.append(open_modules.pop())
+                del lowest[cycle[-1]]
+            found += sorted(cycle, key=lambda one: one.path)
+    return found
+
+
+def _named_by(module: Module) -> Iterator[Module]:
+    """The modules of the project that the statements of a module's top level name."""
+    root = module.project.boundaries(module.path.parent).imports
+    for path in module.project.graph.imports((str(module.path), root)).at_top:
+        found = module.import_file(path)
+        if found is not None:
+            yield found
+
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
 OTHER_ARRAYS = (

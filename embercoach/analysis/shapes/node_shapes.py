@@ -18,17 +18,17 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.interpreter import MOST_RESULTS
 from embercoach.analysis.shapes.learned_facts import Facts, shape_under
-from embercoach.analysis.shapes.node_values import (
+from embercoach.analysis.shapes.program import (
     ANY_CALLER,
     MOST_VALUES,
     ValueMachine,
     Values,
     keep,
+    run_program,
 )
-from embercoach.analysis.shapes.program import run_program
 from embercoach.analysis.shapes.python_values import Options
 from embercoach.analysis.shapes.source_files import shapes_of
-from embercoach.analysis.syntax.conversion.conversion_state import packed_range
+from embercoach.analysis.syntax.conversion.convert_expressions import packed_range
 
 if TYPE_CHECKING:
     import libcst as cst

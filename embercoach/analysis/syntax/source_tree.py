@@ -16,15 +16,21 @@ from embercoach.analysis.syntax.conversion import (
     UnconvertibleError,
     convert,
 )
-from embercoach.analysis.syntax.parse import outline_of, parse, refuse_many_fields, unvalidated
-from embercoach.analysis.syntax.positions import Span, locate
+from embercoach.analysis.syntax.parse import (
+    Span,
+    locate,
+    outline_of,
+    parse,
+    refuse_many_fields,
+    unvalidated,
+)
 from embercoach.analysis.syntax.trees import children, walk
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Mapping, Sequence
 
-    from embercoach.analysis.syntax.conversion.conversion_state import ParsedExpression
+    from embercoach.analysis.syntax.conversion.convert_expressions import ParsedExpression
 
 #: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
 _OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)

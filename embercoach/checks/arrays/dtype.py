@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.layer_dtypes import model_dtype as set_dtype
+from embercoach.analysis.calls.call_results import model_dtype as set_dtype
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Operand, calls_of
 from embercoach.analysis.held_sources import returned_by

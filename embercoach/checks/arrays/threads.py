@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.facts.layout import layout_of
@@ -16,7 +17,6 @@ from embercoach.analysis.facts.scopes import (
     scope_of,
 )
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.facts.thread_starts import ThreadStart
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer

@@ -15,7 +15,7 @@ from embercoach.analysis.facts.facts import (
     calls_of,
 )
 from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_at, scope_of
-from embercoach.analysis.sizes.symbolic import is_float, symbolic
+from embercoach.analysis.sizes import is_float, symbolic
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import (

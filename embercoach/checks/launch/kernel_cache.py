@@ -18,8 +18,7 @@ from embercoach.analysis.facts.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.sizes.ceil_division import is_data_size
-from embercoach.analysis.sizes.symbolic import symbolic
+from embercoach.analysis.sizes import is_data_size, symbolic
 from embercoach.analysis.syntax.trees import (
     around,
     children,

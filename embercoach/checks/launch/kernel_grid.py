@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
-from embercoach.analysis.sizes.ceil_division import (
+from embercoach.analysis.sizes import (
+    SymInt,
     alternatives,
     ceil_division,
     is_data_size,
     rounded_down,
+    symbolic,
 )
-from embercoach.analysis.sizes.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernel_plans import lowered
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check

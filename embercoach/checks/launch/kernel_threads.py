@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import Expression, display, scope_at
-from embercoach.analysis.sizes.ceil_division import (
+from embercoach.analysis.sizes import (
+    Term,
     grows_with_data,
     is_attribute,
     is_item,
+    symbolic,
     whole_multiple,
 )
-from embercoach.analysis.sizes.symbolic import Term, symbolic
 from embercoach.analysis.syntax.trees import walk
 from embercoach.checks.programs.kernel_plans import program_of
 from embercoach.checks.programs.kernels import definitions, launched
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sizes.ceil_division import CeilDivision
-    from embercoach.analysis.sizes.symbolic import SymInt
+    from embercoach.analysis.sizes import CeilDivision, SymInt
     from embercoach.checks.programs.kernels import Definition
     from embercoach.checks.programs.launches import Entries, Entry, Launch, OutputShape
     from embercoach.metal.execution.conditions import Condition

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.project.project import Project
-    from embercoach.analysis.syntax.positions import Span
+    from embercoach.analysis.syntax.parse import Span
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.metal.contract import KernelArguments
 

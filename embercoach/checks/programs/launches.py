@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
-from embercoach.analysis.sizes.ceil_division import alternatives, whole_multiple
-from embercoach.analysis.sizes.symbolic import symbolic
+from embercoach.analysis.sizes import alternatives, symbolic, whole_multiple
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import NONE, UNKNOWN, DType, Number, Numpy, Value
 from embercoach.checks.programs.kernels import (
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sizes.symbolic import SymInt
+    from embercoach.analysis.sizes import SymInt
     from embercoach.checks.programs.kernels import Definition
     from embercoach.metal.execution.events import Configuration
 

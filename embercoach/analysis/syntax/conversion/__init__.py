@@ -8,7 +8,7 @@ where exact text is needed.
 
 from __future__ import annotations
 
-from embercoach.analysis.syntax.conversion.conversion_state import (
+from embercoach.analysis.syntax.conversion.convert_expressions import (
     Converted,
     SourceLines,
     UnconvertibleError,

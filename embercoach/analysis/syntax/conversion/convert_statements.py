@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import libcst as cst
 
-from embercoach.analysis.syntax.conversion.conversion_state import (
+from embercoach.analysis.syntax.conversion.convert_expressions import (
     ASYNC,
     DOT,
     EMPTY,
@@ -15,12 +15,12 @@ from embercoach.analysis.syntax.conversion.conversion_state import (
     LINE_END,
     SPACE,
     Converted,
+    ExpressionConverter,
     SourceLines,
     StatementLine,
     UnconvertibleError,
     packed_range,
 )
-from embercoach.analysis.syntax.conversion.convert_expressions import ExpressionConverter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

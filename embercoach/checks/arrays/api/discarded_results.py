@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import EVALUATING
+from embercoach.analysis.facts.evaluation import EVALUATING
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import is_append, is_at_update
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.evaluation import evaluation_of, is_append, is_at_update
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import by_parameter, display, made_in_init, scope_of

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import is_append
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.evaluation import evaluation_of, is_append
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     FormatFact,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import EVALUATING, PULLS
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.evaluation import EVALUATING, PULLS, evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_of
 from embercoach.analysis.held_sources import returned_by

@@ -17,10 +17,9 @@ from embercoach.analysis.facts.scopes import (
     scope_of,
 )
 from embercoach.analysis.held_sources import field_default
-from embercoach.analysis.layer_sources import default_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.value_sources import sources_of
+from embercoach.analysis.value_sources import default_of, sources_of
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import BoundMember, DType, Symbol

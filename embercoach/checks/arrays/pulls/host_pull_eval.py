@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import is_pull
-from embercoach.analysis.facts.contexts import EFFECTS, context_of, error_of, is_traced
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.contexts import EFFECTS, context_of, error_of, is_forward, is_traced
+from embercoach.analysis.facts.evaluation import evaluation_of, is_pull
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.syntax.trees import around, names_below, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree

@@ -14,7 +14,7 @@ from embercoach.analysis.calls.parameters import annotated_value, canonical_valu
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
-from embercoach.analysis.facts.hot_functions import is_forward
+from embercoach.analysis.facts.contexts import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer

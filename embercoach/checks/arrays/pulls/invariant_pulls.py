@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.property_reads import PropertyReadFact
+    from embercoach.analysis.facts.facts import PropertyReadFact
     from embercoach.analysis.project.module import Module
 
     #: What runs a function in a loop.

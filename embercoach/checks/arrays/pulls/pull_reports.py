@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import EFFECTS, error_of, is_evaluated_before, recurrence_of
+from embercoach.analysis.facts.contexts import (
+    EFFECTS,
+    error_of,
+    is_evaluated_before,
+    is_forward,
+    recurrence_of,
+)
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below, walk

@@ -11,12 +11,12 @@ from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.attribute_values import is_set_once
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
 from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.held_sources import is_set_once
 from embercoach.analysis.syntax.trees import (
     dotted,
     keyed_path,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
-from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.layout import assigned_to, comes_later, layout_of, reads_of
 from embercoach.analysis.facts.scopes import by_parameter, scope_of, written_arguments
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (

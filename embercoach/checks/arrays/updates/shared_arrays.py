@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
-from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.layout import assigned_to, comes_later, layout_of, reads_of
 from embercoach.analysis.facts.reaching import without_updates
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.held_sources import returned_by

@@ -1,3 +1,0 @@
-"""Sizes as expressions: symbolic integers, and divisions that round up."""
-
-from __future__ import annotations
