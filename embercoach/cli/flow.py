@@ -19,7 +19,7 @@ from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
 from embercoach.config.provenance import facts
 from embercoach.engine.checkouts import CheckoutDivision, Plan
-from embercoach.engine.discovery import is_excluded
+from embercoach.engine.file_discovery import is_excluded
 from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, print_text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from embercoach.config.provenance import SettingInForce
     from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.engine.discovery import Shard
+    from embercoach.engine.file_discovery import Shard
     from embercoach.report.origin import RunOrigin
 
 
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
 
     from embercoach.cli.baseline_filter import Guard
     from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.engine.discovery import Shard
+    from embercoach.engine.file_discovery import Shard
     from embercoach.engine.problem import Problem
     from embercoach.report.origin import RunOrigin
     from embercoach.report.outcome import Comparison

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from embercoach.engine.discovery import Shard
+    from embercoach.engine.file_discovery import Shard
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -128,7 +128,7 @@ class ShardNumber(_ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Shard:
         """Read the number and the count."""
-        from embercoach.engine.discovery import Shard
+        from embercoach.engine.file_discovery import Shard
 
         if isinstance(value, Shard):
             return value

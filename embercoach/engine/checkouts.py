@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError
 from embercoach.config.configuration_files import folder_of
-from embercoach.engine.discovery import discover
+from embercoach.engine.file_discovery import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
 from embercoach.files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES, relative_path
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
-    from embercoach.engine.discovery import Shard, SourceFile
+    from embercoach.engine.file_discovery import Shard, SourceFile
     from embercoach.engine.problem import Problem
 
     Found = tuple[SourceFile, ConfigurationScope]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.config.patterns import patterns_of, start_of_walk, steps
-from embercoach.engine.discovery import Ignored, ignored_in
+from embercoach.engine.file_discovery import Ignored, ignored_in
 from embercoach.engine.languages import (
     NOTEBOOK,
     SUFFIXES,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.engine.budget import Exceeded
-from embercoach.engine.discovery import SourceFile
+from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge

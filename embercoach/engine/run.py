@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from embercoach.config import Configurations
 from embercoach.engine.budget import size_problem
 from embercoach.engine.cache import Cache, States, fingerprint
-from embercoach.engine.discovery import SourceFile, discover
+from embercoach.engine.file_discovery import SourceFile, discover
 from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.languages import NOTEBOOK, language_of, relevant
 from embercoach.engine.problem import Problem

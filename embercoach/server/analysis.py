@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from embercoach import checks
 from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
 from embercoach.engine.budget import size_problem
-from embercoach.engine.discovery import SourceFile
+from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant

@@ -51,7 +51,7 @@ class ListFiles:
     def __call__(self, _: Analysis) -> Listing:
         """Return the files, sorted by path."""
         from embercoach.config import Configurations
-        from embercoach.engine.discovery import discover
+        from embercoach.engine.file_discovery import discover
 
         found = discover(sorted({str(folder) for folder in self.folders}), Configurations())
         keys = {scope: _key(scope.settings) for scope in {scope for _, scope in found.files}}

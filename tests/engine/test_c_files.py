@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embercoach.config import Configurations, Settings
-from embercoach.engine.discovery import discover
+from embercoach.engine.file_discovery import discover
 from embercoach.engine.languages import Language
 from embercoach.engine.noqa_writing import annotate_files
 from embercoach.engine.run import RunResult, run

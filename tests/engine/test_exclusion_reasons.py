@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.config import DEFAULT_EXCLUDE, Configurations, Settings
-from embercoach.engine.discovery import discover
 from embercoach.engine.exclusion_reasons import Reason, skip_reason
+from embercoach.engine.file_discovery import discover
 from embercoach.engine.run import run
 from embercoach.kernel_builder import KernelBuilder
 

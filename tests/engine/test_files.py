@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from embercoach.config import Configurations, Settings
-from embercoach.engine.discovery import discover
+from embercoach.engine.file_discovery import discover
 
 
 def tree(root: Path, *names: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from embercoach.config import Settings
-from embercoach.engine.discovery import SourceFile
+from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspection, Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of

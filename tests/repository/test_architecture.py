@@ -30,30 +30,21 @@ KERNELS = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted((ROOT / "xlstm_kernels").rglob("*.py"))
 }
-BOTTOM = {
-    *("finding", "kernel_builder", "project_files", "quoting", "rule_links", "rulebook"),
-    *("relative_paths", "safe_read", "safe_write", "severity_policy", "terminal_text", "toml"),
-}
+BOTTOM = {"files", "finding", "kernel_builder", "rulebook", "terminal_text", "toml"}
 RUN = {"engine", "checks", "fixes", "notebooks", "config", "plugins"}
 #: What a part of `embercoach` may import besides itself. A new part needs an entry.
 MAY_IMPORT: dict[str, set[str]] = {
-    "finding": {"quoting"},
+    "files": set(),
+    "finding": {"terminal_text"},
     "kernel_builder": set(),
-    "project_files": set(),
-    "quoting": {"terminal_text"},
-    "relative_paths": set(),
-    "safe_read": set(),
-    "safe_write": {"safe_read"},
     "terminal_text": set(),
     "user_program": set(),
     "toml": set(),
-    "rule_links": {"rulebook"},
-    "rulebook": {"finding", "severity_policy", "toml"},
-    "severity_policy": {"finding"},
+    "rulebook": {"finding", "toml"},
     "metal": set(),
-    "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
+    "analysis": {"metal", "files", "kernel_builder", "terminal_text"},
     "api": set(),
-    "plugins": {"api", "rulebook", "safe_read"},
+    "plugins": {"api", "files", "rulebook"},
     "checks": {"analysis", "metal", "plugins", "api", "fixes"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},
@@ -95,7 +86,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"process"},
         {"session"},
     ),
-    "embercoach.cli": ({"simulate", "trace"}, {"commands"}),
+    "embercoach.cli": ({"trace"}, {"commands"}),
 }
 #: Modules that write other than through `report.styled`: JSON, the package's own texts, and single
 #: lines that are sanitized where they are written, before `report` is imported.

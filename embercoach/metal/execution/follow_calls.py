@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing
+from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.arithmetic import (
     add,
     choose,
@@ -91,8 +91,8 @@ def _given(m: Machine, state: State, node: Call) -> tuple[list[Result], list[Poi
     given: list[Result] = []
     designated: list[Pointer | None] = []
     for argument in node.arguments:
-        found = accessing.designated(m, state, argument)
-        given.append(accessing.held(m, state, argument, found))
+        found = places.designated(m, state, argument)
+        given.append(places.held(m, state, argument, found))
         designated.append(found.place)
     return given, designated
 
@@ -227,7 +227,7 @@ def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node:
     apart = stride.constant if isinstance(stride, LaneValue) else None
     rows = range(TILE if apart is not None else 1)
     for row in rows:
-        place = accessing.component_place(m, start, row * (apart or 0), TILE)
+        place = accessing.component(m, start, row * (apart or 0), TILE)
         if len(node.arguments) > 3:
             place = place._replace(offset=m.pool.unknown("tile"), known=False)
         if write:
@@ -508,9 +508,9 @@ def _bind(m: Machine, state: State, node: Call, function: MetalFunction) -> None
         given += function.defaults[-missing:]
     for parameter, argument in zip(function.parameters, given, strict=False):
         if parameter.type.reference:
-            found = accessing.designated(m, state, argument)
+            found = places.designated(m, state, argument)
             bound[parameter] = (
-                accessing.held(m, state, argument, found)
+                places.held(m, state, argument, found)
                 if found.place is None
                 else Reference(found.place)
             )
@@ -518,7 +518,7 @@ def _bind(m: Machine, state: State, node: Call, function: MetalFunction) -> None
             value = evaluate(m, state, argument)
             bound[parameter] = fitted(m, state, value, m.resolved(parameter.type), argument)
     if function.owner is not None and node.method is not None:
-        place = accessing.place_of(m, state, node.method)
+        place = places.place_of(m, state, node.method)
         if place is None:
             raise LostError(node.spot)
         bound[function.owner] = Reference(place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing
+from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.arithmetic import (
     add,
     binary,
@@ -206,14 +206,14 @@ def _part(m: Machine, state: State, node: Index | Member) -> Result:
         if isinstance(node, Member):
             return swizzled(m, vector, node)
         return component(m, state, vector, evaluate_number(m, state, node.index), node)
-    return accessing.held(m, state, node, accessing.designated(m, state, node))
+    return places.held(m, state, node, places.designated(m, state, node))
 
 
 def _unary(m: Machine, state: State, node: Unary) -> Result:
     if node.operator == "&":
-        found = accessing.designated(m, state, node.operand)
+        found = places.designated(m, state, node.operand)
         if found.place is None:
-            accessing.held(m, state, node.operand, found)
+            places.held(m, state, node.operand, found)
             return Pointer(None, "device", ZERO, m.resolved(node.operand.type), known=False)
         return found.place
     operand = evaluate(m, state, node.operand)
@@ -320,7 +320,7 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
 def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
     """The value of an assignment, and the place that it designates."""
     value = evaluate(m, state, node.value)
-    found = accessing.designated(m, state, node.target)
+    found = places.designated(m, state, node.target)
     place = found.place
     if place is None:
         _scattered(m, state, node, found)
@@ -341,7 +341,7 @@ def _current(m: Machine, state: State, place: Pointer, node: Assign) -> Result:
     return accessing.load(m, state, place, node.target.spot)
 
 
-def _scattered(m: Machine, state: State, node: Assign, found: accessing.Designation) -> None:
+def _scattered(m: Machine, state: State, node: Assign, found: places.Designation) -> None:
     """A swizzle like ``v.zx`` is assigned: its vector is not known any more."""
     target = node.target
     while isinstance(target, Member) and found.base is not None:

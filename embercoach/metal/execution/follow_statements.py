@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing
+from embercoach.metal.execution import places
 from embercoach.metal.execution.arithmetic import both, compare, negate, truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import fitted, number
@@ -257,7 +257,7 @@ def declare(m: Machine, state: State, node: Declare) -> None:
         if kind.dimensions:
             state.variables[variable] = Cells()
         return
-    found = accessing.designated(m, state, initial) if kind.reference else accessing.Designation()
+    found = places.designated(m, state, initial) if kind.reference else places.Designation()
     if found.place is not None:
         state.variables[variable] = Reference(found.place)
         return
@@ -267,12 +267,12 @@ def declare(m: Machine, state: State, node: Declare) -> None:
     struct = structure_of(m, kind)
     if struct is not None:
         given = initial.parts if isinstance(initial, Construct) else (initial,)
-        values = [accessing.held(m, state, part, found) for part in given]
+        values = [places.held(m, state, part, found) for part in given]
         whole = len(values) == 1 and isinstance(values[0], Cells)
         # Braces around values: those of the fields.
         state.variables[variable] = values[0] if whole else made(struct, values)
         return
-    value = accessing.held(m, state, initial, found)
+    value = places.held(m, state, initial, found)
     if kind.scalar is None and isinstance(value, Pointer) and not initial.type.pointer:
         # ``auto v = n`` of a 0-d input: its value, not its address.
         inputs = value.root is not None and value.root.kind in ("input", "metadata")
@@ -382,8 +382,8 @@ def _leave(m: Machine, state: State, node: Return) -> None:
     value: Result | None = None
     if node.value is not None:
         reference = frame.function is not None and frame.function.result.reference
-        found = accessing.designated(m, state, node.value) if reference else accessing.Designation()
-        value = found.place or accessing.held(m, state, node.value, found)
+        found = places.designated(m, state, node.value) if reference else places.Designation()
+        value = found.place or places.held(m, state, node.value, found)
     if not state.lanes:
         return
     if frame.function is None or frame.result is None:
