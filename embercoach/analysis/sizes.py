@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, called, resolve_name, returned
+from embercoach.analysis.dataflow.scopes import Expression, called, resolve_name, returned
 from embercoach.analysis.values.lattice import Number
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import has_kernels
-from embercoach.analysis.facts.origins import Origins
+from embercoach.analysis.dataflow.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import Span, outline_of
 from embercoach.analysis.syntax.trees import walk
@@ -26,7 +26,7 @@ from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.fixes.application import apply
 
 if TYPE_CHECKING:
-    from embercoach.analysis.facts.stops import OriginTrace, Stop
+    from embercoach.analysis.dataflow.stops import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
     from embercoach.checks.registry import ProposedFix
 

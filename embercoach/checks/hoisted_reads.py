@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import children, dotted, parameters_of, target_names, walk
-from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import ProposedFix
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach import api
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.dataflow.contexts import context_of
+from embercoach.analysis.dataflow.value_sources import Sources
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Operand
 from embercoach.analysis.shapes.node_shapes import shape_at
-from embercoach.analysis.value_sources import Sources
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol
 from embercoach.analysis.work import WorkExceededError

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from embercoach.analysis.facts.reaching import Reaching
+from embercoach.analysis.dataflow.reaching import Reaching
 from embercoach.analysis.syntax.trees import statements_below
 
 NAMES = ("a", "b")

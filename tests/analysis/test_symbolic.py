@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 import pytest
 
-from embercoach.analysis.facts.scopes import Expression, scope_of
+from embercoach.analysis.dataflow.scopes import Expression, scope_of
 from embercoach.analysis.sizes import (
     SymInt,
     ceil_division,

@@ -9,9 +9,9 @@ import libcst as cst
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain, quiet_default
+from embercoach.analysis.dataflow.scopes import is_rebound
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.scopes import is_rebound
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,

@@ -21,12 +21,12 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
+from embercoach.analysis.dataflow.scopes import assigned_attributes
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.facts.scopes import assigned_attributes
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
     any_item,

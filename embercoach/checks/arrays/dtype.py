@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.call_results import model_dtype as set_dtype
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.dataflow.contexts import context_of
+from embercoach.analysis.dataflow.held_sources import returned_by
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Operand, calls_of
-from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import any_item, as_array, as_number, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
@@ -25,9 +25,9 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
 
 _NAMED = (cst.Name, cst.Attribute)
 

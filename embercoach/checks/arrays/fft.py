@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.calls.library.fourier import ExpressionValue, role_of, text_of
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray
 from embercoach.analysis.shapes.node_shapes import values_by_call
 from embercoach.analysis.shapes.size_integers import (

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import FunctionVisit
-from embercoach.analysis.facts.scopes import (
+from embercoach.analysis.dataflow.scopes import (
     Expression,
     display,
     is_rebound,
@@ -16,6 +15,7 @@ from embercoach.analysis.facts.scopes import (
     resolve_name,
     scope_of,
 )
+from embercoach.analysis.facts.facts import FunctionVisit
 from embercoach.checks.programs.kernel_plans import contracted
 from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import CONSTANT_BELOW, shape_names

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.programs.kernel_plans import contracted, name_node, report_argument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.scopes import Expression, items, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
 from embercoach.checks.programs.kernel_plans import contracted
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import launches_of

@@ -6,6 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.scopes import (
+    Expression,
+    display,
+    resolve_name,
+    scope_at,
+    scope_of,
+)
 from embercoach.analysis.facts.facts import (
     Argument,
     BinaryFact,
@@ -14,7 +21,6 @@ from embercoach.analysis.facts.facts import (
     FactPlace,
     calls_of,
 )
-from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_at, scope_of
 from embercoach.analysis.sizes import is_float, symbolic
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.joins import as_array, options

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.facts.facts import FunctionVisit, calls_of
-from embercoach.analysis.facts.scopes import (
+from embercoach.analysis.dataflow.contexts import context_of
+from embercoach.analysis.dataflow.scopes import (
     MAX_STEPS,
     Expression,
     assigned_attributes,
@@ -18,6 +17,7 @@ from embercoach.analysis.facts.scopes import (
     resolve_name,
     scope_of,
 )
+from embercoach.analysis.facts.facts import FunctionVisit, calls_of
 from embercoach.analysis.sizes import is_data_size, symbolic
 from embercoach.analysis.syntax.trees import (
     around,

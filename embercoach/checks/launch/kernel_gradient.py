@@ -18,8 +18,8 @@ from embercoach.analysis.calls.constants import constants_passed
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
+from embercoach.analysis.dataflow.scopes import by_parameter
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.sizes import (
     SymInt,
     alternatives,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
+from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.facts import Argument, CallFact
-from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.sizes import is_float, symbolic
 from embercoach.analysis.values.joins import any_item, as_array
 from embercoach.analysis.values.lattice import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, display, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, display, scope_at
 from embercoach.analysis.sizes import (
     Term,
     grows_with_data,

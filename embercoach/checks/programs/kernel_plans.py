@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from embercoach.analysis.facts.scopes import Expression, items, scope_of
+from embercoach.analysis.dataflow.scopes import Expression, items, scope_of
 from embercoach.checks.programs.kernels import (
     Definition,
     definitions,

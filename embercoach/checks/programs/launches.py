@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.facts.scopes import Expression, items, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
 from embercoach.analysis.sizes import alternatives, symbolic, whole_multiple
 from embercoach.analysis.values.joins import as_array, as_number

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.torch_values import as_tensor
 from embercoach.checks.registry import ProposedFix, Report, check

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.facts.scopes import (
+from embercoach.analysis.dataflow.held_sources import changed_keys
+from embercoach.analysis.dataflow.scopes import (
     Expression,
     fixed_attribute,
     is_rebound,
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.held_sources import changed_keys
+from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     Array,

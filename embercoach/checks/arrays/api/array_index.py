@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import Array, Number, Numpy, Value

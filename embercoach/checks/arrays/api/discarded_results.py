@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import EVALUATING
+from embercoach.analysis.dataflow.evaluation import EVALUATING
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, LibraryObject
 from embercoach.checks.registry import Report, check

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.dataflow.contexts import is_traced
+from embercoach.analysis.dataflow.held_sources import changed_containers
+from embercoach.analysis.dataflow.scopes import made_in_init, scope_of
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.facts.contexts import is_traced
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.facts.scopes import made_in_init, scope_of
-from embercoach.analysis.held_sources import changed_containers
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, names_below, walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.joins import as_number, holds_arrays, options
 from embercoach.analysis.values.lattice import (
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Argument, CompileFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
 
 #: Parts of the names of numbers that count traces on purpose.
 _COUNTS_TRACES = ("trace", "compil")

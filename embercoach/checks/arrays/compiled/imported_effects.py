@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     around,

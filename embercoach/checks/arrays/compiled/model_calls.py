@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import FunctionInfo
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.scopes import assigned_attributes, by_parameter, scope_of
+from embercoach.analysis.dataflow.value_sources import Source
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, small_statements
-from embercoach.analysis.value_sources import Source
 from embercoach.checks.arrays.compiled.compilations import nodes_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from embercoach.analysis.facts.scopes import Scope
+    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.project.module import Module
 
 _NAMES = re.compile(r"\b(update|apply_gradients)\b")

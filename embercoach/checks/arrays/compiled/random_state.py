@@ -10,10 +10,10 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, match
-from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import around, dotted
 from embercoach.analysis.values.lattice import NONE, Instance, LibraryObject, Symbol
 from embercoach.checks.arrays.compiled.captured_state import captures_random_state

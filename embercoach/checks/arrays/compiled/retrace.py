@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import annotated_value
+from embercoach.analysis.dataflow.held_sources import returned_by
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact, CompileFact, LocalCall, calls_by_function
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import (
     all_statements,
     dotted,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.facts.facts import Argument, CompiledCall, Fact, FactPlace
-    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Number
 

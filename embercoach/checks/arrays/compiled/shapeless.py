@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.reaching import Reaching
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.facts.reaching import Reaching
-from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, evaluated
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
+from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
-from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     children,
@@ -19,7 +20,6 @@ from embercoach.analysis.syntax.trees import (
     small_statements,
     walk,
 )
-from embercoach.analysis.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import (
@@ -260,7 +260,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.scopes import Scope
+    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.project.module import Module
 
     #: Whether a path in a function is the variable at hand.

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls.library_calls import HOST_STATE
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_number
 from embercoach.analysis.values.lattice import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.dataflow.value_sources import Source
     from embercoach.analysis.facts.facts import FactPlace
-    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source
 
 
 def made_of(node: cst.BaseExpression, place: FactPlace, module: Module) -> list[Source]:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.value_sources import reaching_of, sources_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.value_sources import reaching_of, sources_of
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
 
 STOP = "mlx.core.stop_gradient"
 #: Functions whose gradient is zero, and whose results a straight-through expression passes on.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact, BinaryFact, CallFact
-from embercoach.analysis.value_sources import sources_of
 from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 

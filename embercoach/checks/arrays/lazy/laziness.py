@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of, is_append
-from embercoach.analysis.facts.facts import (
-    BinaryFact,
-    FormatFact,
-    TruthFact,
-    calls_by_function,
-)
-from embercoach.analysis.facts.scopes import (
+from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append
+from embercoach.analysis.dataflow.scopes import (
     Expression,
     by_parameter,
     display,
@@ -23,6 +17,12 @@ from embercoach.analysis.facts.scopes import (
     made_in_init,
     resolve_name,
     scope_of,
+)
+from embercoach.analysis.facts.facts import (
+    BinaryFact,
+    FormatFact,
+    TruthFact,
+    calls_by_function,
 )
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays, options
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.facts.facts import CallFact
-    from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 

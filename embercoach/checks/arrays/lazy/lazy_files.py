@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import target_names, walk
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.registry import ProposedFix, Report, check

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import evaluated_by
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.dataflow.contexts import evaluated_by
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import (
     dotted,
     names_below,
@@ -35,9 +35,9 @@ from embercoach.checks.registry import VALUE, Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.layout import Layout
+    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, LocalCall
-    from embercoach.analysis.facts.layout import Layout
-    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
     from embercoach.checks.arrays.lazy.growth import Accumulation
 

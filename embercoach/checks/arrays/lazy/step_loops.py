@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import EVALUATING, PULLS, evaluation_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_of
-from embercoach.analysis.held_sources import returned_by
+from embercoach.analysis.dataflow.evaluation import EVALUATING, PULLS, evaluation_of
+from embercoach.analysis.dataflow.held_sources import returned_by
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import Expression, display, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.facts.facts import ProjectCall
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, target_names, walk
 from embercoach.analysis.values.lattice import Class
 from embercoach.checks.arrays.lazy.laziness import (

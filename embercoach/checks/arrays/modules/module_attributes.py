@@ -10,10 +10,10 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated, small_statements, walk
-from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence, Symbol
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo
+    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.facts.facts import AttributeFact
-    from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 

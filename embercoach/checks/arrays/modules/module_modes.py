@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import by_parameter, made_in_init
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import by_parameter, made_in_init
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     children,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, target_names, walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import BoundMember, Instance, LibraryObject, Transformed
 from embercoach.checks.registry import Report, check

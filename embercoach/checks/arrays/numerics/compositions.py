@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below
 
 if TYPE_CHECKING:
-    from embercoach.analysis.value_sources import Source, Sources
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
 
 #: Functions of MLX that select, arrange or average the elements of an array: what it is stays.
 SHAPING = frozenset(

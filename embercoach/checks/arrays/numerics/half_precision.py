@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import (
+from embercoach.analysis.dataflow.held_sources import field_default
+from embercoach.analysis.dataflow.scopes import (
     CONSTRUCTORS,
     Expression,
     made_in_init,
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.held_sources import field_default
+from embercoach.analysis.dataflow.value_sources import default_of, sources_of
+from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.value_sources import default_of, sources_of
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import BoundMember, DType, Symbol
@@ -31,6 +31,7 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import (
         Argument,
         BinaryFact,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
         Operand,
     )
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
     from embercoach.analysis.values.lattice import Value
 
 #: Half of the smallest positive number: this and smaller ones round to 0.

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import as_number, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, DType, Symbol

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS
@@ -16,9 +16,9 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import CallFact, Fact, ItemStoreFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
     from embercoach.analysis.values.lattice import Value
 
 #: Functions whose results are floats, whatever their arguments are.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
 from embercoach.analysis.values.promotion import FLOATING, UNSIGNED, promote
@@ -19,9 +19,9 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Fact, IndexFact, ItemStoreFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
     from embercoach.analysis.values.lattice import Array, Value
 
 #: Dtypes that Metal's scatter does not support.

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.value_sources import sources_of
 from embercoach.checks.arrays.numerics.compositions import SUM, computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
 
 #: By the last name of a function or layer: what its result is.
 _MEANINGS = {

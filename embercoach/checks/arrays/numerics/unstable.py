@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.value_sources import reaching_of, sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.syntax.trees import (
     dotted,
@@ -15,7 +16,6 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.value_sources import reaching_of, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
@@ -32,9 +32,9 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
     from embercoach.checks.arrays.numerics.compositions import Called
 
 EXP = frozenset(["mlx.core.exp"])

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import dotted, small_statements
-from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
     SUM,
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Sources
 
 
 @check("DTYPE-014")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.dataflow.contexts import context_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import TruthFact, calls_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.joins import (
     any_item,

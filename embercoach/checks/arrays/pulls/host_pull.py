@@ -9,8 +9,8 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library import numpy_api
-from embercoach.analysis.facts.contexts import context_of, error_of
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.dataflow.contexts import context_of, error_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import children

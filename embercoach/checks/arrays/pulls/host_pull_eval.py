@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import EFFECTS, context_of, error_of, is_forward, is_traced
-from embercoach.analysis.facts.evaluation import evaluation_of, is_pull
+from embercoach.analysis.dataflow.contexts import (
+    EFFECTS,
+    context_of,
+    error_of,
+    is_forward,
+    is_traced,
+)
+from embercoach.analysis.dataflow.evaluation import evaluation_of, is_pull
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import around, names_below, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options

@@ -11,11 +11,11 @@ from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.library.numpy_api import CONVERSIONS
 from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
+from embercoach.analysis.dataflow.contexts import is_forward
+from embercoach.analysis.dataflow.scopes import by_parameter
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
-from embercoach.analysis.facts.contexts import is_forward
-from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, definite_array

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.value_uses import region_of
 from embercoach.analysis.evaluate.classes import assigned_by
-from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, walk
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.arrays.lazy.step_loops import is_long
-from embercoach.checks.arrays.pulls.value_uses import region_of
 from embercoach.checks.hoisted_reads import is_array
 from embercoach.checks.registry import Report, check
 from embercoach.checks.source_text import mlx_alias

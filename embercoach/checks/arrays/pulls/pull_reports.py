@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import (
+from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
     error_of,
     is_evaluated_before,
     is_forward,
     recurrence_of,
 )
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject
 from embercoach.checks.arrays.lazy.step_loops import is_long, is_short
 from embercoach.checks.arrays.pulls.invariant_pulls import is_invariant
-from embercoach.checks.arrays.pulls.value_uses import Use, region_of, uses_of
 from embercoach.checks.registry import Report
 
 if TYPE_CHECKING:

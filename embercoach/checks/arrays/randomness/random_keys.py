@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import (
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
     by_parameter,
     fixed_attribute,
     scope_of,
 )
-from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
 from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.checks.registry import Report, check
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.layout import Layout
+    from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.facts.facts import Fact, ProjectCall
-    from embercoach.analysis.facts.layout import Layout
-    from embercoach.analysis.facts.reaching import Binding
-    from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.value_sources import sources_of
 from embercoach.checks.arrays.numerics.probabilities import meaning_of
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check

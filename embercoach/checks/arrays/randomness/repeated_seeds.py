@@ -9,14 +9,15 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.held_sources import is_set_once
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import assigned_attributes, by_parameter, scope_of
+from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
-from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.held_sources import is_set_once
 from embercoach.analysis.syntax.trees import (
     dotted,
     keyed_path,
@@ -25,7 +26,6 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Sources
 
 #: Functions that are followed for one seed, and calls of one function that are looked at.
 _MOST_FUNCTIONS, _MOST_CALLERS = 32, 32

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.layout import assigned_to, comes_later, layout_of, reads_of
-from embercoach.analysis.facts.scopes import by_parameter, scope_of, written_arguments
-from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.dataflow.layout import assigned_to, comes_later, layout_of, reads_of
+from embercoach.analysis.dataflow.scopes import by_parameter, scope_of, written_arguments
+from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.value_sources import (
+    Callee,
+    Source,
+    argument_of,
+    reaching_of,
+    sources_of,
+)
 from embercoach.analysis.syntax.trees import (
     dotted,
     head_of,
@@ -19,7 +26,6 @@ from embercoach.analysis.syntax.trees import (
     small_statements,
     walk,
 )
-from embercoach.analysis.value_sources import Callee, Source, argument_of, reaching_of, sources_of
 from embercoach.analysis.values.joins import any_item, as_array
 from embercoach.analysis.values.lattice import Dict, Sequence
 from embercoach.checks.registry import Report, check
@@ -27,7 +33,7 @@ from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.value_sources import Sources
+    from embercoach.analysis.dataflow.value_sources import Sources
 
 
 def is_kept_element(given: Source, sources: Sources) -> bool:
@@ -110,7 +116,7 @@ if TYPE_CHECKING:
 
     #: Functions with a parameter that have been followed.
     Seen = set[tuple[FunctionInfo, str]]
-    from embercoach.analysis.value_sources import Sources
+    from embercoach.analysis.dataflow.value_sources import Sources
 
 #: Characters of a name that a message quotes.
 LONGEST = 20

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.syntax.trees import dotted, small_statements, walk
-from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.updates.argument_changes import updates
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.facts.facts import (
         BinaryFact,
         Fact,
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
         ItemStoreFact,
         LocalCall,
     )
-    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Sources
 
 #: Methods whose results are views in NumPy, and copies in MLX.
 VIEWS = frozenset(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.held_sources import returned_by
+from embercoach.analysis.dataflow.layout import assigned_to, comes_later, layout_of, reads_of
+from embercoach.analysis.dataflow.reaching import without_updates
+from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.facts.layout import assigned_to, comes_later, layout_of, reads_of
-from embercoach.analysis.facts.reaching import without_updates
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import Report, check
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.reaching import Binding, Reaching
     from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact, LocalCall
-    from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
 #: Calls of a method that updates an attribute that are looked at.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.reaching import Binding, Reaching
+    from embercoach.analysis.dataflow.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
 

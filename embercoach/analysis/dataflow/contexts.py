@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of, is_pull
+from embercoach.analysis.dataflow.evaluation import evaluation_of, is_pull
+from embercoach.analysis.dataflow.layout import LEAVING, layout_of
+from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.facts.facts import LocalCall, calls_by_function
-from embercoach.analysis.facts.layout import LEAVING, layout_of
-from embercoach.analysis.facts.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.syntax.trees import (
     dotted,
     keyed_path,

@@ -9,6 +9,14 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.scopes import (
+    assigned_attributes,
+    by_parameter,
+    derived_attributes,
+    is_rebound,
+    names_inside,
+    scope_of,
+)
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     CallFact,
@@ -16,14 +24,6 @@ from embercoach.analysis.facts.facts import (
     LocalCall,
     ProjectCall,
     calls_by_function,
-)
-from embercoach.analysis.facts.scopes import (
-    assigned_attributes,
-    by_parameter,
-    derived_attributes,
-    is_rebound,
-    names_inside,
-    scope_of,
 )
 from embercoach.analysis.syntax.trees import (
     SCOPES,

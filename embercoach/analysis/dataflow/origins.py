@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.reaching import Binding, Reaching
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.stops import (
+    OriginTrace,
+    Stop,
+    binding_stop,
+    loop_stop,
+    loop_stops,
+    parameter_text,
+)
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     CallFact,
@@ -18,16 +28,6 @@ from embercoach.analysis.facts.facts import (
     Fact,
     LocalCall,
     calls_by_function,
-)
-from embercoach.analysis.facts.reaching import Binding, Reaching
-from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.facts.stops import (
-    OriginTrace,
-    Stop,
-    binding_stop,
-    loop_stop,
-    loop_stops,
-    parameter_text,
 )
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays

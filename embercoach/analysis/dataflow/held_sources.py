@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.scopes import assigned_attributes, made_in_init, scope_of
 from embercoach.analysis.evaluate.imports import LIBRARIES
-from embercoach.analysis.facts.scopes import assigned_attributes, made_in_init, scope_of
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     all_statements,
@@ -24,8 +24,8 @@ from embercoach.analysis.values.lattice import Class, ModuleRef, Symbol
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
 
 
 class AssignedValue(NamedTuple):

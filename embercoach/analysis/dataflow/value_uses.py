@@ -14,16 +14,16 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library import numpy_api
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.reaching import Reaching
     from embercoach.analysis.facts.facts import CallFact
-    from embercoach.analysis.facts.reaching import Reaching
     from embercoach.analysis.project.module import Module
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.facts.reaching import Reaching
+from embercoach.analysis.dataflow.reaching import Reaching
 from embercoach.analysis.syntax.trees import (
     all_statements,
     dotted,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.facts.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
-    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
 
 #: Names that are followed one after the other.

@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis import held_sources
 from embercoach.analysis.calls.parameters import parameter_value
+from embercoach.analysis.dataflow import held_sources
+from embercoach.analysis.dataflow.scopes import scope_of, written_arguments
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.facts.scopes import scope_of, written_arguments
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.reaching import Binding, Reaching
     from embercoach.analysis.facts.facts import Fact, FactPlace
-    from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
     #: From a subscript or an attribute, and what it may be of, to what it may be.

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import hot_functions
+from embercoach.analysis.dataflow.contexts import hot_functions
 from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.dataflow.reaching import Binding
 
 
 class Stop(NamedTuple):
