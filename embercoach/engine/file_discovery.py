@@ -100,7 +100,7 @@ def _read(file: str) -> GitIgnoreSpec | None:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
         return None
-    from embercoach.config.patterns import spec_of
+    from embercoach.config.globs import spec_of
 
     try:
         return spec_of(lines)

@@ -28,7 +28,7 @@ from embercoach.fixes.source_file import DecodingError, bytes_of, decode
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts
 from embercoach.server.cell_results import cell_places
-from embercoach.server.documents import Document
+from embercoach.server.document import Document
 from embercoach.server.editor_positions import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 from embercoach.server.shaped_names import MOST_NAMES, ShapedName, placed_names

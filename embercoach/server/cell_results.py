@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.report.locations import region_in_file, start_in_file
 from embercoach.report.outcome import SourceTexts
-from embercoach.server.documents import Document
+from embercoach.server.document import Document
 from embercoach.server.editor_positions import Positions
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,63 +11,14 @@ from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach.engine.languages import SUFFIXES
+from embercoach.server.document import Document
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
 
     from embercoach.server import wire
     from embercoach.server.shaped_names import ShapedName
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of an open notebook; ``language`` is the editor's, and not of Python for text."""
-
-    uri: str
-    version: int | None
-    language: str
-    is_code: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text as the editor holds it, saved or not.
-
-    ``cells`` are those of a notebook; its text is a notebook's file that has the same cells.
-    """
-
-    uri: str
-    path: Path
-    version: int | None
-    text: str
-    cells: tuple[Cell, ...] = ()
-
-    @property
-    def newline(self) -> str:
-        """The line end that the text uses most."""
-        return "\r\n" if self.text.count("\r\n") * 2 > self.text.count("\n") else "\n"
-
-
-def notebook_text(cells: Iterable[Cell]) -> str:
-    """The file of a notebook with these cells."""
-    data = [
-        {
-            "cell_type": "code" if cell.is_code else "markdown",
-            "metadata": {"vscode": {"languageId": cell.language}},
-            "source": cell.text,
-        }
-        for cell in cells
-    ]
-    return json.dumps({"cells": data, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-
-
-def cell_texts(text: str) -> list[str]:
-    """The texts of all cells of a file that `notebook_text` made, edited or not."""
-    sources = [cell["source"] for cell in json.loads(text)["cells"]]
-    return ["".join(source) for source in sources]
 
 
 #: Characters of a URI that a message cites.

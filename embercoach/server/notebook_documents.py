@@ -9,7 +9,8 @@ from urllib.parse import unquote
 from lsprotocol import types
 
 from embercoach.notebooks import SUFFIX
-from embercoach.server.documents import Cell, Document, InvalidError, cited, notebook_text, path_of
+from embercoach.server.document import Cell, Document, notebook_text
+from embercoach.server.documents import InvalidError, cited, path_of
 from embercoach.server.editor_positions import Positions
 
 if TYPE_CHECKING:

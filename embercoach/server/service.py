@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from embercoach.server import wire
-    from embercoach.server.documents import Document
+    from embercoach.server.document import Document
     from embercoach.server.shaped_names import ShapedName
     from embercoach.server.worker import Job
 

@@ -35,9 +35,9 @@ _HOMES = {
     "Limits": "model",
     "SimulatorError": "model",
     "Traffic": "model",
-    "KernelFault": "session.recorder",
-    "SimulatedLaunch": "session.recorder",
-    "Recorder": "session.recorder",
+    "KernelFault": "session.record",
+    "SimulatedLaunch": "session.record",
+    "Recorder": "session.record",
     "report": "reporting.messages",
 }
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from embercoach.config.patterns import MOST_WILDCARDS, spec_of, within_names
+from embercoach.config.globs import MOST_WILDCARDS, spec_of, within_names
 
 PATTERNS = st.lists(
     st.sampled_from(

@@ -140,8 +140,8 @@ def _require_suppressions(source: str, path: Path, result: RunResult) -> None:
 
 def require_reports(result: RunResult, sources: SourceTexts) -> None:
     """Every format can be written, and read by what it is for."""
-    for form in (json_report, forges):
-        json.loads(form.render(result, sources, show_notes=True))
+    for render in (json_report.render, forges.gitlab_report):
+        json.loads(render(result, sources, show_notes=True))
     codes = {finding.code for finding in result.findings}  # the other rules cost time alone
     json.loads(sarif.render(result, sources, profile="ember", exit_code=1, codes=codes))
     junit_text = junit.render(result, sources, show_notes=True)

@@ -16,7 +16,7 @@ from lsprotocol import types
 from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
-from embercoach.server.documents import Document
+from embercoach.server.document import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
@@ -185,7 +185,7 @@ def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("modules", "other"),
     [
-        ("embercoach.server.analysis, embercoach.server.documents", "attrs"),
+        ("embercoach.server.analysis, embercoach.server.document", "attrs"),
         ("embercoach.server.jobs, embercoach.server.workspace_jobs", "attrs"),
         ("embercoach.server.service", "libcst"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from lsprotocol import types
 
 from embercoach.server.analysis import Analysis
-from embercoach.server.documents import Document
+from embercoach.server.document import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, ShapesJob
 from embercoach.server.pool import ExpiredError
 from tests.server.editor import Editor

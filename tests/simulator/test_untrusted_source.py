@@ -188,9 +188,9 @@ def test_objects_are_bounded(toolchain: Toolchain, object_cache: Path) -> None:
 _PROGRAM = """
     import sys
     sys.path.insert(0, sys.argv[1])
-    from embercoach.simulator.build import tools
+    from embercoach.simulator.build.toolchain import Allowance, run_tool
     command = ["/bin/sh", "-c", "echo $$ >&2; while :; do :; done"]
-    tools.run(command, allowance=tools.Allowance.of(60))
+    run_tool(command, allowance=Allowance.of(60))
 """
 
 
