@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from embercoach.analysis.evaluate.dispatch import EVALUATORS
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
 from embercoach.analysis.project.driver import analyse_module
-from embercoach.analysis.values.joins import join_all
+from embercoach.analysis.values.lattice import join_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import children, dotted, parameters_of, target_names, walk
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import as_array
 from embercoach.checks.registry import ProposedFix
 
 if TYPE_CHECKING:

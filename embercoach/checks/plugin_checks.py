@@ -13,8 +13,7 @@ from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import Sources
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Operand
 from embercoach.analysis.shapes.node_shapes import shape_at
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol
+from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol, as_array
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import ProposedFix, Report
 from embercoach.plugins.loading import loaded

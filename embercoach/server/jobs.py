@@ -70,8 +70,8 @@ class HoverJob:
 
     def __call__(self, analysis: Analysis) -> wire.Hover | None:
         """Return the pages of the findings there, and the signatures of the kernels."""
-        from embercoach.server.answers import found_at, hover
         from embercoach.server.cell_results import part_of
+        from embercoach.server.editor_answers import found_at, hover
 
         checked = part_of(analysis.latest(self.document), self.uri)
         line, column = checked.positions.place(self.position)
@@ -100,8 +100,8 @@ class SignatureJob:
 
     def __call__(self, analysis: Analysis) -> str | None:
         """Return Markdown; None if no kernel is there."""
-        from embercoach.server.answers import signatures
         from embercoach.server.cell_results import part_of
+        from embercoach.server.editor_answers import signatures
 
         checked = part_of(analysis.latest(self.document), self.uri)
         line, _ = checked.positions.place(self.position)
@@ -130,17 +130,17 @@ class Actions:
 
     def __call__(self, analysis: Analysis) -> list[wire.CodeAction]:
         """Return quick fixes, suppressions, and the action that applies all safe fixes."""
-        from embercoach.server import answers
+        from embercoach.server import editor_answers
         from embercoach.server.cell_results import part_of
 
         checked = analysis.latest(self.document)
         found: list[wire.CodeAction] = []
-        if answers.wanted(QUICK_FIX, self.only):
+        if editor_answers.wanted(QUICK_FIX, self.only):
             part = part_of(checked, self.uri)
-            found += answers.quick_fixes(part, self.range, versioned=self.versioned)
-        if answers.wanted(FIX_ALL, self.only) and answers.fixable(checked):
+            found += editor_answers.quick_fixes(part, self.range, versioned=self.versioned)
+        if editor_answers.wanted(FIX_ALL, self.only) and editor_answers.fixable(checked):
             edit = None if self.resolves else _edit(analysis, checked, versioned=self.versioned)
-            found.append(answers.fix_all(self.uri, edit))
+            found.append(editor_answers.fix_all(self.uri, edit))
         return found
 
 
@@ -161,9 +161,9 @@ class FixAll:
 
 
 def _edit(analysis: Analysis, checked: Checked, *, versioned: bool) -> wire.WorkspaceEdit:
-    from embercoach.server import answers
+    from embercoach.server import editor_answers
 
     fixed = analysis.fixed(checked)
     if fixed.trouble and not fixed.applied:
         raise ValueError(fixed.trouble)
-    return answers.change_to(fixed.new, checked, versioned=versioned)
+    return editor_answers.change_to(fixed.new, checked, versioned=versioned)

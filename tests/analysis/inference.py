@@ -30,8 +30,7 @@ from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import lattice as v
-from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.torch_values import Torch
+from embercoach.analysis.values.lattice import Torch, any_item
 
 PRELUDE = """\
 import mlx.core as mx

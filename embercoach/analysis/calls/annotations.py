@@ -12,7 +12,6 @@ from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.syntax.parse import TooDeepError, refuse_deep_nesting
 from embercoach.analysis.syntax.trees import evaluated
-from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     BOOL,
@@ -22,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     NONE,
     NUMPY,
     STR,
+    TORCH,
     UNKNOWN,
     Bytes,
     Callable,
@@ -34,8 +34,8 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Symbol,
     Value,
+    join_all,
 )
-from embercoach.analysis.values.torch_values import TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

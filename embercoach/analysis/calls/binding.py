@@ -8,8 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import evaluated
-from embercoach.analysis.values.joins import items_of, join_all
-from embercoach.analysis.values.lattice import Dict, Sequence, Value
+from embercoach.analysis.values.lattice import Dict, Sequence, Value, items_of, join_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,6 @@ from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
-from embercoach.analysis.values.joins import any_item, as_array, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     ARRAY,
     BOOL,
@@ -36,6 +35,10 @@ from embercoach.analysis.values.lattice import (
     NumberKind,
     Sequence,
     Value,
+    any_item,
+    as_array,
+    join_all,
+    pulls_of,
 )
 from embercoach.analysis.values.memo import remembered
 from embercoach.analysis.values.promotion import FLOATING, HALF

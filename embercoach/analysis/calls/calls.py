@@ -32,15 +32,6 @@ from embercoach.analysis.values.inheritance import (
     is_torch_module,
     library_bases,
 )
-from embercoach.analysis.values.joins import (
-    as_array,
-    holds_arrays,
-    join_all,
-    may_be_traced,
-    options,
-    pulls_of,
-    with_pulls,
-)
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -57,15 +48,23 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Number,
     Sequence,
+    ShaderLibrary,
     Str,
     Symbol,
+    Torch,
     Transformed,
     Union,
     Unknown,
     Value,
     Wrapped,
+    as_array,
+    holds_arrays,
+    join_all,
+    may_be_traced,
+    options,
+    pulls_of,
+    with_pulls,
 )
-from embercoach.analysis.values.torch_values import ShaderLibrary, Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

@@ -12,7 +12,6 @@ from embercoach.analysis.calls.parameters import closure_of, parameter_value, pl
 from embercoach.analysis.dataflow.scopes import is_rebound
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -22,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Value,
+    options,
 )
 from embercoach.analysis.values.strings import has_unknown
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.values.joins import join
-from embercoach.analysis.values.lattice import UNKNOWN, Value
+from embercoach.analysis.values.lattice import UNKNOWN, Value, join
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame

@@ -28,13 +28,6 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.values.gradient_marks import marked, marks_of
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_array,
-    join,
-    join_all,
-    options,
-)
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
@@ -50,10 +43,15 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Sequence,
     Str,
+    Torch,
     Value,
+    any_item,
+    as_array,
+    join,
+    join_all,
+    options,
 )
 from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
-from embercoach.analysis.values.torch_values import Torch
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.facts import Argument, CallFact, Fact
-from embercoach.analysis.values.joins import any_item, join_all, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
@@ -17,6 +16,9 @@ from embercoach.analysis.values.lattice import (
     Union,
     Value,
     Wrapped,
+    any_item,
+    join_all,
+    options,
 )
 
 if TYPE_CHECKING:

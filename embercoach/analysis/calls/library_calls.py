@@ -20,16 +20,6 @@ from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values import promotion, strings
 from embercoach.analysis.values.gradient_marks import after_pull
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_array,
-    as_number,
-    as_numpy,
-    holds_arrays,
-    join_all,
-    options,
-    pulls_of,
-)
 from embercoach.analysis.values.lattice import (
     ARRAY,
     BOOL,
@@ -58,6 +48,14 @@ from embercoach.analysis.values.lattice import (
     Super,
     Tree,
     Value,
+    any_item,
+    as_array,
+    as_number,
+    as_numpy,
+    holds_arrays,
+    join_all,
+    options,
+    pulls_of,
 )
 
 Arguments = tuple[Argument, ...]

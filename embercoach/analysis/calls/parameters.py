@@ -17,13 +17,6 @@ from embercoach.analysis.values.inheritance import (
     is_layer,
     library_bases,
 )
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_array,
-    join,
-    join_all,
-    options,
-)
 from embercoach.analysis.values.lattice import (
     ARRAY,
     NO_PULLS,
@@ -42,11 +35,16 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Sequence,
     Str,
+    Torch,
     Union,
     Value,
+    any_item,
+    as_array,
+    join,
+    join_all,
+    options,
 )
 from embercoach.analysis.values.memo import remembered
-from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter

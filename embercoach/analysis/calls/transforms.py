@@ -17,7 +17,6 @@ from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact,
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -31,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Transformed,
     Value,
+    join_all,
 )
 
 if TYPE_CHECKING:

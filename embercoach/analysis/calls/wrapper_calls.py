@@ -18,7 +18,6 @@ from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.inheritance import find_method, lineage
-from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -31,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Value,
     Wrapped,
+    join_all,
 )
 from embercoach.kernel_builder import PARAMETERS, Fixed
 

@@ -19,8 +19,7 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import any_item, as_array, options
-from embercoach.analysis.values.lattice import Sequence
+from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

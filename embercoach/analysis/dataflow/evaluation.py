@@ -34,7 +34,6 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import as_array, as_number, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -45,6 +44,9 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Unknown,
     Value,
+    as_array,
+    as_number,
+    options,
 )
 
 if TYPE_CHECKING:

@@ -30,8 +30,14 @@ from embercoach.analysis.facts.facts import (
     calls_by_function,
 )
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
-from embercoach.analysis.values.joins import as_array, holds_arrays
-from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Kernel,
+    LibraryObject,
+    Symbol,
+    as_array,
+    holds_arrays,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

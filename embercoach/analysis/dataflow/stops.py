@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.contexts import hot_functions
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import as_array
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter

@@ -21,7 +21,6 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -31,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Transformed,
     Value,
+    as_array,
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import WorkExceededError

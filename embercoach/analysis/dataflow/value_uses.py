@@ -17,8 +17,7 @@ from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names
-from embercoach.analysis.values.joins import holds_arrays
-from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol
+from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol, holds_arrays
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo

@@ -18,7 +18,6 @@ from embercoach.analysis.facts.facts import (
 )
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import is_layer, is_module
-from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -30,6 +29,11 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Union,
     Value,
+    any_item,
+    as_array,
+    join,
+    join_all,
+    options,
 )
 
 if TYPE_CHECKING:

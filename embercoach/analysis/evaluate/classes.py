@@ -21,7 +21,6 @@ from embercoach.analysis.values.inheritance import (
     library_bases,
     lineage,
 )
-from embercoach.analysis.values.joins import any_item, as_array, join, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     INT,
@@ -36,6 +35,10 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Super,
     Value,
+    any_item,
+    as_array,
+    join,
+    join_all,
 )
 
 if TYPE_CHECKING:

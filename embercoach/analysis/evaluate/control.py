@@ -13,8 +13,13 @@ from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.evaluate.narrowing import is_periodic, narrow, runs_once, test
 from embercoach.analysis.syntax.trees import target_names
-from embercoach.analysis.values.joins import as_array, without_alternatives
-from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Symbol,
+    Value,
+    as_array,
+    without_alternatives,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

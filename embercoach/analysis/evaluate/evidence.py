@@ -12,7 +12,6 @@ from embercoach.analysis import (
 )
 from embercoach.analysis.facts.facts import match
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -21,6 +20,7 @@ from embercoach.analysis.values.lattice import (
     DType,
     Union,
     Value,
+    options,
 )
 
 if TYPE_CHECKING:

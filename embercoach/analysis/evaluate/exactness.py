@@ -14,7 +14,6 @@ import libcst as cst
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     BOOL,
     NONE,
@@ -29,6 +28,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
     Wrapped,
+    join_all,
 )
 
 if TYPE_CHECKING:

@@ -17,15 +17,6 @@ from embercoach.analysis.facts.facts import ArrayIndexFact, FormatFact, IndexFac
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.gradient_marks import marks_of
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_array,
-    definite_array,
-    join,
-    join_all,
-    options,
-    with_pulls,
-)
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -41,11 +32,18 @@ from embercoach.analysis.values.lattice import (
     Setting,
     Str,
     Symbol,
+    Torch,
     Tree,
     Union,
     Value,
+    any_item,
+    as_array,
+    definite_array,
+    join,
+    join_all,
+    options,
+    with_pulls,
 )
-from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

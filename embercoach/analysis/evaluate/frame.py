@@ -6,8 +6,7 @@ import builtins
 from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.analysis.facts.facts import Fact, FactPlace
-from embercoach.analysis.values.joins import join, join_chosen
-from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
+from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value, join, join_chosen
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
 
 if TYPE_CHECKING:

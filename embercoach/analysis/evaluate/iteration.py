@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.dispatch import iterated
-from embercoach.analysis.values.joins import any_item, join_all, with_pulls
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -17,10 +16,13 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Sequence,
     Str,
+    Torch,
     Union,
     Value,
+    any_item,
+    join_all,
+    with_pulls,
 )
-from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame

@@ -14,7 +14,6 @@ from embercoach.analysis.calls.parameters import SETTING_NAMES
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.joins import any_item, as_array, join_all
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -41,17 +40,22 @@ from embercoach.analysis.values.lattice import (
     Piece,
     Sequence,
     Setting,
+    ShaderLibrary,
     Str,
     Super,
     Symbol,
     Template,
+    Torch,
+    TorchDevice,
     Tree,
     Union,
     Unknown,
     Value,
     Wrapped,
+    any_item,
+    as_array,
+    join_all,
 )
-from embercoach.analysis.values.torch_values import ShaderLibrary, Torch, TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

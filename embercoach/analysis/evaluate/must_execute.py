@@ -14,8 +14,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import definite_array
-from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol
+from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol, definite_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,6 @@ from embercoach.analysis.calls.library.fourier import detached
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.joins import any_item, collected, join_all
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -23,6 +22,9 @@ from embercoach.analysis.values.lattice import (
     Str,
     Unknown,
     Value,
+    any_item,
+    collected,
+    join_all,
 )
 
 if TYPE_CHECKING:

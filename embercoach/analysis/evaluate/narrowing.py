@@ -13,7 +13,6 @@ from embercoach.analysis.facts.facts import (
     TruthForm,
 )
 from embercoach.analysis.syntax.trees import dotted, evaluated
-from embercoach.analysis.values.joins import as_number, definite_array, join_all, without
 from embercoach.analysis.values.lattice import (
     ARRAY,
     NONE,
@@ -30,6 +29,10 @@ from embercoach.analysis.values.lattice import (
     Union,
     Unknown,
     Value,
+    as_number,
+    definite_array,
+    join_all,
+    without,
 )
 
 if TYPE_CHECKING:

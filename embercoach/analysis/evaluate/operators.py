@@ -22,17 +22,6 @@ from embercoach.analysis.facts.facts import (
 )
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with_zero_gradient
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_array,
-    as_number,
-    as_numpy,
-    collected,
-    definite_array,
-    join,
-    join_all,
-    pulls_of,
-)
 from embercoach.analysis.values.lattice import (
     BOOL,
     NONE,
@@ -47,10 +36,19 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Setting,
     Str,
+    Torch,
     Union,
     Value,
+    any_item,
+    as_array,
+    as_number,
+    as_numpy,
+    collected,
+    definite_array,
+    join,
+    join_all,
+    pulls_of,
 )
-from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

@@ -19,7 +19,6 @@ from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import children, dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import set_bases
-from embercoach.analysis.values.joins import any_item, join
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -32,6 +31,8 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Symbol,
     Value,
+    any_item,
+    join,
 )
 
 if TYPE_CHECKING:

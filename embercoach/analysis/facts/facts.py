@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import as_array, as_number, as_numpy, options
 from embercoach.analysis.values.lattice import (
     Array,
     BoundMember,
@@ -18,6 +17,10 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Unknown,
     Value,
+    as_array,
+    as_number,
+    as_numpy,
+    options,
 )
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import MissingMemberFact, PropertyCallFact
 from embercoach.analysis.values.inheritance import MODULE_CLASS, find_method, is_layer, lineage
-from embercoach.analysis.values.joins import options, without
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -19,6 +18,8 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Union,
     Value,
+    options,
+    without,
 )
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from embercoach.analysis.values.gradient_marks import (
     unreached_layers,
 )
 from embercoach.analysis.values.inheritance import find_method, is_layer
-from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import (
     TREE,
     UNKNOWN,
@@ -34,6 +33,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Transformed,
     Value,
+    join,
 )
 from embercoach.analysis.work import WorkExceededError
 

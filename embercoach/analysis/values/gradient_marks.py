@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.analysis.values.joins import any_item, join_all, pulls_of, with_pulls
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -15,6 +14,10 @@ from embercoach.analysis.values.lattice import (
     Tree,
     Union,
     Value,
+    any_item,
+    join_all,
+    pulls_of,
+    with_pulls,
 )
 
 if TYPE_CHECKING:

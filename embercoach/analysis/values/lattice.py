@@ -6,10 +6,11 @@ what a value may be on different paths. All values are immutable and compare by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import libcst as cst
@@ -38,6 +39,15 @@ NO_PULLS: Pulls = frozenset()
 @dataclass(frozen=True, slots=True)
 class Value:
     """Base of all values."""
+
+    @property
+    def merge_key(self) -> object:
+        """Return what the values have in common that a union holds as one; itself for its own."""
+        return self
+
+    def merged(self, other: Any) -> Value:
+        """Return the join with another value of the same key."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,22 @@ class Array(Value):
     pulls: Pulls = NO_PULLS
     role: Role | None = None
 
+    @property
+    def merge_key(self) -> object:
+        """Return the class, of which a union holds one."""
+        return Array
+
+    def merged(self, other: Array) -> Value:
+        """Return the join with another one."""
+        return Array(
+            self.dtype if self.dtype == other.dtype else None,
+            self.literal and other.literal,
+            self.scalar and other.scalar,
+            self.traced or other.traced,
+            self.pulls | other.pulls,
+            self.role if self.role == other.role else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Number(Value):
@@ -80,6 +106,20 @@ class Number(Value):
     const: int | float | complex | None = None
     origin: cst.CSTNode | None = None
     pulls: Pulls = NO_PULLS
+
+    @property
+    def merge_key(self) -> object:
+        """Return the class and the kind, of which a union holds one."""
+        return (Number, self.kind)
+
+    def merged(self, other: Number) -> Value:
+        """Return the join with another one."""
+        return Number(
+            self.kind,
+            self.const if self.const == other.const else None,
+            self.origin if self.origin is other.origin else None,
+            self.pulls | other.pulls,
+        )
 
 
 class StringLiteral(NamedTuple):
@@ -126,6 +166,15 @@ class Str(Value):
             return None
         return "".join(p.text for p in self.pieces)
 
+    @property
+    def merge_key(self) -> object:
+        """Return the class, of which a union holds one."""
+        return Str
+
+    def merged(self, other: Str) -> Value:
+        """Return the join with another one."""
+        return either((self, other), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Bytes(Value):
@@ -167,6 +216,25 @@ class Sequence(Value):
             object.__setattr__(self, "items", None)
         object.__setattr__(self, "weight", weight)
 
+    @property
+    def merge_key(self) -> object:
+        """Return the class and the kind, of which a union holds one."""
+        return (Sequence, self.kind)
+
+    def merged(self, other: Sequence) -> Value:
+        """Return the join with another one."""
+        pulls = self.pulls | other.pulls
+        mine, others = self.items, other.items
+        if mine is not None and others is not None and len(mine) == len(others):
+            choice = object()
+            items = tuple(join_chosen(x, y, choice) for x, y in zip(mine, others, strict=True))
+            return Sequence(self.kind, None, items, pulls)
+        # An empty list says nothing of what it will hold.
+        if mine == () or others == ():
+            held = other if mine == () else self
+            return Sequence(held.kind, any_item(held), None, pulls)
+        return Sequence(self.kind, join(any_item(self), any_item(other)), None, pulls)
+
 
 @dataclass(frozen=True, slots=True)
 class Dict(Value):
@@ -193,6 +261,21 @@ class Dict(Value):
         """The value under a known key."""
         return next((v for k, v in self.known if k == key), None)
 
+    @property
+    def merge_key(self) -> object:
+        """Return the class, of which a union holds one."""
+        return Dict
+
+    def merged(self, other: Dict) -> Value:
+        """Return the join with another one."""
+        known = tuple((k, v if (o := other.get(k)) is None else join(v, o)) for k, v in self.known)
+        known += tuple((k, v) for k, v in other.known if self.get(k) is None)
+        item = other.item if not self.known and self.item is UNKNOWN else self.item
+        if self.item != other.item and other.known:
+            item = join(self.item, other.item)
+        same = {k for k, _ in self.known} == {k for k, _ in other.known}
+        return Dict(item, known, self.exact and other.exact and same)
+
 
 @dataclass(frozen=True, slots=True)
 class Tree(Value):
@@ -209,6 +292,20 @@ class Numpy(Value):
     dtype: str | None = None
     flat: bool = False  # one-dimensional: its elements are scalars
 
+    @property
+    def merge_key(self) -> object:
+        """Return the class, of which a union holds one."""
+        return Numpy
+
+    def merged(self, other: Numpy) -> Value:
+        """Return the join with another one."""
+        return Numpy(
+            self.kind if self.kind == other.kind else None,
+            self.scalar and other.scalar,
+            self.pulls | other.pulls,
+            self.dtype if self.dtype == other.dtype else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Setting(Value):
@@ -220,6 +317,15 @@ class DType(Value):
     """An MLX dtype; ``name`` is None if it is one that inference doesn't know."""
 
     name: str | None
+
+    @property
+    def merge_key(self) -> object:
+        """Return the class, of which a union holds one."""
+        return DType
+
+    def merged(self, other: DType) -> Value:
+        """Return the join with another one."""
+        return DType(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,3 +459,319 @@ SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
 NUMPY = Numpy()
+
+
+MAYBE_UNKNOWN_LIMIT = 8
+#: A string that may be more than so many is any string.
+MAX_EITHER = 6
+
+
+def options(value: Value) -> Iterable[Value]:
+    """The alternatives of a value: itself unless it is a union."""
+    return value.options if type(value) is Union else (value,)
+
+
+def join(a: Value, b: Value) -> Value:
+    """Return the facts of a value that is ``a`` on one path and ``b`` on another."""
+    if a is b or a == b:
+        return a
+    kind, other = type(a), type(b)
+    if kind is Union:
+        if other is not Union and b in a.options:  # type: ignore[attr-defined]
+            return a
+    elif other is Union:
+        if a in b.options:  # type: ignore[attr-defined]
+            return b
+    elif kind is other and (kind is Array or a.merge_key == b.merge_key):
+        return _merge(a, b)
+    return join_all((a, b))
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    """The join of any number of values; of none it is ``UNKNOWN``."""
+    values = tuple(values)
+    if not values:
+        return UNKNOWN
+    first = values[0]
+    for value in values:
+        if value is not first and value != first:
+            break
+    else:
+        return first
+    merged: dict[object, Value] = {}
+    for value in values:
+        for option in options(value):
+            key = option.merge_key
+            other = merged.get(key)
+            merged[key] = option if other is None else _merge(other, option)
+    if not merged:
+        return UNKNOWN
+    if len(merged) == 1:
+        return next(iter(merged.values()))
+    if len(merged) > MAYBE_UNKNOWN_LIMIT:
+        return UNKNOWN
+    return Union(frozenset(merged.values()))
+
+
+def any_item(value: Sequence) -> Value:
+    """Return what any item of a sequence is; of known items the join, which few ask for."""
+    return value.common if value.common is not None else join_all(value.items or ())
+
+
+def _merge(a: Value, b: Value) -> Value:
+    return a if a is b or a == b else a.merged(b)
+
+
+def join_chosen(a: Value, b: Value, choice: object) -> Value:
+    """The join; two strings are distinguished by a choice shared with others."""
+    if type(a) is Str and type(b) is Str and a != b:
+        return either((a, b), choice)
+    return join(a, b)
+
+
+def either(values: Iterable[Value], choice: object | None) -> Value:
+    """One of several strings, of which each is known at least in part.
+
+    Without a ``choice`` that others depend on as well, none of them is held twice.
+    """
+    found: list[Str] = []
+    for value in values:
+        if not isinstance(value, Str):
+            return STR
+        for option in value.either or (value,):
+            if option.pieces is None:
+                return STR
+            if choice is not None or option not in found:
+                found.append(option)
+    if not found or len(found) > MAX_EITHER:
+        return STR
+    if all(option == found[0] for option in found):
+        return found[0]
+    return Str(None, tuple(found), object() if choice is None else choice)
+
+
+def without_alternatives(value: Value, depth: int = 3) -> Value:
+    """The value where no string in it is one of several that are known."""
+    kind = type(value)
+    if kind is Str:
+        return STR if value.either else value  # type: ignore[attr-defined]
+    if depth == 0:
+        return value
+    if type(value) is Sequence:
+        if value.items is None:
+            common = without_alternatives(any_item(value), depth - 1)
+            return value if common is value.common else replace(value, common=common)
+        items = tuple(without_alternatives(item, depth - 1) for item in value.items)
+        return value if items == value.items else replace(value, items=items)
+    if type(value) is Dict:
+        known = tuple((key, without_alternatives(v, depth - 1)) for key, v in value.known)
+        common = without_alternatives(value.item, depth - 1)
+        changed = common != value.item or known != value.known
+        return Dict(common, known, value.exact) if changed else value
+    if type(value) is Union:
+        return join_all(without_alternatives(o, depth - 1) for o in value.options)
+    return value
+
+
+def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Value:
+    """The value with some kinds of alternatives ruled out; itself if nothing would be left."""
+    if type(value) is not Union:
+        return value
+    left = [o for o in value.options if not isinstance(o, excluded)]
+    return join_all(left) if left else value
+
+
+def as_array(value: Value) -> Array | None:
+    """The array that a value is, if all evidence says that it is one.
+
+    ``None`` and unknown alternatives don't count against it: where the value is used as an
+    array it can't be None, and unknown is not evidence.
+    """
+    if type(value) is Array:
+        return value
+    if type(value) is Union:
+        found: Array | None = None
+        for option in value.options:
+            if type(option) is Array:
+                found = option
+            elif type(option) not in _NO_EVIDENCE:
+                return None
+        return found
+    return None
+
+
+def definite_array(value: Value) -> Array | None:
+    """The array that a value is, where nothing else is left open but ``None``.
+
+    For uses that prove nothing of the value, as everything can be printed or tested.
+    """
+    if type(value) is Union and any(type(o) is Unknown for o in value.options):
+        return None
+    return as_array(value)
+
+
+#: Alternatives that aren't evidence against an array: what they stand for can't be used as one.
+_NO_EVIDENCE = (NoneValue, Unknown, Tree)
+
+
+def as_number(value: Value) -> Number | None:
+    """The Python number that a value is, if all evidence says so."""
+    if type(value) is Number:
+        return value
+    if type(value) is Setting:
+        return FLOAT
+    if type(value) is Union:
+        found: Number | None = None
+        for option in value.options:
+            if type(option) is Number:
+                found = option if found is None else _wider(found, option)
+            elif type(option) is not NoneValue and type(option) is not Unknown:
+                return None
+        return found
+    return None
+
+
+def _wider(a: Number, b: Number) -> Number:
+    order = ("bool", "int", "float", "complex")
+    return Number(max(a.kind, b.kind, key=order.index), pulls=a.pulls | b.pulls)
+
+
+def as_numpy(value: Value) -> Numpy | None:
+    """The NumPy value that a value is, if all evidence says so."""
+    if type(value) is Numpy:
+        return value
+    if type(value) is Union:
+        known = [o for o in value.options if type(o) not in (NoneValue, Unknown)]
+        if len(known) == 1 and isinstance(known[0], Numpy):
+            return known[0]
+    return None
+
+
+def pulls_of(value: Value) -> Pulls:
+    """The host synchronisations that a value depends on."""
+    if type(value) is Union:
+        found = NO_PULLS
+        for option in value.options:
+            found |= pulls_of(option)
+        return found
+    if type(value) is Sequence:
+        found = value.pulls
+        for item in value.items or (any_item(value),):
+            found |= pulls_of(item)
+        return found
+    pulls: Pulls = getattr(value, "pulls", NO_PULLS)
+    return pulls
+
+
+def collected(value: Value) -> Pulls:
+    """The pulls of a value that is put into a list, with marks that say so."""
+    pulls = pulls_of(value)
+    if not pulls:
+        return pulls
+    return pulls | {CollectedPull(p) for p in pulls if not isinstance(p, tuple)}
+
+
+def with_pulls(value: Value, pulls: Pulls) -> Value:
+    """The value, known to depend on more synchronisations."""
+    if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
+        return replace(value, pulls=value.pulls | pulls)
+    return value
+
+
+def holds_arrays(value: Value, depth: int = 3) -> bool:
+    """Return whether a value is an array, a tree, or a container of them."""
+    kind = type(value)
+    if kind is Array or kind is Tree:
+        return True
+    if depth == 0:
+        return False
+    if type(value) is Union:
+        return as_array(value) is not None or any(
+            holds_arrays(o, depth) for o in value.options if type(o) is not Array
+        )
+    if type(value) is Sequence:
+        items = value.items if value.items is not None else (any_item(value),)
+        return any(holds_arrays(item, depth - 1) for item in items)
+    if type(value) is Dict:
+        return holds_arrays(value.item, depth - 1) or any(
+            holds_arrays(v, depth - 1) for _, v in value.known
+        )
+    return False
+
+
+def items_of(value: Value) -> tuple[Value, ...] | None:
+    """The items of a sequence of known length."""
+    return value.items if isinstance(value, Sequence) else None
+
+
+def may_be_traced(value: Value) -> bool:
+    """Return whether a value is, or may be, an array that depends on a parameter."""
+    if value is UNKNOWN:
+        return True
+    array = as_array(value)
+    return array is not None and array.traced
+
+
+@dataclass(frozen=True, slots=True)
+class Torch(Value):
+    """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
+
+    devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
+    dtype: str | None = None  # by torch's name
+    is_tensor: bool = True
+
+    @property
+    def merge_key(self) -> object:
+        """The class: a union holds one torch value."""
+        return Torch
+
+    def merged(self, other: Torch) -> Value:
+        """Return a tensor of unknown device if one path leaves it on the host and one moves it."""
+        devices = self.devices | other.devices
+        are_known = self.devices and other.devices
+        if not are_known or (
+            self.devices != other.devices and HOST in (self.devices, other.devices)
+        ):
+            devices = frozenset()
+        dtype = self.dtype if self.dtype == other.dtype else None
+        return Torch(devices, dtype, self.is_tensor and other.is_tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchDevice(Value):
+    """A ``torch.device`` of one of these kinds, as the program chooses."""
+
+    kinds: frozenset[str]
+
+    @property
+    def merge_key(self) -> object:
+        """The class: a union holds one device."""
+        return TorchDevice
+
+    def merged(self, other: TorchDevice) -> Value:
+        """Return a device of the kinds of both."""
+        return TorchDevice(self.kinds | other.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class ShaderLibrary(Value):
+    """The kernels of ``torch.mps.compile_shader(source)``, as its attributes."""
+
+    source: Str
+
+
+#: A torch value of which nothing is known.
+TORCH = Torch()
+#: The device of tensors that no one has moved.
+HOST = frozenset(("cpu",))
+
+
+def as_tensor(value: Value) -> Torch | None:
+    """The torch tensor that a value is, or None for what may be anything else but ``None``."""
+    if type(value) is Torch:
+        return value
+    if type(value) is Union and len(value.options) == 2:
+        found = [option for option in value.options if type(option) is Torch]
+        if found and any(type(option) is NoneValue for option in value.options):
+            return found[0]
+    return None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.values.joins import either
 from embercoach.analysis.values.lattice import (
     STR,
     Bytes,
@@ -22,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     StringLiteral,
     Value,
+    either,
 )
 from embercoach.metal import source as texts
 from embercoach.metal.formats import is_modest

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from embercoach.analysis.values.joins import join
+from embercoach.analysis.values.lattice import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

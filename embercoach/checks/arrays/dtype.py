@@ -15,8 +15,15 @@ from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Operand, calls_of
 from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import any_item, as_array, as_number, as_numpy
-from embercoach.analysis.values.lattice import Array, Numpy, Sequence
+from embercoach.analysis.values.lattice import (
+    Array,
+    Numpy,
+    Sequence,
+    any_item,
+    as_array,
+    as_number,
+    as_numpy,
+)
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check

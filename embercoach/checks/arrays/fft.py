@@ -21,8 +21,7 @@ from embercoach.analysis.shapes.size_integers import (
     product,
 )
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Symbol
+from embercoach.analysis.values.lattice import Symbol, as_array
 from embercoach.analysis.values.spectra import Length, Signal, Spectrum
 from embercoach.checks.registry import ProposedFix, Report, check
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
-from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import Array, BoundMember, Number
+from embercoach.analysis.values.lattice import Array, BoundMember, Number, as_array, as_number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias

@@ -20,8 +20,7 @@ from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import holds_arrays
-from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol
+from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, holds_arrays
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from embercoach.analysis.facts.facts import (
 )
 from embercoach.analysis.sizes import is_float, symbolic
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
-from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import (
     Array,
     DType,
@@ -35,6 +34,8 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Value,
+    as_array,
+    options,
 )
 from embercoach.checks.programs.kernels import count, launched
 from embercoach.checks.registry import VALUE, Report, check

@@ -27,8 +27,7 @@ from embercoach.analysis.syntax.trees import (
     statements_below,
     target_names,
 )
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Str
+from embercoach.analysis.values.lattice import Str, as_array
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.registry import Report, check
 

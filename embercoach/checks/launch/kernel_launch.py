@@ -10,7 +10,6 @@ from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.sizes import is_float, symbolic
-from embercoach.analysis.values.joins import any_item, as_array
 from embercoach.analysis.values.lattice import (
     Array,
     Dict,
@@ -21,6 +20,8 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Value,
+    any_item,
+    as_array,
 )
 from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.programs.kernels import (

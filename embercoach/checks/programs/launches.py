@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
 from embercoach.analysis.sizes import alternatives, symbolic, whole_multiple
-from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import NONE, UNKNOWN, DType, Number, Numpy, Value
+from embercoach.analysis.values.lattice import (
+    NONE,
+    UNKNOWN,
+    DType,
+    Number,
+    Numpy,
+    Value,
+    as_array,
+    as_number,
+)
 from embercoach.checks.programs.kernels import (
     has_spread,
     header_of,

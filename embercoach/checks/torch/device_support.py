@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.values.torch_values import as_tensor
+from embercoach.analysis.values.lattice import as_tensor
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:

@@ -11,10 +11,15 @@ import libcst as cst
 
 from embercoach.analysis.calls.library.torch_api import COMPILE_SHADER
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.values.joins import as_number
-from embercoach.analysis.values.lattice import BoundMember, Number, Sequence, Str
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Number,
+    Sequence,
+    ShaderLibrary,
+    Str,
+    as_number,
+)
 from embercoach.analysis.values.strings import fold
-from embercoach.analysis.values.torch_values import ShaderLibrary
 from embercoach.checks.registry import ProposedFix, Report, check, checks_on, load_kernel_checks
 
 if TYPE_CHECKING:

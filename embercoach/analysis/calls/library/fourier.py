@@ -17,7 +17,6 @@ from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import Argument, match
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import (
     NONE,
     Array,
@@ -27,6 +26,8 @@ from embercoach.analysis.values.lattice import (
     Str,
     Union,
     Value,
+    as_array,
+    join_all,
 )
 from embercoach.analysis.values.spectra import Axes, Length, Role, Scaling, Signal, Spectrum
 

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_array,
-    as_number,
-    pulls_of,
-)
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -25,6 +19,10 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Symbol,
     Value,
+    any_item,
+    as_array,
+    as_number,
+    pulls_of,
 )
 
 if TYPE_CHECKING:

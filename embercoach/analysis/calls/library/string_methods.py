@@ -73,7 +73,7 @@ def _spreads_known(argument: Argument) -> bool:
 
 def is_closed(value: Dict) -> bool:
     """Return whether a dictionary has no other keys, as far as its display says."""
-    from embercoach.analysis.values.joins import join_all
+    from embercoach.analysis.values.lattice import join_all
 
     return bool(value.known) and value.item == join_all(item for _, item in value.known)
 

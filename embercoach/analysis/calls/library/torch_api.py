@@ -6,28 +6,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.library import numpy_api
-from embercoach.analysis.values.joins import any_item, as_number, as_numpy, options
 from embercoach.analysis.values.lattice import (
     BOOL,
+    HOST,
     INT,
     SHAPE,
+    TORCH,
     UNKNOWN,
     BoundMember,
     LibraryObject,
     Number,
     Numpy,
     Sequence,
+    ShaderLibrary,
     Str,
     Symbol,
-    Value,
-)
-from embercoach.analysis.values.torch_values import (
-    HOST,
-    TORCH,
-    ShaderLibrary,
     Torch,
     TorchDevice,
+    Value,
+    any_item,
+    as_number,
+    as_numpy,
     as_tensor,
+    options,
 )
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
-from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     Array,
     BoundMember,
@@ -32,6 +31,7 @@ from embercoach.analysis.values.lattice import (
     Tree,
     Unknown,
     Value,
+    options,
 )
 from embercoach.analysis.values.promotion import DTYPES, FLOATING
 from embercoach.checks.fallbacks import REFUSED, is_expected, is_patched

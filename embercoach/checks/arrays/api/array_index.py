@@ -9,8 +9,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import as_array, join_all
-from embercoach.analysis.values.lattice import Array, Number, Numpy, Value
+from embercoach.analysis.values.lattice import Array, Number, Numpy, Value, as_array, join_all
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
 

@@ -11,7 +11,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.scopes import Expression, fixed_attribute, resolve_name, scope_of
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
-from embercoach.analysis.values.joins import as_number
+from embercoach.analysis.values.lattice import as_number
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
+from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol, as_array
 from embercoach.analysis.values.promotion import COMPLEX
 from embercoach.checks.fallbacks import REFUSED, is_expected, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check

@@ -17,7 +17,6 @@ from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, names_below, walk
 from embercoach.analysis.values.inheritance import find_method, lineage
-from embercoach.analysis.values.joins import as_number, holds_arrays, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
@@ -25,6 +24,9 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Symbol,
     Value,
+    as_number,
+    holds_arrays,
+    options,
 )
 from embercoach.checks.arrays.compiled.compilations import (
     imported_by,

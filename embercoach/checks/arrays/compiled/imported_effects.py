@@ -20,8 +20,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_number
-from embercoach.analysis.values.lattice import Instance, Symbol
+from embercoach.analysis.values.lattice import Instance, Symbol, as_number
 from embercoach.checks.arrays.compiled.compilations import imported_by, nodes_in
 from embercoach.checks.arrays.compiled.shapeless import UNSUPPORTED, is_shapeless
 from embercoach.checks.registry import Report, check

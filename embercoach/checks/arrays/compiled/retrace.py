@@ -23,8 +23,18 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import any_item, as_array, as_number, options
-from embercoach.analysis.values.lattice import UNKNOWN, Array, Dict, Sequence, Str, Value
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Array,
+    Dict,
+    Sequence,
+    Str,
+    Value,
+    any_item,
+    as_array,
+    as_number,
+    options,
+)
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.arrays.compiled.stale import member_of
 from embercoach.checks.arrays.compiled.varying import FEW_VALUED, Varying, walks_few

@@ -10,8 +10,7 @@ from embercoach.analysis.dataflow.reaching import Reaching
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, evaluated
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.values.lattice import BoundMember, as_array
 from embercoach.checks.arrays.compiled.compilations import (
     STEPS_A_FUNCTION,
     imported_by,

@@ -21,7 +21,6 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
@@ -30,6 +29,8 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Sequence,
     Transformed,
+    as_number,
+    holds_arrays,
 )
 from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (

@@ -14,8 +14,7 @@ from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
-from embercoach.analysis.values.joins import as_number
-from embercoach.analysis.values.lattice import Symbol
+from embercoach.analysis.values.lattice import Symbol, as_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,7 @@ from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, walk
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import zero_by
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Array, Function, Str
+from embercoach.analysis.values.lattice import Array, Function, Str, as_array
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import holds_arrays
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.lazy.growth import (
     Accumulation,

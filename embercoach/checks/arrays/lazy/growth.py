@@ -20,8 +20,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Dict, Sequence
+from embercoach.analysis.values.lattice import Dict, Sequence, as_array
 from embercoach.checks.arrays.lazy.step_loops import (
     descends,
     differentiates,

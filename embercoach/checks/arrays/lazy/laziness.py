@@ -25,8 +25,15 @@ from embercoach.analysis.facts.facts import (
     calls_by_function,
 )
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
-from embercoach.analysis.values.joins import as_array, holds_arrays, options
-from embercoach.analysis.values.lattice import BoundMember, Function, Sequence, Unknown
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Function,
+    Sequence,
+    Unknown,
+    as_array,
+    holds_arrays,
+    options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

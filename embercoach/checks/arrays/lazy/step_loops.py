@@ -22,7 +22,6 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Instance,
@@ -30,6 +29,8 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Transformed,
     Unknown,
+    holds_arrays,
+    options,
 )
 
 if TYPE_CHECKING:

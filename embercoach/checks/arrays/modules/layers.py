@@ -10,8 +10,15 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage
-from embercoach.analysis.values.joins import any_item, options
-from embercoach.analysis.values.lattice import Dict, Instance, LibraryObject, Sequence, Symbol
+from embercoach.analysis.values.lattice import (
+    Dict,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    any_item,
+    options,
+)
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:

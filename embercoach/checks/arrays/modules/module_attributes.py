@@ -15,8 +15,14 @@ from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
-from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence, Symbol
+from embercoach.analysis.values.lattice import (
+    Array,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    any_item,
+)
 from embercoach.analysis.values.promotion import SIGNED
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted

@@ -22,8 +22,13 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer, lineage
-from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence, Transformed
+from embercoach.analysis.values.lattice import (
+    Instance,
+    LibraryObject,
+    Sequence,
+    Transformed,
+    any_item,
+)
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import Report, check
 

@@ -21,8 +21,7 @@ from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import BoundMember, DType, Symbol
+from embercoach.analysis.values.lattice import BoundMember, DType, Symbol, as_array, as_number
 from embercoach.analysis.values.promotion import HALF
 from embercoach.checks.arrays.numerics.compositions import MEAN, SUM, squared
 from embercoach.checks.registry import ProposedFix, Report, check

@@ -11,8 +11,7 @@ from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import as_number, definite_array
-from embercoach.analysis.values.lattice import UNKNOWN, DType, Symbol
+from embercoach.analysis.values.lattice import UNKNOWN, DType, Symbol, as_number, definite_array
 from embercoach.analysis.values.promotion import UNSIGNED
 from embercoach.checks.arrays.numerics.half_precision import is_large, overflow_in_arithmetic
 from embercoach.checks.arrays.numerics.narrow_integers import LARGEST, narrow_arithmetic

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
+from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS
 from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check

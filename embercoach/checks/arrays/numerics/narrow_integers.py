@@ -10,8 +10,7 @@ from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
 from embercoach.analysis.syntax.trees import walk
-from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
+from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
 from embercoach.analysis.values.promotion import FLOATING, UNSIGNED, promote
 from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check

@@ -16,7 +16,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import as_array
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
     SUM,

@@ -12,13 +12,6 @@ from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import TruthFact, calls_of
 from embercoach.analysis.syntax.trees import names_below
-from embercoach.analysis.values.joins import (
-    any_item,
-    as_number,
-    definite_array,
-    holds_arrays,
-    options,
-)
 from embercoach.analysis.values.lattice import (
     NONE,
     Array,
@@ -28,6 +21,11 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Value,
+    any_item,
+    as_number,
+    definite_array,
+    holds_arrays,
+    options,
 )
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import iteration_fix

@@ -14,7 +14,6 @@ from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import children
-from embercoach.analysis.values.joins import any_item, as_array, definite_array
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -23,6 +22,9 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Sequence,
     Value,
+    any_item,
+    as_array,
+    definite_array,
 )
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import element_fix, iteration_fix

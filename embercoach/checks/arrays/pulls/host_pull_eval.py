@@ -17,8 +17,7 @@ from embercoach.analysis.dataflow.contexts import (
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_pull
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import around, names_below, small_statements, walk
-from embercoach.analysis.values.joins import holds_arrays, options
-from embercoach.analysis.values.lattice import UNKNOWN, Tree
+from embercoach.analysis.values.lattice import UNKNOWN, Tree, holds_arrays, options
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contexts import context_of, error_of
-from embercoach.analysis.values.joins import as_array, options
-from embercoach.analysis.values.lattice import Kernel, Sequence, Str, Value
+from embercoach.analysis.values.lattice import Kernel, Sequence, Str, Value, as_array, options
 from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.registry import VALUE, Report, check
 

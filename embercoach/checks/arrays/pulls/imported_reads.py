@@ -18,8 +18,14 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array, definite_array
-from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Array,
+    Function,
+    Instance,
+    as_array,
+    definite_array,
+)
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import in_file
 

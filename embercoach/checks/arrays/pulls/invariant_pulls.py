@@ -15,8 +15,7 @@ from embercoach.analysis.dataflow.value_uses import region_of
 from embercoach.analysis.evaluate.classes import assigned_by
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, walk
-from embercoach.analysis.values.joins import as_array, pulls_of
-from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.values.lattice import BoundMember, as_array, pulls_of
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.arrays.lazy.step_loops import is_long
 from embercoach.checks.hoisted_reads import is_array

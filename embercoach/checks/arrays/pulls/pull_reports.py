@@ -19,8 +19,7 @@ from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import names_below, walk
-from embercoach.analysis.values.joins import as_array, holds_arrays
-from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject
+from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject, as_array, holds_arrays
 from embercoach.checks.arrays.lazy.step_loops import is_long, is_short
 from embercoach.checks.arrays.pulls.invariant_pulls import is_invariant
 from embercoach.checks.registry import Report

@@ -27,8 +27,7 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol
+from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol, as_array
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import Report, check
 

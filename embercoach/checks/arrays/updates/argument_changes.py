@@ -26,8 +26,7 @@ from embercoach.analysis.syntax.trees import (
     small_statements,
     walk,
 )
-from embercoach.analysis.values.joins import any_item, as_array
-from embercoach.analysis.values.lattice import Dict, Sequence
+from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.values.joins import definite_array, options
-from embercoach.analysis.values.lattice import BoundMember, Dict, Sequence
+from embercoach.analysis.values.lattice import BoundMember, Dict, Sequence, definite_array, options
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

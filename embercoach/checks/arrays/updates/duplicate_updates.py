@@ -12,7 +12,7 @@ from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import names_below, walk
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import as_array
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:

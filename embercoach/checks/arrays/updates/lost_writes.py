@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.syntax.trees import dotted, small_statements, walk
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import as_array
 from embercoach.checks.arrays.updates.argument_changes import updates
 from embercoach.checks.registry import ProposedFix, Report, check
 

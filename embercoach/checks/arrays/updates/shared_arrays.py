@@ -13,7 +13,7 @@ from embercoach.analysis.dataflow.reaching import without_updates
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import as_array
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
