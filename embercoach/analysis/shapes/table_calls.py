@@ -315,6 +315,8 @@ def call_transfer(
     keywords: dict[str, Any],
 ) -> Any:
     """Call a transfer function, for each combination of what its arguments may be."""
+    if "stream" in keywords:  # it decides nothing of the result
+        keywords = {key: value for key, value in keywords.items() if key != "stream"}
     given = [_alternatives(machine, value) for value in (*arguments, *keywords.values())]
     number = math.prod(map(len, given))
     if number == 1:

@@ -204,7 +204,7 @@ for _name, _function in _LAYERS.items():
 
 
 @layer("LeakyReLU")
-def leaky_relu_layer(requirements: Requirements, negative_slope: object = 1e-2) -> Attributes:
+def leaky_relu_layer(requirements: Requirements, negative_slope: object = 0.01) -> Attributes:
     """``nn.LeakyReLU``."""
     return {"_negative_slope": negative_slope}
 

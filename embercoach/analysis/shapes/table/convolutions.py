@@ -186,8 +186,6 @@ def conv1d(
     padding: object = 0,
     dilation: object = 1,
     groups: object = 1,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv1d``: (N, L, C) with (O, K, C / groups)."""
     lone_integers(requirements, stride=stride, padding=padding, dilation=dilation)
@@ -210,8 +208,6 @@ def conv2d(
     padding: object = 0,
     dilation: object = 1,
     groups: object = 1,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv2d``: (N, H, W, C) with (O, KH, KW, C / groups)."""
     return _convolve(requirements, input, weight, (stride, padding, dilation, groups), 2)
@@ -226,8 +222,6 @@ def conv3d(
     padding: object = 0,
     dilation: object = 1,
     groups: object = 1,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv3d``: (N, D, H, W, C) with (O, KD, KH, KW, C)."""
     return _convolve(requirements, input, weight, (stride, padding, dilation, groups), 3)
@@ -244,8 +238,6 @@ def conv_general(  # noqa: PLR0913, PLR0917
     input_dilation: object = 1,
     groups: object = 1,
     flip: object = False,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv_general``: padding may differ at both ends."""
     x, kernel = _input(requirements, input, None), array_argument(requirements, weight)
@@ -309,7 +301,7 @@ def _convolve_transposed(
 
 
 @transfer("conv_transpose1d")
-def conv_transpose1d(  # noqa: PLR0913
+def conv_transpose1d(
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -318,8 +310,6 @@ def conv_transpose1d(  # noqa: PLR0913
     dilation: object = 1,
     output_padding: object = 0,
     groups: object = 1,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv_transpose1d``."""
     lone_integers(requirements, stride=stride, padding=padding, dilation=dilation)
@@ -328,7 +318,7 @@ def conv_transpose1d(  # noqa: PLR0913
 
 
 @transfer("conv_transpose2d")
-def conv_transpose2d(  # noqa: PLR0913
+def conv_transpose2d(
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -337,8 +327,6 @@ def conv_transpose2d(  # noqa: PLR0913
     dilation: object = 1,
     output_padding: object = 0,
     groups: object = 1,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv_transpose2d``."""
     options = (stride, padding, dilation, output_padding)
@@ -346,7 +334,7 @@ def conv_transpose2d(  # noqa: PLR0913
 
 
 @transfer("conv_transpose3d")
-def conv_transpose3d(  # noqa: PLR0913
+def conv_transpose3d(
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -355,8 +343,6 @@ def conv_transpose3d(  # noqa: PLR0913
     dilation: object = 1,
     output_padding: object = 0,
     groups: object = 1,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.conv_transpose3d``."""
     options = (stride, padding, dilation, output_padding)
@@ -364,14 +350,7 @@ def conv_transpose3d(  # noqa: PLR0913
 
 
 @transfer("convolve")
-def convolve(
-    requirements: Requirements,
-    a: object,
-    v: object,
-    mode: object = "full",
-    *,
-    stream: object = None,
-) -> object:
+def convolve(requirements: Requirements, a: object, v: object, mode: object = "full") -> object:
     """``mx.convolve``: of vectors; the shorter one is the kernel."""
     x, kernel = array_argument(requirements, a), array_argument(requirements, v)
     (m,) = requirements.rank(x, 1, f"{x.shape} is not a vector")

@@ -53,32 +53,21 @@ def _sequence(requirements: Requirements, value: object) -> ArrayShape:
 
 
 @transfer("zeros", "ones", "empty")
-def zeros(
-    requirements: Requirements, shape: object, dtype: object = None, *, stream: object = None
-) -> object:
+def zeros(requirements: Requirements, shape: object, dtype: object = None) -> object:
     """``mx.zeros``."""
     made = dtype_argument(requirements, dtype, "float32")
     return ShapedArray(wanted_shape(requirements, shape), made)
 
 
 @transfer("zeros_like", "ones_like", "empty_like")
-def zeros_like(
-    requirements: Requirements, a: object, dtype: object = None, *, stream: object = None
-) -> object:
+def zeros_like(requirements: Requirements, a: object, dtype: object = None) -> object:
     """``mx.zeros_like``."""
     array = array_argument(requirements, a)
     return ShapedArray(array.shape, dtype_argument(requirements, dtype, array.dtype))
 
 
 @transfer("full")
-def full(
-    requirements: Requirements,
-    shape: object,
-    vals: object,
-    dtype: object = None,
-    *,
-    stream: object = None,
-) -> object:
+def full(requirements: Requirements, shape: object, vals: object, dtype: object = None) -> object:
     """``mx.full``: the values broadcast to the shape."""
     target = wanted_shape(requirements, shape)
     fits(requirements, operand(requirements, vals).shape, target)
@@ -92,14 +81,7 @@ def full(
 
 
 @transfer("full_like")
-def full_like(
-    requirements: Requirements,
-    a: object,
-    vals: object,
-    dtype: object = None,
-    *,
-    stream: object = None,
-) -> object:
+def full_like(requirements: Requirements, a: object, vals: object, dtype: object = None) -> object:
     """``mx.full_like``: the values broadcast with the shape."""
     array = array_argument(requirements, a)
     made = dtype_argument(requirements, dtype, array.dtype)
@@ -108,13 +90,7 @@ def full_like(
 
 @transfer("eye")
 def eye(
-    requirements: Requirements,
-    n: object,
-    m: object = None,
-    k: object = 0,
-    dtype: object = None,
-    *,
-    stream: object = None,
+    requirements: Requirements, n: object, m: object = None, k: object = 0, dtype: object = None
 ) -> object:
     """``mx.eye``."""
     shape = ArrayShape((_count(requirements, n), _count(requirements, n if m is None else m)))
@@ -124,22 +100,14 @@ def eye(
 
 
 @transfer("identity")
-def identity(
-    requirements: Requirements, n: object, dtype: object = None, *, stream: object = None
-) -> object:
+def identity(requirements: Requirements, n: object, dtype: object = None) -> object:
     """``mx.identity``."""
     return eye(requirements, n, dtype=dtype)
 
 
 @transfer("tri")
 def tri(
-    requirements: Requirements,
-    n: object,
-    m: object = None,
-    k: object = 0,
-    dtype: object = None,
-    *,
-    stream: object = None,
+    requirements: Requirements, n: object, m: object = None, k: object = 0, dtype: object = None
 ) -> object:
     """``mx.tri``: negative sizes are 0."""
     sizes = [_count(requirements, n), _count(requirements, n if m is None else m)]
@@ -148,7 +116,7 @@ def tri(
 
 
 @transfer("hanning", "hamming", "blackman", "bartlett")
-def window(requirements: Requirements, M: object, *, stream: object = None) -> object:  # noqa: N803
+def window(requirements: Requirements, M: object) -> object:  # noqa: N803
     """``mx.hanning`` and the like."""
     size = not_below_zero(_count(requirements, M))
     return ShapedArray(ArrayShape((size,)), "float32")
@@ -175,12 +143,7 @@ def arange(requirements: Requirements, *args: object, **kwargs: object) -> objec
 
 
 def _from_zero(
-    requirements: Requirements,
-    stop: object,
-    step: object = None,
-    dtype: object = None,
-    *,
-    stream: object = None,
+    requirements: Requirements, stop: object, step: object = None, dtype: object = None
 ) -> object:
     return _range(requirements, 0, stop, step, dtype)
 
@@ -191,8 +154,6 @@ def _range(
     stop: object,
     step: object = None,
     dtype: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     if stop is None:
         start, stop = 0, start
@@ -240,7 +201,6 @@ def linspace(
     num: object = 50,
     endpoint: object = True,
     dtype: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.linspace``."""
     size = _count(requirements, num)
@@ -253,11 +213,7 @@ def linspace(
 
 @transfer("array", "asarray")
 def array(
-    requirements: Requirements,
-    val: object,
-    dtype: object = None,
-    *,
-    copy: object = None,
+    requirements: Requirements, val: object, dtype: object = None, *, copy: object = None
 ) -> object:
     """``mx.array``: of a number, nested lists, or an array."""
     found = literal(requirements, val)
@@ -343,9 +299,7 @@ def key_(requirements: Requirements, seed: object) -> object:
 
 
 @transfer("random.split")
-def split(
-    requirements: Requirements, key: object, num: object = 2, stream: object = None
-) -> object:
+def split(requirements: Requirements, key: object, num: object = 2) -> object:
     """``mx.random.split``: a key in each row."""
     if key is None:
         requirements.refuse("there is no key")
@@ -362,7 +316,6 @@ def uniform(
     shape: object = (),
     dtype: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.uniform``: bounds broadcast to the shape."""
     target = _sequence(requirements, shape)
@@ -381,7 +334,6 @@ def normal(
     loc: object = None,
     scale: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.normal``: location and scale broadcast with the shape."""
     target = _sequence(requirements, shape)
@@ -401,7 +353,6 @@ def gumbel(
     shape: object = (),
     dtype: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.gumbel``."""
     made = _floating_dtype(requirements, dtype)
@@ -417,7 +368,6 @@ def laplace(
     loc: object = 0.0,
     scale: object = 1.0,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.laplace``."""
     return gumbel(requirements, shape, dtype, key)
@@ -431,7 +381,6 @@ def truncated_normal(
     shape: object = None,
     dtype: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.truncated_normal``: bounds broadcast to the shape."""
     made = _floating_dtype(requirements, dtype)
@@ -452,7 +401,6 @@ def randint(
     shape: object = (),
     dtype: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.randint``: integers or bool."""
     target = _sequence(requirements, shape)
@@ -471,7 +419,6 @@ def bernoulli(
     p: object = 0.5,
     shape: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.bernoulli``: bool; probabilities broadcast to the shape."""
     chances = operand(requirements, p)
@@ -494,7 +441,6 @@ def categorical(
     shape: object = None,
     num_samples: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.categorical``: uint32; without the axis."""
     array_ = array_argument(requirements, logits)
@@ -536,7 +482,6 @@ def multivariate_normal(
     shape: object = (),
     dtype: object = None,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.multivariate_normal``: float32; a vector for each place of the shape."""
     made = dtype_argument(requirements, dtype, "float32")
@@ -563,7 +508,6 @@ def permutation(
     x: object,
     axis: object = 0,
     key: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.random.permutation``: of an array along an axis, or of numbers below one."""
     check_key(requirements, key)

@@ -70,9 +70,7 @@ def subscripts_of(requirements: Requirements, text: str) -> tuple[list[Subscript
 
 
 @transfer("einsum")
-def einsum(
-    requirements: Requirements, subscripts: object, *operands: object, stream: object = None
-) -> object:
+def einsum(requirements: Requirements, subscripts: object, *operands: object) -> object:
     """``mx.einsum``: letters of one operand are summed, those of several are contracted."""
     if not isinstance(subscripts, str) or len(subscripts) > LONGEST:
         if isinstance(subscripts, ShapedArray):

@@ -117,14 +117,14 @@ def _operators(*names: str) -> tuple[str, ...]:
     *_operators("add", "radd", "iadd", "sub", "rsub", "isub", "mul", "rmul", "imul"),
     *_operators("pow", "rpow", "ipow", "floordiv", "rfloordiv", "ifloordiv"),
 )
-def meet(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def meet(requirements: Requirements, a: object, b: object) -> object:
     """``mx.add`` and the like."""
     return broadcast(requirements, a, b)
 
 
 @transfer("divide", "logaddexp")
 @transfer(*_operators("truediv", "rtruediv", "div", "rdiv"))
-def divide(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def divide(requirements: Requirements, a: object, b: object) -> object:
     """``mx.divide``: floating."""
     found = broadcast(requirements, a, b)
     return ShapedArray(found.shape, floating(found.dtype))
@@ -140,21 +140,21 @@ def divide_in_place(requirements: Requirements, a: object, b: object) -> object:
 
 
 @transfer("arctan2", "atan2")
-def arctan2(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def arctan2(requirements: Requirements, a: object, b: object) -> object:
     """``mx.arctan2``: floating and real."""
     found = broadcast(requirements, a, b)
     return ShapedArray(found.shape, _real_only(requirements, floating(found.dtype)))
 
 
 @transfer("remainder", *_operators("mod", "rmod", "imod"))
-def remainder(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def remainder(requirements: Requirements, a: object, b: object) -> object:
     """``mx.remainder``: not for complex numbers."""
     found = broadcast(requirements, a, b)
     return ShapedArray(found.shape, _real_only(requirements, found.dtype))
 
 
 @transfer("divmod")
-def divmod_(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def divmod_(requirements: Requirements, a: object, b: object) -> object:
     """``mx.divmod``: a list of the quotient and the remainder."""
     found = remainder(requirements, a, b)
     return [found, found]
@@ -169,7 +169,7 @@ def _real_only(requirements: Requirements, dtype: DType) -> DType:
 @transfer("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 @transfer("logical_and", "logical_or", "logical_xor")
 @transfer(*_operators("lt", "le", "gt", "ge"))
-def compare(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def compare(requirements: Requirements, a: object, b: object) -> object:
     """``mx.equal`` and the like: bool."""
     return ShapedArray(broadcast(requirements, a, b).shape, BOOL)
 
@@ -195,11 +195,10 @@ def isclose(
     requirements: Requirements,
     a: object,
     b: object,
-    rtol: object = 1e-5,
-    atol: object = 1e-8,
+    rtol: object = 1e-05,
+    atol: object = 1e-08,
     *,
     equal_nan: object = False,
-    stream: object = None,
 ) -> ShapedArray:
     """``mx.isclose``: bool, for arrays alone."""
     arrays = [array_argument(requirements, value) for value in (a, b)]
@@ -211,11 +210,10 @@ def allclose(
     requirements: Requirements,
     a: object,
     b: object,
-    rtol: object = 1e-5,
-    atol: object = 1e-8,
+    rtol: object = 1e-05,
+    atol: object = 1e-08,
     *,
     equal_nan: object = False,
-    stream: object = None,
 ) -> object:
     """``mx.allclose``: one bool."""
     isclose(requirements, a, b)
@@ -228,7 +226,6 @@ def array_equal(
     a: object,
     b: object,
     equal_nan: object = False,
-    stream: object = None,
 ) -> object:
     """``mx.array_equal``: one bool; other shapes are not equal."""
     operand(requirements, a)
@@ -238,7 +235,7 @@ def array_equal(
 
 @transfer("bitwise_and", "bitwise_or", "bitwise_xor")
 @transfer(*_operators("and", "iand", "or", "ior", "xor", "ixor"))
-def bitwise(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def bitwise(requirements: Requirements, a: object, b: object) -> object:
     """``mx.bitwise_and`` and the like: for integers and bool."""
     found = broadcast(requirements, a, b)
     return ShapedArray(found.shape, integral(requirements, found.dtype))
@@ -246,7 +243,7 @@ def bitwise(requirements: Requirements, a: object, b: object, *, stream: object 
 
 @transfer("left_shift", "right_shift", "bitwise_left_shift", "bitwise_right_shift")
 @transfer(*_operators("lshift", "ilshift", "rshift", "irshift"))
-def shift(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def shift(requirements: Requirements, a: object, b: object) -> object:
     """``mx.left_shift`` and the like: bool turns into uint8."""
     found = broadcast(requirements, a, b)
     dtype = integral(requirements, found.dtype)
@@ -268,63 +265,57 @@ def integral(requirements: Requirements, dtype: DType) -> DType:
 @transfer("asin", "acos", "atan", "asinh", "acosh", "atanh")
 @transfer(*map(_method, ("sqrt", "rsqrt", "reciprocal", "exp", "log", "log2", "log10", "log1p")))
 @transfer(_method("sin"), _method("cos"))
-def to_floating(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def to_floating(requirements: Requirements, a: object) -> object:
     """``mx.exp`` and the like: floating or complex."""
     return ShapedArray(operand(requirements, a).shape, floating(dtype_of(a)))
 
 
 @transfer("expm1", "erf", "erfinv", "sigmoid")
-def to_real_floating(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def to_real_floating(requirements: Requirements, a: object) -> object:
     """``mx.sigmoid`` and the like: not for complex numbers."""
     shape = operand(requirements, a).shape
     return ShapedArray(shape, _real_only(requirements, floating(dtype_of(a))))
 
 
 @transfer("square", "sign", "conj", "conjugate", _method("square"), _method("conj"))
-def unchanged(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def unchanged(requirements: Requirements, a: object) -> object:
     """``mx.square`` and the like: the shape and dtype of the argument."""
     return ShapedArray(operand(requirements, a).shape, dtype_of(a))
 
 
 @transfer("stop_gradient", "positive", _method("__pos__"))
 @transfer(_method("__copy__"), _method("__deepcopy__"))
-def unchanged_array(
-    requirements: Requirements, a: object, memo: object = None, *, stream: object = None
-) -> object:
+def unchanged_array(requirements: Requirements, a: object, memo: object = None) -> object:
     """``mx.stop_gradient`` and the like: for arrays alone."""
     return array_argument(requirements, a)
 
 
 @transfer("contiguous")
-def contiguous(
-    requirements: Requirements, a: object, allow_col_major: object = False, *, stream: object = None
-) -> object:
+def contiguous(requirements: Requirements, a: object, allow_col_major: object = False) -> object:
     """``mx.contiguous``."""
     return array_argument(requirements, a)
 
 
 @transfer("floor", "ceil")
-def rounded(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def rounded(requirements: Requirements, a: object) -> object:
     """``mx.floor`` and the like: not for complex numbers."""
     return ShapedArray(operand(requirements, a).shape, _real_only(requirements, dtype_of(a)))
 
 
 @transfer("trunc")
-def truncated(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def truncated(requirements: Requirements, a: object) -> object:
     """``mx.trunc``: for real arrays."""
     return rounded(requirements, array_argument(requirements, a))
 
 
 @transfer("round", _method("round"))
-def round_(
-    requirements: Requirements, a: object, decimals: object = 0, *, stream: object = None
-) -> object:
+def round_(requirements: Requirements, a: object, decimals: object = 0) -> object:
     """``mx.round``."""
     return ShapedArray(operand(requirements, a).shape, dtype_of(a))
 
 
 @transfer("negative", _method("__neg__"))
-def negative(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def negative(requirements: Requirements, a: object) -> object:
     """``mx.negative``: not for bool."""
     if dtype_of(a) == BOOL:
         requirements.fail("bool has no negative")
@@ -333,7 +324,7 @@ def negative(requirements: Requirements, a: object, *, stream: object = None) ->
 
 @transfer("abs", "real", "imag", _method("abs"), _method("__abs__"))
 @transfer(_method("real"), _method("imag"))
-def to_real(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def to_real(requirements: Requirements, a: object) -> object:
     """``mx.abs`` and the like: float32 for complex64, else the dtype of the argument."""
     dtype = dtype_of(a)
     if not isinstance(dtype, str) and not is_floating(dtype):
@@ -342,7 +333,7 @@ def to_real(requirements: Requirements, a: object, *, stream: object = None) -> 
 
 
 @transfer("logical_not")
-def to_bool(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def to_bool(requirements: Requirements, a: object) -> object:
     """``mx.logical_not``: bool."""
     return ShapedArray(operand(requirements, a).shape, BOOL)
 
@@ -366,8 +357,6 @@ def nan_to_num(
     nan: object = 0,
     posinf: object = None,
     neginf: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.nan_to_num``: complex numbers need both replacements."""
     shape = operand(requirements, a).shape
@@ -377,14 +366,7 @@ def nan_to_num(
 
 
 @transfer("clip")
-def clip(
-    requirements: Requirements,
-    a: object,
-    a_min: object,
-    a_max: object,
-    *,
-    stream: object = None,
-) -> object:
+def clip(requirements: Requirements, a: object, a_min: object, a_max: object) -> object:
     """``mx.clip``: one bound at least."""
     array = result = array_argument(requirements, a)
     if a_min is None and a_max is None:
@@ -399,14 +381,7 @@ def clip(
 
 
 @transfer("where")
-def where(
-    requirements: Requirements,
-    condition: object,
-    x: object,
-    y: object,
-    *,
-    stream: object = None,
-) -> object:
+def where(requirements: Requirements, condition: object, x: object, y: object) -> object:
     """``mx.where``: the dtype that the values promote to."""
     arrays = [operand(requirements, value) for value in (condition, x, y)]
     shape = requirements.broadcast(*(array.shape for array in arrays))
@@ -460,7 +435,7 @@ def _last_replaced(shape: ArrayShape, size: Integer | None) -> ArrayShape:
 
 
 @transfer("to_fp8")
-def to_fp8(requirements: Requirements, x: object, *, stream: object = None) -> object:
+def to_fp8(requirements: Requirements, x: object) -> object:
     """``mx.to_fp8``: for floating arrays, words of uint8."""
     array = array_argument(requirements, x)
     if isinstance(array.dtype, str) and not is_floating(array.dtype):
@@ -469,9 +444,7 @@ def to_fp8(requirements: Requirements, x: object, *, stream: object = None) -> o
 
 
 @transfer("from_fp8")
-def from_fp8(
-    requirements: Requirements, x: object, dtype: object = None, *, stream: object = None
-) -> object:
+def from_fp8(requirements: Requirements, x: object, dtype: object = None) -> object:
     """``mx.from_fp8``: from words of uint8 to a floating dtype."""
     array = array_argument(requirements, x)
     if is_floating(array.dtype) or (isinstance(array.dtype, str) and array.dtype != "uint8"):

@@ -50,9 +50,7 @@ def _normalized(
 
 
 @transfer("fast.rms_norm")
-def rms_norm(
-    requirements: Requirements, x: object, weight: object, eps: object, *, stream: object = None
-) -> object:
+def rms_norm(requirements: Requirements, x: object, weight: object, eps: object) -> object:
     """``mx.fast.rms_norm``: the weight has the last size of ``x``."""
     given = array_argument(requirements, x)
     dtype = _normalized(requirements, given, {"weight": optional_array(requirements, weight)})
@@ -61,13 +59,7 @@ def rms_norm(
 
 @transfer("fast.layer_norm")
 def layer_norm(
-    requirements: Requirements,
-    x: object,
-    weight: object,
-    bias: object,
-    eps: object,
-    *,
-    stream: object = None,
+    requirements: Requirements, x: object, weight: object, bias: object, eps: object
 ) -> object:
     """``mx.fast.layer_norm``: weight and bias have the last size of ``x``."""
     given = array_argument(requirements, x)
@@ -79,7 +71,7 @@ def layer_norm(
 
 
 @transfer("fast.rope")
-def rope(  # noqa: PLR0913
+def rope(
     requirements: Requirements,
     a: object,
     dims: object,
@@ -89,7 +81,6 @@ def rope(  # noqa: PLR0913
     scale: object,
     offset: object,
     freqs: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.fast.rope``: turns the first ``dims`` elements of the last axis."""
     x = array_argument(requirements, a)
@@ -136,7 +127,7 @@ def exceeds(a: Integer, b: Integer) -> bool:
 
 
 @transfer("fast.scaled_dot_product_attention")
-def scaled_dot_product_attention(  # noqa: PLR0913
+def scaled_dot_product_attention(
     requirements: Requirements,
     q: object,
     k: object,
@@ -146,7 +137,6 @@ def scaled_dot_product_attention(  # noqa: PLR0913
     mask: object = None,
     sinks: object = None,
     force_fused: object = False,
-    stream: object = None,
 ) -> object:
     """``mx.fast.scaled_dot_product_attention``: (B, H, S, D), with as many or fewer key heads."""
     names = ("queries", "keys", "values")
@@ -208,9 +198,7 @@ def _sinks(
 
 
 @transfer("fast.cross_entropy")
-def cross_entropy(
-    requirements: Requirements, logits: object, targets: object, *, stream: object = None
-) -> object:
+def cross_entropy(requirements: Requirements, logits: object, targets: object) -> object:
     """``mx.fast.cross_entropy``: float32, of the shape of the targets."""
     given, classes = array_argument(requirements, logits), array_argument(requirements, targets)
     if given.shape.rank == 0:
@@ -240,7 +228,7 @@ def same_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape, reason:
 
 
 @transfer("fast.gated_delta_update")
-def gated_delta_update(  # noqa: PLR0913, PLR0917
+def gated_delta_update(
     requirements: Requirements,
     q: object,
     k: object,
@@ -249,7 +237,6 @@ def gated_delta_update(  # noqa: PLR0913, PLR0917
     beta: object,
     initial_state: object = None,
     mask: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.fast.gated_delta_update``: the output and the last state."""
     queries, values = array_argument(requirements, q), array_argument(requirements, v)

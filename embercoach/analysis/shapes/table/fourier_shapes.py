@@ -116,7 +116,6 @@ def _of_one_axis(kind: str) -> Callable[..., object]:
         n: object = None,
         axis: object = -1,
         norm: object = "backward",
-        stream: object = None,
     ) -> object:
         return _transformed(requirements, a, kind, n, axis)
 
@@ -130,7 +129,6 @@ def _of_two_axes(kind: str) -> Callable[..., object]:
         s: object = None,
         axes: object = (-2, -1),
         norm: object = "backward",
-        stream: object = None,
     ) -> object:
         return _transformed(requirements, a, kind, s, axes)
 
@@ -144,7 +142,6 @@ def _of_axes(kind: str) -> Callable[..., object]:
         s: object = None,
         axes: object = None,
         norm: object = "backward",
-        stream: object = None,
     ) -> object:
         return _transformed(requirements, a, kind, s, axes)
 
@@ -208,7 +205,6 @@ def stft(  # noqa: PLR0913, PLR0917
     pad_mode: object = "reflect",
     norm: object = "backward",
     onesided: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.fft.stft``: (*x, frequencies, frames)."""
     signal = array_argument(requirements, x)

@@ -372,14 +372,7 @@ def _not_from_nothing(
 
 
 @transfer("take")
-def take(
-    requirements: Requirements,
-    a: object,
-    indices: object,
-    axis: object = None,
-    *,
-    stream: object = None,
-) -> object:
+def take(requirements: Requirements, a: object, indices: object, axis: object = None) -> object:
     """``mx.take``: the axes of the indices in place of one axis; of the flat array for None."""
     array = array_argument(requirements, a)
     shape = flattened(array.shape) if axis is None else array.shape
@@ -441,12 +434,7 @@ def _inserted(shape: ArrayShape, axis: int, made: ArrayShape) -> ArrayShape:
 
 @transfer("take_along_axis")
 def take_along_axis(
-    requirements: Requirements,
-    a: object,
-    indices: object,
-    axis: object = -1,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, indices: object, axis: object = -1
 ) -> object:
     """``mx.take_along_axis``: shapes broadcast except at the axis, whose size the indices give."""
     if axis is not None and not is_integer(axis):
@@ -484,13 +472,7 @@ def _along(
 
 @transfer("put_along_axis")
 def put_along_axis(
-    requirements: Requirements,
-    a: object,
-    indices: object,
-    values: object,
-    axis: object,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, indices: object, values: object, axis: object
 ) -> object:
     """``mx.put_along_axis``: the array's shape; indices and values broadcast except at the axis."""
     if axis is not None and not is_integer(axis):
@@ -530,13 +512,7 @@ def without_leading_ones(
 
 @transfer("slice")
 def slice_(
-    requirements: Requirements,
-    a: object,
-    start_indices: object,
-    axes: object,
-    slice_size: object,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, start_indices: object, axes: object, slice_size: object
 ) -> object:
     """``mx.slice``: a part of a given shape."""
     array = array_argument(requirements, a)
@@ -577,13 +553,7 @@ def _starts(
 
 @transfer("slice_update")
 def slice_update(
-    requirements: Requirements,
-    a: object,
-    update: object,
-    start_indices: object,
-    axes: object,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, update: object, start_indices: object, axes: object
 ) -> object:
     """``mx.slice_update``: the array's shape."""
     array, part = array_argument(requirements, a), array_argument(requirements, update)

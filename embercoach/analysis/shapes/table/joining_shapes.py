@@ -53,9 +53,7 @@ def list_argument(requirements: Requirements, value: object) -> list[ShapedArray
 
 
 @transfer("concatenate", "concat")
-def concatenate(
-    requirements: Requirements, arrays: object, axis: object = 0, *, stream: object = None
-) -> object:
+def concatenate(requirements: Requirements, arrays: object, axis: object = 0) -> object:
     """``mx.concatenate``: sizes are equal but along the axis."""
     given = arrays
     if isinstance(arrays, ShapedArray):
@@ -132,9 +130,7 @@ def _equal_shapes(
 
 
 @transfer("stack")
-def stack(
-    requirements: Requirements, arrays: object, axis: object = 0, *, stream: object = None
-) -> object:
+def stack(requirements: Requirements, arrays: object, axis: object = 0) -> object:
     """``mx.stack``: shapes are equal."""
     if isinstance(arrays, ShapedArray):
         return arrays
@@ -167,12 +163,7 @@ MOST_PARTS = 1_000
 
 @transfer("split", "mlx.core.array.split")
 def split(
-    requirements: Requirements,
-    a: object,
-    indices_or_sections: object,
-    axis: object = 0,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, indices_or_sections: object, axis: object = 0
 ) -> object:
     """``mx.split``: a list of equal parts, or of those between indices."""
     array = array_argument(requirements, a)
@@ -253,9 +244,7 @@ def slice_length(start: Integer, stop: Integer, size: Integer) -> Integer:
 
 
 @transfer("unstack")
-def unstack(
-    requirements: Requirements, x: object, *, axis: object = 0, stream: object = None
-) -> object:
+def unstack(requirements: Requirements, x: object, *, axis: object = 0) -> object:
     """``mx.unstack``: a tuple of the parts along an axis."""
     array = array_argument(requirements, x)
     at = axis_argument(requirements, axis, array.shape)
@@ -268,9 +257,7 @@ def unstack(
 
 
 @transfer("broadcast_to")
-def broadcast_to(
-    requirements: Requirements, a: object, shape: object, *, stream: object = None
-) -> object:
+def broadcast_to(requirements: Requirements, a: object, shape: object) -> object:
     """``mx.broadcast_to``."""
     array = operand(requirements, a)
     target = shape_argument(requirements, shape)
@@ -311,7 +298,7 @@ def _fits(requirements: Requirements, size: Integer, wanted: Integer, reason: st
 
 
 @transfer("broadcast_arrays")
-def broadcast_arrays(requirements: Requirements, *arrays: object, stream: object = None) -> object:
+def broadcast_arrays(requirements: Requirements, *arrays: object) -> object:
     """``mx.broadcast_arrays``: a list."""
     found = [array_argument(requirements, one) for one in arrays]
     if not found:
@@ -337,11 +324,7 @@ def broadcast_shapes(requirements: Requirements, *shapes: object) -> object:
 
 @transfer("meshgrid")
 def meshgrid(
-    requirements: Requirements,
-    *arrays: object,
-    sparse: object = False,
-    indexing: object = "xy",
-    stream: object = None,
+    requirements: Requirements, *arrays: object, sparse: object = False, indexing: object = "xy"
 ) -> object:
     """``mx.meshgrid``: a tuple of arrays with an axis for each."""
     found = [array_argument(requirements, one) for one in arrays]
@@ -393,18 +376,18 @@ def _padded(shape: ArrayShape, rank: int) -> ArrayShape:
 
 
 @transfer("atleast_1d")
-def atleast_1d(requirements: Requirements, *arys: object, stream: object = None) -> object:
+def atleast_1d(requirements: Requirements, *arys: object) -> object:
     """``mx.atleast_1d``."""
     return _at_least(requirements, arys, 1)
 
 
 @transfer("atleast_2d")
-def atleast_2d(requirements: Requirements, *arys: object, stream: object = None) -> object:
+def atleast_2d(requirements: Requirements, *arys: object) -> object:
     """``mx.atleast_2d``."""
     return _at_least(requirements, arys, 2)
 
 
 @transfer("atleast_3d")
-def atleast_3d(requirements: Requirements, *arys: object, stream: object = None) -> object:
+def atleast_3d(requirements: Requirements, *arys: object) -> object:
     """``mx.atleast_3d``."""
     return _at_least(requirements, arys, 3)

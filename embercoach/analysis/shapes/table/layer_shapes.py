@@ -287,7 +287,7 @@ def _check_eps(requirements: Requirements, eps: object) -> None:
 def layer_norm_layer(
     requirements: Requirements,
     dims: object,
-    eps: object = 1e-5,
+    eps: object = 1e-05,
     affine: object = True,
     bias: object = True,
 ) -> Attributes:
@@ -310,7 +310,7 @@ def layer_norm_call(requirements: Requirements, attributes: Attributes, x: objec
 
 
 @layer("RMSNorm")
-def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-5) -> Attributes:
+def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-05) -> Attributes:
     """``nn.RMSNorm``: a weight of (dims,)."""
     _check_eps(requirements, eps)
     return {"weight": parameter(size_of(requirements, dims, "dims")), "eps": eps}
@@ -324,7 +324,7 @@ def rms_norm_call(requirements: Requirements, attributes: Attributes, x: object)
 
 @layer("InstanceNorm")
 def instance_norm(
-    requirements: Requirements, dims: object, eps: object = 1e-5, affine: object = False
+    requirements: Requirements, dims: object, eps: object = 1e-05, affine: object = False
 ) -> Attributes:
     """``nn.InstanceNorm``: weight and bias of (dims,) if affine."""
     _check_eps(requirements, eps)
@@ -350,7 +350,7 @@ def group_norm(
     requirements: Requirements,
     num_groups: object,
     dims: object,
-    eps: object = 1e-5,
+    eps: object = 1e-05,
     affine: object = True,
     pytorch_compatible: object = False,
 ) -> Attributes:
@@ -386,7 +386,7 @@ def group_norm_call(requirements: Requirements, attributes: Attributes, x: objec
 def batch_norm(
     requirements: Requirements,
     num_features: object,
-    eps: object = 1e-5,
+    eps: object = 1e-05,
     momentum: object = 0.1,
     affine: object = True,
     track_running_stats: object = True,

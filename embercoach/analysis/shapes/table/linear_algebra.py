@@ -43,7 +43,7 @@ def square(
 
 
 @transfer("linalg.qr")
-def qr(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def qr(requirements: Requirements, a: object) -> object:
     """``mx.linalg.qr``."""
     array, batch, rows, columns = matrices(requirements, a)
     inner = least((rows, columns))
@@ -54,9 +54,7 @@ def qr(requirements: Requirements, a: object, *, stream: object = None) -> objec
 
 
 @transfer("linalg.svd")
-def svd(
-    requirements: Requirements, a: object, compute_uv: object = True, *, stream: object = None
-) -> object:
+def svd(requirements: Requirements, a: object, compute_uv: object = True) -> object:
     """``mx.linalg.svd``: the vectors, unless requested otherwise, are square matrices."""
     array, batch, rows, columns = matrices(requirements, a, COMPLEX)
     values = ShapedArray(with_last(batch, least((rows, columns))), _real(array.dtype))
@@ -74,30 +72,28 @@ def _real(dtype: DType) -> DType:
 
 
 @transfer("linalg.inv")
-def inv(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def inv(requirements: Requirements, a: object) -> object:
     """``mx.linalg.inv``."""
     array, batch, size = square(requirements, a)
     return ShapedArray(with_last(batch, size, size), array.dtype)
 
 
 @transfer("linalg.tri_inv", "linalg.cholesky", "linalg.cholesky_inv")
-def triangular(
-    requirements: Requirements, a: object, upper: object = False, *, stream: object = None
-) -> object:
+def triangular(requirements: Requirements, a: object, upper: object = False) -> object:
     """``mx.linalg.cholesky`` and the like: square matrices of the same shape."""
     array, batch, size = square(requirements, a)
     return ShapedArray(with_last(batch, size, size), array.dtype)
 
 
 @transfer("linalg.pinv")
-def pinv(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def pinv(requirements: Requirements, a: object) -> object:
     """``mx.linalg.pinv``: the shape of the transposed matrices."""
     array, batch, rows, columns = matrices(requirements, a)
     return ShapedArray(with_last(batch, columns, rows), array.dtype)
 
 
 @transfer("linalg.eig")
-def eig(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def eig(requirements: Requirements, a: object) -> object:
     """``mx.linalg.eig``: complex values and vectors."""
     _, batch, size = square(requirements, a, COMPLEX)
     values = ShapedArray(with_last(batch, size), "complex64")
@@ -110,7 +106,7 @@ def values_alone(found: object) -> object:
 
 
 @transfer("linalg.eigvals")
-def eigvals(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def eigvals(requirements: Requirements, a: object) -> object:
     """``mx.linalg.eigvals``."""
     return values_alone(eig(requirements, a))
 
@@ -120,8 +116,6 @@ def eigh(
     requirements: Requirements,
     a: object,
     UPLO: object = "L",  # noqa: N803
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.linalg.eigh``: real values, and vectors."""
     array, batch, size = square(requirements, a, COMPLEX)
@@ -134,15 +128,13 @@ def eigvalsh(
     requirements: Requirements,
     a: object,
     UPLO: object = "L",  # noqa: N803
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.linalg.eigvalsh``."""
     return values_alone(eigh(requirements, a))
 
 
 @transfer("linalg.lu")
-def lu(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def lu(requirements: Requirements, a: object) -> object:
     """``mx.linalg.lu``: row indices, and both triangles."""
     array, batch, rows, columns = matrices(requirements, a)
     inner = least((rows, columns))
@@ -154,7 +146,7 @@ def lu(requirements: Requirements, a: object, *, stream: object = None) -> objec
 
 
 @transfer("linalg.lu_factor")
-def lu_factor(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def lu_factor(requirements: Requirements, a: object) -> object:
     """``mx.linalg.lu_factor``: both triangles in one matrix, and pivots."""
     array, batch, rows, columns = matrices(requirements, a)
     pivots = ShapedArray(with_last(batch, least((rows, columns))), "uint32")
@@ -162,7 +154,7 @@ def lu_factor(requirements: Requirements, a: object, *, stream: object = None) -
 
 
 @transfer("linalg.det")
-def det(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def det(requirements: Requirements, a: object) -> object:
     """``mx.linalg.det``: one number for each matrix."""
     array = array_argument(requirements, a)
     requirements.least_rank(array, 2, f"{array.shape} has fewer than 2 axes")
@@ -175,26 +167,21 @@ def det(requirements: Requirements, a: object, *, stream: object = None) -> obje
 
 
 @transfer("linalg.slogdet")
-def slogdet(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def slogdet(requirements: Requirements, a: object) -> object:
     """``mx.linalg.slogdet``: a sign and a logarithm for each matrix."""
     found = det(requirements, a)
     return found, found
 
 
 @transfer("linalg.solve")
-def solve(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def solve(requirements: Requirements, a: object, b: object) -> object:
     """``mx.linalg.solve``: with a vector, or with matrices of as many axes."""
     return _solved(requirements, a, b, is_gathered=True)
 
 
 @transfer("linalg.solve_triangular")
 def solve_triangular(
-    requirements: Requirements,
-    a: object,
-    b: object,
-    *,
-    upper: object = False,
-    stream: object = None,
+    requirements: Requirements, a: object, b: object, *, upper: object = False
 ) -> object:
     """``mx.linalg.solve_triangular``."""
     return _solved(requirements, a, b, is_gathered=False)
@@ -227,9 +214,7 @@ def _solved(requirements: Requirements, a: object, b: object, *, is_gathered: bo
 
 
 @transfer("linalg.cross")
-def cross(
-    requirements: Requirements, a: object, b: object, axis: object = -1, *, stream: object = None
-) -> object:
+def cross(requirements: Requirements, a: object, b: object, axis: object = -1) -> object:
     """``mx.linalg.cross``: along an axis of 2 or 3 elements."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = promote(left.dtype, right.dtype)
@@ -256,8 +241,6 @@ def norm(
     ord: object = None,  # noqa: A002
     axis: object = None,
     keepdims: object = False,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.linalg.norm``: of vectors along one axis, of matrices along two."""
     array = array_argument(requirements, a)

@@ -329,7 +329,7 @@ def cosine_similarity_loss(
     x1: object,
     x2: object,
     axis: object = 1,
-    eps: object = 1e-8,
+    eps: object = 1e-08,
     reduction: object = "none",
 ) -> object:
     """``nn.losses.cosine_similarity_loss``: along an axis."""

@@ -130,9 +130,7 @@ def _same_number(
 
 
 @transfer("reshape")
-def reshape(
-    requirements: Requirements, a: object, shape: object, *, stream: object = None
-) -> object:
+def reshape(requirements: Requirements, a: object, shape: object) -> object:
     """``mx.reshape``."""
     array = array_argument(requirements, a)
     target = shape_argument(requirements, shape)
@@ -141,9 +139,7 @@ def reshape(
 
 
 @transfer("mlx.core.array.reshape")
-def reshape_method(
-    requirements: Requirements, a: object, *shape: object, stream: object = None
-) -> object:
+def reshape_method(requirements: Requirements, a: object, *shape: object) -> object:
     """``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
     return reshape(requirements, a, _spread(shape))
 
@@ -156,12 +152,7 @@ def _spread(values: tuple[object, ...]) -> object:
 
 @transfer("flatten", "mlx.core.array.flatten")
 def flatten(
-    requirements: Requirements,
-    a: object,
-    start_axis: object = 0,
-    end_axis: object = -1,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, start_axis: object = 0, end_axis: object = -1
 ) -> object:
     """``mx.flatten``: bounds are clamped."""
     array = array_argument(requirements, a)
@@ -203,14 +194,7 @@ def _flattened_between(shape: ArrayShape, start: int, end: int) -> ArrayShape:
 
 
 @transfer("unflatten")
-def unflatten(
-    requirements: Requirements,
-    a: object,
-    axis: object,
-    shape: object,
-    *,
-    stream: object = None,
-) -> object:
+def unflatten(requirements: Requirements, a: object, axis: object, shape: object) -> object:
     """``mx.unflatten``: one axis reshaped."""
     array = array_argument(requirements, a)
     target = shape_argument(requirements, shape)
@@ -242,9 +226,7 @@ def _spliced(shape: ArrayShape, axis: int, made: ArrayShape) -> ArrayShape:
 
 
 @transfer("squeeze", "mlx.core.array.squeeze")
-def squeeze(
-    requirements: Requirements, a: object, axis: object = None, *, stream: object = None
-) -> object:
+def squeeze(requirements: Requirements, a: object, axis: object = None) -> object:
     """``mx.squeeze``: removes axes of size 1, all of them for None."""
     array = array_argument(requirements, a)
     shape = array.shape
@@ -277,9 +259,7 @@ def _without_ones(shape: ArrayShape) -> ArrayShape:
 
 
 @transfer("expand_dims")
-def expand_dims(
-    requirements: Requirements, a: object, axis: object, *, stream: object = None
-) -> object:
+def expand_dims(requirements: Requirements, a: object, axis: object) -> object:
     """``mx.expand_dims``."""
     array = array_argument(requirements, a)
     shape = array.shape
@@ -320,9 +300,7 @@ def expanded(shape: ArrayShape, axes: list[int]) -> ArrayShape:
 
 
 @transfer("transpose", "permute_dims")
-def transpose(
-    requirements: Requirements, a: object, axes: object = None, *, stream: object = None
-) -> object:
+def transpose(requirements: Requirements, a: object, axes: object = None) -> object:
     """``mx.transpose``: all axes in their new order, reversed for None."""
     array = array_argument(requirements, a)
     shape = array.shape
@@ -349,9 +327,7 @@ def transpose(
 
 
 @transfer("mlx.core.array.transpose")
-def transpose_method(
-    requirements: Requirements, a: object, *axes: object, stream: object = None
-) -> object:
+def transpose_method(requirements: Requirements, a: object, *axes: object) -> object:
     """``x.transpose(0, 2, 1)``, ``x.transpose((0, 2, 1))`` or ``x.transpose()``."""
     if axes and axes[0] is None:
         requirements.refuse("None isn't an axis")
@@ -368,7 +344,7 @@ def reversed_axes(requirements: Requirements, a: object) -> object:
 
 
 @transfer("matrix_transpose", "mlx.core.array.mT")
-def matrix_transpose(requirements: Requirements, a: object, *, stream: object = None) -> object:
+def matrix_transpose(requirements: Requirements, a: object) -> object:
     """``x.mT``."""
     array = array_argument(requirements, a)
     requirements.least_rank(array, 2, f"{array.shape} has fewer than two axes")
@@ -376,14 +352,7 @@ def matrix_transpose(requirements: Requirements, a: object, *, stream: object = 
 
 
 @transfer("swapaxes", "mlx.core.array.swapaxes")
-def swapaxes(
-    requirements: Requirements,
-    a: object,
-    axis1: object,
-    axis2: object,
-    *,
-    stream: object = None,
-) -> object:
+def swapaxes(requirements: Requirements, a: object, axis1: object, axis2: object) -> object:
     """``mx.swapaxes``."""
     array = array_argument(requirements, a)
     shape = array.shape
@@ -399,14 +368,7 @@ def swapaxes(
 
 
 @transfer("moveaxis", "mlx.core.array.moveaxis")
-def moveaxis(
-    requirements: Requirements,
-    a: object,
-    source: object,
-    destination: object,
-    *,
-    stream: object = None,
-) -> object:
+def moveaxis(requirements: Requirements, a: object, source: object, destination: object) -> object:
     """``mx.moveaxis``."""
     array = array_argument(requirements, a)
     shape = array.shape
@@ -460,12 +422,7 @@ def appended(shape: ArrayShape, size: Integer) -> ArrayShape:
 
 @transfer("repeat")
 def repeat(
-    requirements: Requirements,
-    array: object,
-    repeats: object,
-    axis: object = None,
-    *,
-    stream: object = None,
+    requirements: Requirements, array: object, repeats: object, axis: object = None
 ) -> object:
     """``mx.repeat``: each element so often; of the flat array for None."""
     found = array_argument(requirements, array)
@@ -481,7 +438,7 @@ def repeat(
 
 
 @transfer("tile")
-def tile(requirements: Requirements, a: object, reps: object, *, stream: object = None) -> object:
+def tile(requirements: Requirements, a: object, reps: object) -> object:
     """``mx.tile``: repetitions of the last axes."""
     array = array_argument(requirements, a)
     times = integers_of(reps)
@@ -505,14 +462,7 @@ def tile(requirements: Requirements, a: object, reps: object, *, stream: object 
 
 
 @transfer("roll")
-def roll(
-    requirements: Requirements,
-    a: object,
-    shift: object,
-    axis: object = None,
-    *,
-    stream: object = None,
-) -> object:
+def roll(requirements: Requirements, a: object, shift: object, axis: object = None) -> object:
     """``mx.roll``: one shift for each axis at least."""
     array = array_argument(requirements, a)
     if axis is None:
@@ -528,9 +478,7 @@ def roll(
 
 
 @transfer("flip")
-def flip(
-    requirements: Requirements, a: object, axis: object = None, *, stream: object = None
-) -> object:
+def flip(requirements: Requirements, a: object, axis: object = None) -> object:
     """``mx.flip``: along axes, which may be named twice."""
     array = array_argument(requirements, a)
     for one in axis if isinstance(axis, (tuple, list)) else (axis,):
@@ -546,8 +494,6 @@ def pad(
     pad_width: object,
     mode: object = "constant",
     constant_values: object = 0,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.pad``: one width, a pair, or a pair for each axis."""
     array = array_argument(requirements, a)
@@ -639,7 +585,6 @@ def diagonal(
     offset: object = 0,
     axis1: object = 0,
     axis2: object = 1,
-    stream: object = None,
 ) -> ShapedArray:
     """``mx.diagonal``: of two axes, as the last axis."""
     array = array_argument(requirements, a)
@@ -660,7 +605,7 @@ def diagonal(
 
 
 @transfer("diag", "mlx.core.array.diag")
-def diag(requirements: Requirements, a: object, k: object = 0, *, stream: object = None) -> object:
+def diag(requirements: Requirements, a: object, k: object = 0) -> object:
     """``mx.diag``: a matrix of a vector, or the diagonal of a matrix."""
     array = array_argument(requirements, a)
     rank = array.shape.rank
@@ -682,8 +627,6 @@ def trace(
     axis1: object = 0,
     axis2: object = 1,
     dtype: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.trace``: the sum of a diagonal."""
     found = diagonal(requirements, a, offset, axis1, axis2)
@@ -695,7 +638,7 @@ def trace(
 
 
 @transfer("tril", "triu")
-def tril(requirements: Requirements, x: object, k: object = 0, *, stream: object = None) -> object:
+def tril(requirements: Requirements, x: object, k: object = 0) -> object:
     """``mx.tril``: of the last two axes."""
     array = array_argument(requirements, x)
     requirements.least_rank(array, 2, f"{array.shape} has fewer than two axes")
@@ -703,7 +646,7 @@ def tril(requirements: Requirements, x: object, k: object = 0, *, stream: object
 
 
 @transfer("kron")
-def kron(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def kron(requirements: Requirements, a: object, b: object) -> object:
     """``mx.kron``: sizes multiplied."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = meeting_dtype((left, right))
@@ -723,8 +666,6 @@ def as_strided(
     shape: object = None,
     strides: object = None,
     offset: object = 0,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.as_strided``: whatever shape is asked for."""
     array = array_argument(requirements, a)

@@ -141,7 +141,7 @@ def weighted(requirements: Requirements, x: object, weight: object) -> object:
 
 
 @transfer("matmul", "array.__matmul__")
-def matmul(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def matmul(requirements: Requirements, a: object, b: object) -> object:
     """``mx.matmul``: a vector is a row on the left and a column on the right."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = inexact(requirements, promote(left.dtype, right.dtype))
@@ -157,8 +157,6 @@ def addmm(
     b: object,
     alpha: object = 1.0,
     beta: object = 1.0,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.addmm``: ``c`` broadcasts to the shape of the product."""
     added = array_argument(requirements, c)
@@ -179,7 +177,7 @@ def addmm(
 
 
 @transfer("inner")
-def inner(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def inner(requirements: Requirements, a: object, b: object) -> object:
     """``mx.inner``: a sum over the last axes."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = promote(left.dtype, right.dtype)
@@ -195,7 +193,7 @@ def inner(requirements: Requirements, a: object, b: object, *, stream: object = 
 
 
 @transfer("outer")
-def outer(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+def outer(requirements: Requirements, a: object, b: object) -> object:
     """``mx.outer``: the arrays are flattened."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     shape = ArrayShape((left.shape.elements, right.shape.elements))
@@ -203,9 +201,7 @@ def outer(requirements: Requirements, a: object, b: object, *, stream: object = 
 
 
 @transfer("tensordot")
-def tensordot(
-    requirements: Requirements, a: object, b: object, axes: object = 2, *, stream: object = None
-) -> object:
+def tensordot(requirements: Requirements, a: object, b: object, axes: object = 2) -> object:
     """``mx.tensordot``: the last axes of ``a`` with the first of ``b``, or pairs of axes."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = inexact(requirements, promote(left.dtype, right.dtype))
@@ -279,7 +275,6 @@ def gather_mm(
     rhs_indices: object = None,
     *,
     sorted_indices: object = False,
-    stream: object = None,
 ) -> object:
     """``mx.gather_mm``: indices choose matrices of both operands."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
@@ -303,9 +298,7 @@ def gather_mm(
 
 
 @transfer("segmented_mm")
-def segmented_mm(
-    requirements: Requirements, a: object, b: object, segments: object, *, stream: object = None
-) -> object:
+def segmented_mm(requirements: Requirements, a: object, b: object, segments: object) -> object:
     """``mx.segmented_mm``: a product for each pair of offsets into the inner axis."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     given = array_argument(requirements, segments)
@@ -330,8 +323,6 @@ def block_masked_mm(
     mask_out: object = None,
     mask_lhs: object = None,
     mask_rhs: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.block_masked_mm``: masks have an element for each block."""
     found = matmul(requirements, a, b)
@@ -375,17 +366,13 @@ def _is_transformed(size: int) -> bool:
 
 
 @transfer("distributed.all_sum", "distributed.all_max", "distributed.all_min")
-def all_reduced(
-    requirements: Requirements, x: object, *, group: object = None, stream: object = None
-) -> object:
+def all_reduced(requirements: Requirements, x: object, *, group: object = None) -> object:
     """``mx.distributed.all_sum`` and the like: the shape stays."""
     return x
 
 
 @transfer("distributed.all_gather", "distributed.sum_scatter")
-def gathered(
-    requirements: Requirements, x: object, *, group: object = None, stream: object = None
-) -> object:
+def gathered(requirements: Requirements, x: object, *, group: object = None) -> object:
     """``mx.distributed.all_gather``: the first size times or by the number of processes."""
     array = operand(requirements, x)
     if array.shape.rank:
@@ -394,26 +381,14 @@ def gathered(
 
 
 @transfer("distributed.send")
-def send(
-    requirements: Requirements,
-    x: object,
-    dst: object,
-    *,
-    group: object = None,
-    stream: object = None,
-) -> object:
+def send(requirements: Requirements, x: object, dst: object, *, group: object = None) -> object:
     """``mx.distributed.send``: the array that is sent."""
     return x
 
 
 @transfer("distributed.recv_like")
 def receive_like(
-    requirements: Requirements,
-    x: object,
-    src: object,
-    *,
-    group: object = None,
-    stream: object = None,
+    requirements: Requirements, x: object, src: object, *, group: object = None
 ) -> object:
     """``mx.distributed.recv_like``: an array like another one."""
     return x
@@ -421,13 +396,7 @@ def receive_like(
 
 @transfer("distributed.recv")
 def receive(
-    requirements: Requirements,
-    shape: object,
-    dtype: object,
-    src: object,
-    *,
-    group: object = None,
-    stream: object = None,
+    requirements: Requirements, shape: object, dtype: object, src: object, *, group: object = None
 ) -> object:
     """``mx.distributed.recv``: an array of a shape and dtype."""
     found = shape_of(shape)

@@ -74,7 +74,6 @@ def quantize(
     mode: object = "affine",
     *,
     global_scale: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.quantize``: the words, the scales and, in affine mode, the biases."""
     matrix = array_argument(requirements, w)
@@ -125,8 +124,6 @@ def dequantize(  # noqa: PLR0913, PLR0917
     mode: object = "affine",
     global_scale: object = None,
     dtype: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.dequantize``: the last size from the scales and the group size."""
     packed, scaling = array_argument(requirements, w), array_argument(requirements, scales)
@@ -184,8 +181,6 @@ def quantized_matmul(  # noqa: PLR0913, PLR0917
     group_size: object = None,
     bits: object = None,
     mode: object = "affine",
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.quantized_matmul``: with the transposed matrix, unless requested otherwise."""
     left, packed = array_argument(requirements, x), array_argument(requirements, w)
@@ -255,7 +250,6 @@ def gather_qmm(  # noqa: PLR0913, PLR0917
     global_scale: object = None,
     *,
     sorted_indices: object = False,
-    stream: object = None,
 ) -> object:
     """``mx.gather_qmm``: indices choose matrices of both operands."""
     if lhs_indices is None and rhs_indices is None:
@@ -284,8 +278,6 @@ def qqmm(  # noqa: PLR0913, PLR0917
     mode: object = "nvfp4",
     global_scale_x: object = None,
     global_scale_w: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.qqmm``: ``x @ w.T``, where ``x`` is quantized, too."""
     left, matrix = array_argument(requirements, x), array_argument(requirements, w)

@@ -155,12 +155,7 @@ def is_whole(array: ShapedArray, axis: object) -> bool | None:
 
 @transfer("sum", "prod", "mlx.core.array.sum", "mlx.core.array.prod")
 def sum_(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.sum``: small integers and bool turn into 32 bits."""
     array = array_argument(requirements, a)
@@ -181,12 +176,7 @@ def summed(array: ShapedArray, whole: bool | None) -> DType:
 
 @transfer("mean", "mlx.core.array.mean")
 def mean(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.mean``: floating."""
     array = array_argument(requirements, a)
@@ -195,12 +185,7 @@ def mean(
 
 @transfer("median")
 def median(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.median``: floating; there must be an axis, and elements."""
     array = array_argument(requirements, a)
@@ -220,7 +205,6 @@ def var(
     ddof: object = 0,
     *,
     correction: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.var``: floating and real."""
     array = array_argument(requirements, a)
@@ -233,12 +217,7 @@ def var(
 
 @transfer("max", "min", "mlx.core.array.max", "mlx.core.array.min")
 def max_(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> ShapedArray:
     """``mx.max``: no axis may be empty."""
     array = array_argument(requirements, a)
@@ -247,12 +226,7 @@ def max_(
 
 @transfer("minmax")
 def minmax(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.minmax``: a tuple of the least and the greatest."""
     found = max_(requirements, a, axis, keepdims)
@@ -261,12 +235,7 @@ def minmax(
 
 @transfer("all", "any", "mlx.core.array.all", "mlx.core.array.any")
 def all_(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.all``: bool."""
     array = array_argument(requirements, a)
@@ -275,12 +244,7 @@ def all_(
 
 @transfer("count_nonzero")
 def count_nonzero(
-    requirements: Requirements,
-    a: object,
-    *,
-    axis: object = None,
-    keepdims: object = False,
-    stream: object = None,
+    requirements: Requirements, a: object, *, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.count_nonzero``: int32."""
     array = array_argument(requirements, a)
@@ -289,12 +253,7 @@ def count_nonzero(
 
 @transfer("logsumexp", "mlx.core.array.logsumexp")
 def logsumexp(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.logsumexp``: floating; the array must have elements."""
     array = array_argument(requirements, a)
@@ -305,12 +264,7 @@ def logsumexp(
 
 @transfer("softmax")
 def softmax(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    *,
-    precise: object = False,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, *, precise: object = False
 ) -> object:
     """``mx.softmax``: integers turn into float32 where the last axis alone is reduced."""
     array = array_argument(requirements, a)
@@ -345,12 +299,7 @@ def _is_fused(shape: ArrayShape, axis: object) -> bool | None:
 
 @transfer("argmax", "argmin", "mlx.core.array.argmax", "mlx.core.array.argmin")
 def argmax(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    keepdims: object = False,
-    *,
-    stream: object = None,
+    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.argmax``: uint32; the array must have elements."""
     array = array_argument(requirements, a)
@@ -385,7 +334,6 @@ def cummax(
     *,
     reverse: object = False,
     inclusive: object = True,
-    stream: object = None,
 ) -> object:
     """``mx.cummax``."""
     array = array_argument(requirements, a)
@@ -400,7 +348,6 @@ def logcumsumexp(
     *,
     reverse: object = False,
     inclusive: object = True,
-    stream: object = None,
 ) -> object:
     """``mx.logcumsumexp``: floating."""
     array = array_argument(requirements, a)
@@ -416,7 +363,6 @@ def cumsum(
     reverse: object = False,
     inclusive: object = True,
     dtype: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.cumsum``: bool turns into int32."""
     array = array_argument(requirements, a)
@@ -436,7 +382,6 @@ def cumprod(
     reverse: object = False,
     inclusive: object = True,
     dtype: object = None,
-    stream: object = None,
 ) -> object:
     """``mx.cumprod``."""
     array = array_argument(requirements, a)
@@ -445,18 +390,14 @@ def cumprod(
 
 
 @transfer("sort")
-def sort(
-    requirements: Requirements, a: object, axis: object = -1, *, stream: object = None
-) -> object:
+def sort(requirements: Requirements, a: object, axis: object = -1) -> object:
     """``mx.sort``."""
     array = array_argument(requirements, a)
     return ShapedArray(along(requirements, array, axis), array.dtype)
 
 
 @transfer("argsort")
-def argsort(
-    requirements: Requirements, a: object, axis: object = -1, *, stream: object = None
-) -> object:
+def argsort(requirements: Requirements, a: object, axis: object = -1) -> object:
     """``mx.argsort``: uint32."""
     array = array_argument(requirements, a)
     return ShapedArray(along(requirements, array, axis), "uint32")
@@ -485,42 +426,21 @@ def _partitioned(
 
 
 @transfer("partition")
-def partition(
-    requirements: Requirements,
-    a: object,
-    kth: object,
-    axis: object = -1,
-    *,
-    stream: object = None,
-) -> object:
+def partition(requirements: Requirements, a: object, kth: object, axis: object = -1) -> object:
     """``mx.partition``."""
     array = array_argument(requirements, a)
     return ShapedArray(_partitioned(requirements, array, kth, axis), array.dtype)
 
 
 @transfer("argpartition")
-def argpartition(
-    requirements: Requirements,
-    a: object,
-    kth: object,
-    axis: object = -1,
-    *,
-    stream: object = None,
-) -> object:
+def argpartition(requirements: Requirements, a: object, kth: object, axis: object = -1) -> object:
     """``mx.argpartition``: uint32."""
     array = array_argument(requirements, a)
     return ShapedArray(_partitioned(requirements, array, kth, axis), "uint32")
 
 
 @transfer("topk")
-def topk(
-    requirements: Requirements,
-    a: object,
-    k: object,
-    axis: object = -1,
-    *,
-    stream: object = None,
-) -> object:
+def topk(requirements: Requirements, a: object, k: object, axis: object = -1) -> object:
     """``mx.topk``: the axis has ``k`` elements."""
     array = array_argument(requirements, a)
     shape, at = _sorted_axis(requirements, array, axis)
@@ -535,12 +455,7 @@ def topk(
 
 @transfer("searchsorted")
 def searchsorted(
-    requirements: Requirements,
-    sorted_sequence: object,
-    values: object,
-    side: object = "left",
-    *,
-    stream: object = None,
+    requirements: Requirements, sorted_sequence: object, values: object, side: object = "left"
 ) -> object:
     """``mx.searchsorted``: a position for each value."""
     sequence = array_argument(requirements, sorted_sequence)
@@ -552,14 +467,7 @@ def searchsorted(
 
 
 @transfer("diff")
-def diff(
-    requirements: Requirements,
-    a: object,
-    n: object = 1,
-    axis: object = -1,
-    *,
-    stream: object = None,
-) -> object:
+def diff(requirements: Requirements, a: object, n: object = 1, axis: object = -1) -> object:
     """``mx.diff``: the axis has ``n`` elements less, and at least none."""
     array = array_argument(requirements, a)
     at = axis_argument(requirements, axis, array.shape)
@@ -572,14 +480,7 @@ def diff(
 
 
 @transfer("vecdot")
-def vecdot(
-    requirements: Requirements,
-    a: object,
-    b: object,
-    *,
-    axis: object = -1,
-    stream: object = None,
-) -> object:
+def vecdot(requirements: Requirements, a: object, b: object, *, axis: object = -1) -> object:
     """``mx.vecdot``: products summed along an axis."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     if left.shape.rank == 0 or right.shape.rank == 0:
@@ -607,8 +508,6 @@ def unique(
     return_inverse: object = False,
     return_counts: object = False,
     fill_value: object = None,
-    *,
-    stream: object = None,
 ) -> object:
     """``mx.unique``: ``size`` values, and what else is asked for."""
     array = array_argument(requirements, a)
