@@ -1,7 +1,7 @@
 """Write what is generated and kept in the repository: `python -m tests.regenerate [PART...]`.
 
 Each test that compares such a part with today's names its command. Snapshots are written by
-`python -m pytest --snapshot-update`, MLX's API by `python -m embercoach.analysis.mlx_api.generate`.
+`python -m pytest --snapshot-update`, MLX's API by `python -m tests.api_table.generate`.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.mlx_api import corrections
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
-from embercoach.analysis.mlx_api.stub_sources import read_sources
+from tests.api_table import corrections
+from tests.api_table.stub_sources import read_sources
 from tests.rows import each_row
 
 mx = pytest.importorskip("mlx.core")

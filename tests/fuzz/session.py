@@ -28,7 +28,7 @@ MEMORY = 2_500  # MiB
 
 
 #: The simulator runs what it is given, and is no part of linting.
-NOT_FUZZED = ("embercoach.simulator", "embercoach.__main__", "embercoach.analysis.mlx_api.generate")
+NOT_FUZZED = ("embercoach.simulator", "embercoach.__main__")
 
 
 class TooSlow(BaseException):

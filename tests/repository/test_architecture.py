@@ -91,7 +91,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
 #: Modules that write other than through `report.styled`: JSON, the package's own texts, and single
 #: lines that are sanitized where they are written, before `report` is imported.
 WRITERS = {
-    *("embercoach.analysis.mlx_api.generate", "embercoach.cli.commands.completion"),
+    "embercoach.cli.commands.completion",
     *("embercoach.cli.commands.config", "embercoach.cli.commands.dev", "embercoach.cli.entry"),
     *("embercoach.cli.commands.explain", "embercoach.cli.place", "embercoach.cli.commands.rules"),
     "embercoach.cli.commands.shapes",

@@ -1,6 +1,6 @@
 """Writes the table of MLX's public API from an installed MLX, which it reads but never imports.
 
-    python -m embercoach.analysis.mlx_api.generate [--check] [--mlx PATH]
+    python -m tests.api_table.generate [--check] [--mlx PATH]
 
 Raw entries come from `sources`, then `corrections` and `behaviour` are merged in. `--check` writes
 nothing and fails where the table is stale. A correction of a name that MLX does not have is an
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from embercoach.analysis.mlx_api import corrections
-from embercoach.analysis.mlx_api.corrections import Correction
+from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
-from embercoach.analysis.mlx_api.stub_sources import (
+from tests.api_table import corrections
+from tests.api_table.corrections import Correction
+from tests.api_table.stub_sources import (
     Accepts,
     RawEntry,
     RawParam,
@@ -231,7 +232,7 @@ DTYPE_RULES: dict[str, str] = {
 }
 
 
-TABLE = Path(__file__).with_name("table.json")
+TABLE = Path(mlx_api.__file__).with_name("table.json")
 _MARKERS = {"variadic": "*", "keywords": "**"}
 
 Row = dict[str, object]

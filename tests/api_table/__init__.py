@@ -1,0 +1,1 @@
+"""Writes the table of MLX's API from an installed MLX: `python -m tests.api_table.generate`."""
