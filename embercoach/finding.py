@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.terminal_text import MOST_PROPOSED, bounded
 
@@ -21,8 +23,7 @@ class PlacedError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Replace ``source[start:end]`` by ``text``; offsets count characters of the decoded source."""
 
     start: int
@@ -30,8 +31,7 @@ class Edit:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A proposed change. A ``safe`` one does not change what the program computes."""
 
     title: str
@@ -39,8 +39,7 @@ class Fix:
     edits: tuple[Edit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A place in the file of a finding that explains it. ``cell`` is that of :class:`Finding`."""
 
     line: int
@@ -51,8 +50,7 @@ class Step:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A finding, from the check that makes it to the report that prints it.
 
     Lines and columns count from 1, columns in characters; the end is exclusive. In a notebook
@@ -77,7 +75,6 @@ class Finding:
     fix: Fix | None = None
     flow: tuple[Step, ...] = ()
     related: tuple[Step, ...] = ()
-    _: KW_ONLY
     path: str = ""
     severity: Severity = "note"
     cell: int | None = None

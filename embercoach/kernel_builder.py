@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -21,8 +22,7 @@ PARAMETERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """A constant that a wrapper passes."""
 
     value: str | bool | tuple[str, ...]
@@ -32,8 +32,7 @@ class Fixed:
 Origin: TypeAlias = "str | int | Fixed"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelBuilder:
+class KernelBuilder(Struct, frozen=True):
     """A class or function whose calls describe a kernel.
 
     Attributes:

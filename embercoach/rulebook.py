@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from msgspec import Struct
 
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.toml import TOMLDecodeError, loads
@@ -62,8 +63,7 @@ class RulePageError(ValueError):
     """A rule page that breaks the form, with its path and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule's metadata, read from its page's front matter.
 
     ``severity`` maps a profile to a mapping from context to severity; ``default`` is always there.

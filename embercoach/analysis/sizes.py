@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, called, resolve_name, returned
 from embercoach.analysis.values.lattice import Number
@@ -21,8 +21,7 @@ _LONGEST_NUMBER = 100
 _LARGEST = 1 << 64
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A part of a symbolic integer that is neither a sum nor a number.
 
     kind: ``name``, ``attribute``, ``item``, ``call``, ``float``, ``opaque``, ``*``, ``/``, ``//``
@@ -35,8 +34,7 @@ class Term:
     parts: tuple[Hashable, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SymInt:
+class SymInt(Struct, frozen=True):
     """A sum of terms, each with how often it occurs, and of a number."""
 
     terms: frozenset[tuple[Term, int]] = frozenset()
@@ -231,8 +229,7 @@ def _is_float(term: Term) -> bool:
     return any(isinstance(part, SymInt) and is_float(part) for part in term.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class CeilDivision:
+class CeilDivision(Struct, frozen=True):
     """A count divided by something and rounded up."""
 
     count: SymInt

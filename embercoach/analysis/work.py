@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 #: Evaluations of expressions for a file, and those that each character of its text adds: in mlx-lm
 #: a file takes at most 0.15 for a character.
@@ -17,8 +17,7 @@ class WorkExceededError(Exception):
         super().__init__(reason)
 
 
-@dataclass(slots=True)
-class Work:
+class Work(Struct):
     """Evaluations that are left to a file.
 
     What it asks of other files is not counted: that is done once for all that ask, so that the

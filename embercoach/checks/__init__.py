@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.analysis.project.project import Project
 from embercoach.checks.file_reports import place_reports, reports_of
@@ -30,8 +31,7 @@ __all__ = [
 load("embercoach.checks.arrays")
 
 
-@dataclass(frozen=True, slots=True)
-class FileReport:
+class FileReport(Struct, frozen=True):
     """The findings of one file.
 
     Attributes:

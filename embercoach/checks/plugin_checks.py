@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach import api
 from embercoach.analysis.dataflow.contexts import context_of
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from embercoach.plugins.loading import Plugin
 
 
-@dataclass(frozen=True, slots=True)
-class PluginReports:
+class PluginReports(Struct, frozen=True):
     """The reports of all plugins about a file, and which checks raised."""
 
     reports: tuple[Report, ...] = ()
@@ -93,8 +93,7 @@ class AnalysedFile:
         return ends[0].node if len(ends) == 1 and ends[0].module is self.module else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExpressionView:
+class ExpressionView(Struct, frozen=True, eq=False):
     """``api.Expression``."""
 
     file: AnalysedFile
@@ -148,8 +147,7 @@ class ExpressionView:
         return None if node is None else self.file.operations.get(node)  # type: ignore[call-overload]
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceView:
+class PlaceView(Struct, frozen=True):
     """``api.Place``."""
 
     file: AnalysedFile
@@ -184,8 +182,7 @@ class PlaceView:
         return self.file.module.is_test
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallView:
+class CallView(Struct, frozen=True, eq=False):
     """``api.Call``."""
 
     fact: CallFact
@@ -241,8 +238,7 @@ class CallView:
                 yield argument
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OperationView:
+class OperationView(Struct, frozen=True, eq=False):
     """``api.Operation``."""
 
     fact: BinaryFact

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, PropertyReadFact
 from embercoach.analysis.values.lattice import BoundMember, Symbol
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.metal_checks import MetalReport
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedFix:
+class ProposedFix(Struct, frozen=True):
     """A fix before positions are known.
 
     edits: each node and the text that replaces it.
@@ -48,8 +49,7 @@ class Located(Protocol):
         """Its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """A finding of a check, before its node has a position. Build it with :meth:`at`.
 
     Attributes:
@@ -115,9 +115,10 @@ class Report:
 
 
 CODES: set[str] = set()
+_FACT_TYPES: tuple[type, ...] = (*Fact.__subclasses__(), PropertyReadFact)
 #: The types of facts that checks may take as their first parameter.
 FACTS = (
-    *dict.fromkeys(fact.__name__ for fact in (*Fact.__subclasses__(), PropertyReadFact)),
+    *dict.fromkeys(fact.__name__ for fact in _FACT_TYPES),
     "Module",  # a Python file; the second parameter takes all of its facts
     "MetalCode",  # a kernel's body, or a file with Metal text
     "MetalFile",  # a file with Metal text

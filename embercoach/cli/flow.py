@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.cli import codes
@@ -140,8 +141,7 @@ class UserError(click.ClickException):
     exit_code = codes.INCOMPLETE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
+class CheckRequest(Struct, frozen=True, kw_only=True):
     """The command line of ``check``."""
 
     paths: tuple[str, ...]
@@ -182,8 +182,7 @@ class CheckRequest:
 WITH_ORIGIN = frozenset(("json", "markdown"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The content of a report.
 
     Attributes:

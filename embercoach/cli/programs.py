@@ -7,11 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 import embercoach
 from embercoach.cli.flow import UserError
@@ -80,8 +80,7 @@ sys.exit(main())
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramCommand:
+class ProgramCommand(Struct, frozen=True):
     """A command line to run.
 
     Attributes:
@@ -116,8 +115,7 @@ def program_of(words: tuple[str, ...], runner: str = SIMULATOR) -> ProgramComman
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Interpreter:
+class _Interpreter(Struct, frozen=True):
     """An interpreter, and its options."""
 
     path: str

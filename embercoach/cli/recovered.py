@@ -106,5 +106,6 @@ def _finding(saved: dict[str, Any], *, fixes: bool) -> Finding:
 
 def _steps(saved: Iterable[dict[str, Any]]) -> tuple[Step, ...]:
     return tuple(
-        Step(**{name: step[name] for name in Step.__slots__ if name in step}) for step in saved
+        Step(**{name: step[name] for name in Step.__struct_fields__ if name in step})
+        for step in saved
     )

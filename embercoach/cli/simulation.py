@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.cli import codes
@@ -139,8 +141,7 @@ def table(profile: Mapping[str, Any], width: int) -> Table:
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
+class Simulated(Struct, frozen=True):
     """A run to report; it is an outcome for the reports of ``check``, too.
 
     Attributes:
@@ -379,8 +380,7 @@ def _summary(simulated: Simulated) -> Iterator[Line]:
 PYTEST_USAGE = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationRequest:
+class SimulationRequest(Struct, frozen=True, kw_only=True):
     """The command line of ``simulate``."""
 
     program: tuple[str, ...]

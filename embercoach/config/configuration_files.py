@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach import files
 from embercoach.config.errors import ConfigError, ConfigWarning, nearest
@@ -29,8 +30,7 @@ _READ = 100_000
 _READ_A_CHARACTER = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A header or a pair: what it names, all within what it names first, and its lines from 1."""
 
     places: tuple[Place, ...]
@@ -127,8 +127,7 @@ _WORD = re.compile(rb"[A-Za-z_-]{7,13}")
 _LETTERS = frozenset(b"embercoach")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """A configuration file's table, with the text to find lines in."""
 
     path: Path

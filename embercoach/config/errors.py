@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.terminal_text import bounded
 
@@ -40,8 +41,7 @@ class ConfigError(Exception):
         self.absent = absent
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigWarning:
+class ConfigWarning(Struct, frozen=True):
     """A probable mistake in a configuration that can be used nevertheless."""
 
     message: str

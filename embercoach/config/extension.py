@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from embercoach.config.configuration_files import ConfigFile, is_there, read
 from embercoach.config.errors import ConfigError
@@ -29,8 +30,7 @@ SELECTING = ("extend-select", "ignore")
 _OWN = (EXTEND, REQUIRED_VERSION, BASELINE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConfigChain:
+class ConfigChain(Struct, frozen=True, eq=False):
     """A configuration file and those that it extends.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.config import setting_types
 from embercoach.config.required_version import REQUIRED_VERSION
@@ -19,8 +20,7 @@ BASELINE = "baseline"
 _SIMULATOR = SimulatorSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """A setting.
 
     Attributes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from embercoach.config.configuration_files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.errors import ConfigError, ConfigWarning
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 ALLOW_COMPILER = "EMBERCOACH_ALLOW_COMPILER"
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(Struct, frozen=True):
     """The command line's say; None or empty where an option was not given."""
 
     profile: str | None = None
@@ -45,8 +46,7 @@ class Overrides:
     allow_compiler: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConfigurationScope:
+class ConfigurationScope(Struct, frozen=True, eq=False):
     """One configuration, with the settings that it and the command line give.
 
     Attributes:

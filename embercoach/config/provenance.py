@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from embercoach.config.extension import ADDING
 from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from embercoach.config.schema import Layer
 
 
-@dataclass(frozen=True, slots=True)
-class SettingOrigin:
+class SettingOrigin(Struct, frozen=True):
     """Who says something."""
 
     kind: Literal["default", "file", "command-line"]
@@ -27,8 +27,7 @@ class SettingOrigin:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingInForce:
+class SettingInForce(Struct, frozen=True):
     """A setting in force.
 
     Attributes:

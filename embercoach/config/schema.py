@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from embercoach.config.errors import ConfigError, suggestion, type_name
 from embercoach.config.keys import (
@@ -57,8 +58,7 @@ def _property(key: Key) -> dict[str, Any]:
     return about | key.type.form()
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """The settings of a configuration file or the command line; None where it has none."""
 
     selection: Selection = field(default_factory=Selection)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.config.errors import ConfigError, suggestion
 from embercoach.plugins.discovery import PluginError
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 ALL = "ALL"
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The selectors of one layer (a file, the command line); ``select`` starts anew."""
 
     select: tuple[str, ...] | None = None
@@ -76,8 +76,7 @@ def _refuse_simulated(selector: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Why a rule is on or off.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from keyword import iskeyword, kwlist
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from embercoach.config.errors import ConfigError, nearest, suggestion, type_name
 from embercoach.config.patterns import check_pattern
@@ -170,8 +171,7 @@ MOST_OF_ADDRESS = 2000
 _OF_ADDRESSES = frozenset(f"{ascii_letters}{digits}-._~:/?#@!$&'()*+,;=%[]")
 
 
-@dataclass(frozen=True, slots=True)
-class SettingType:
+class SettingType(Struct, frozen=True):
     """A type of values.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.rulebook import RULES_URL, static_codes
 
@@ -45,8 +46,7 @@ DEFAULT_EXCLUDE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatorSettings:
+class SimulatorSettings(Struct, frozen=True):
     """How kernels are compiled, run and judged.
 
     Attributes:
@@ -64,8 +64,7 @@ class SimulatorSettings:
     allow: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Files and rules to check, and severities.
 
     Attributes:

@@ -15,9 +15,10 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
 
 from embercoach.analysis.work import characters_read
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, PYTHON, Language
@@ -67,8 +68,7 @@ def size_problem(size: int, language: Language, limit: float | None) -> str | No
     return f"{what} exceeds max-file-size: {size / MEGABYTE:.3g} MB, at most {most:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Exceeded:
+class Exceeded(Struct, frozen=True):
     """The check of a file exceeded a limit."""
 
     what: What

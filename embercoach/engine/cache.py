@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -17,6 +16,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+
+from msgspec import Struct
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
 from embercoach.engine.problem import Problem
@@ -39,10 +40,10 @@ _DIRECTIVES = frozenset(get_args(DirectiveKind))
 #: Fields of findings and of problems that are stored: those that the engine sets are not.
 _OF_FINDING = slice(0, 11)
 _STORED: dict[type, Callable[[Any], Any]] = {
-    Finding: attrgetter(*Finding.__slots__[_OF_FINDING]),
+    Finding: attrgetter(*Finding.__struct_fields__[_OF_FINDING]),
     Problem: attrgetter("line", "column", "message", "cell"),
     CellTable: attrgetter("numbers", "first_lines"),
-    **{one: attrgetter(*one.__slots__) for one in (Edit, Fix, Directive, Item)},
+    **{one: attrgetter(*one.__struct_fields__) for one in (Edit, Fix, Directive, Item)},
     Step: attrgetter("line", "column", "end_line", "end_column", "message"),
 }
 
@@ -344,8 +345,7 @@ class States:
         return digest
 
 
-@dataclass(slots=True)
-class CacheEntry:
+class CacheEntry(Struct):
     """A file's result. ``needs`` are the states of other files that it was found under."""
 
     digest: str

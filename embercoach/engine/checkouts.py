@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.config import ConfigError
 from embercoach.config.configuration_files import folder_of
@@ -213,8 +214,7 @@ class Plan:
         return _shown(checkout, paths[0]), len(in_shard), len(own)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutsOutcome:
+class CheckoutsOutcome(Struct, frozen=True):
     """The results of a run.
 
     Attributes:

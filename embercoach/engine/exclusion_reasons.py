@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from embercoach.config.patterns import patterns_of, start_of_walk, steps
 from embercoach.engine.file_discovery import Ignored, ignored_in
@@ -36,8 +37,7 @@ Why = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why something is not checked.
 
     Attributes:

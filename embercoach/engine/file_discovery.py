@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.config.configuration_files import SHARED_FILE, home_folder
 from embercoach.config.errors import ConfigError
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """A chain of ignore files; each matches paths below its folder."""
 
     folder: str = ""
@@ -113,8 +113,7 @@ def _read(file: str) -> GitIgnoreSpec | None:
 _DECIDING = (OWN_FILE, SHARED_FILE, ".git")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """A file to check: where it is, absolute, and how it is shown, as the user named it."""
 
     path: Path
@@ -299,8 +298,7 @@ def _dangling(entry: os.DirEntry[str]) -> bool:
     return entry.is_symlink() and not hidden and not os.path.exists(entry.path)  # noqa: PTH110
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """One of ``count`` parts; ``number`` counts from 1.
 
     A part depends on names alone: a file stays in its part when others come and go, so that a

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import traceback
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.engine.budget import Exceeded
 from embercoach.engine.file_discovery import SourceFile
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 PASSES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class FixedFile:
+class FixedFile(Struct, frozen=True):
     """A fixed file; ``before`` is the digest of the bytes that were read."""
 
     shown: str
@@ -46,8 +46,7 @@ class FixedFile:
     trouble: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FixSummary:
+class FixSummary(Struct, frozen=True):
     """The number of fixes and files, and the problems."""
 
     fixes: int = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.analysis.work import WorkExceededError
 from embercoach.engine.budget import size_problem
@@ -89,8 +91,7 @@ def _placed(one: _Placed, table: CellTable) -> _Placed:
 Kind = Literal["skipped", "checked", "broken", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """The result of one file, independent of settings and of how its path is shown.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.assigned import assigned_shapes
 from embercoach.analysis.syntax.name_reads import name_reads
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 _Place = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class NameShape:
+class NameShape(Struct, frozen=True):
     """A name in the text, or a ``return``, and the array that it is.
 
     Attributes:

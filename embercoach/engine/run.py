@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.config import Configurations
 from embercoach.engine.budget import size_problem
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     from embercoach.kernel_builder import KernelBuilder
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """The result of a run. Suppressed findings are counted, not listed.
 
     Attributes:

@@ -6,10 +6,11 @@ import io
 import re
 import token
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from embercoach.engine.languages import MARKERS, METAL, NOTEBOOK, PYTHON, Language
 from embercoach.finding import Edit
@@ -29,8 +30,7 @@ Kind = Literal["noqa", "ignore", "ignore-file", "skip-file"]
 CODES = ("NOQA-001", "NOQA-002")
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A word of a suppression's list and its place, as character offsets."""
 
     word: str
@@ -45,8 +45,7 @@ def words_for(code: str) -> tuple[str, ...]:
     return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
-@dataclass(frozen=True, slots=True)
-class Directive:
+class Directive(Struct, frozen=True):
     """A suppression comment.
 
     ``[start, end)`` is the directive's text and ``[removal, removal_end)`` what goes when it goes;
@@ -72,8 +71,7 @@ class Directive:
         return Edit(self.items[0].start, self.items[-1].end, ", ".join(kept))
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment token."""
 
     line: int
@@ -82,8 +80,7 @@ class Comment:
     alone: bool
 
 
-@dataclass(slots=True)
-class PhysicalLines:
+class PhysicalLines(Struct):
     """How physical lines belong together.
 
     ``logical`` and ``strings`` hold first and last lines of statements and of strings over several

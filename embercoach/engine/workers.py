@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct, field
 
 from embercoach.analysis.values.memo import forget
 from embercoach.engine.budget import (
@@ -116,8 +117,7 @@ CHUNK_TASKS = 8
 CHUNK_BYTES = 24_000
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Struct, frozen=True):
     """A task's process died."""
 
     exit_code: int | None
@@ -272,8 +272,7 @@ def _in_large_frame(target: Callable[[], None]) -> Callable[[], None]:
     return FunctionType(code, call.__globals__, closure=call.__closure__)
 
 
-@dataclass(slots=True)
-class _Child(Generic[T]):
+class _Child(Struct, Generic[T]):
     process: BaseProcess
     pipe: Connection[Any, Any]
     group: Hashable = None

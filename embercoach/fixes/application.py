@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.fixes.source_file import LineIndex
 
@@ -156,8 +157,7 @@ class BrokenSourceError(Exception):
     """A text that does not parse any more; says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """A text after fixing. ``trouble`` says why fixing stopped early; the text is sound anyway."""
 
     text: str

@@ -6,7 +6,8 @@ import codecs
 import io
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from embercoach.finding import PlacedError
 
@@ -18,8 +19,7 @@ class DecodingError(PlacedError):
     """Bytes that are not Python source: line and column (from 1) of the first invalid one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
+class SourceText(Struct, frozen=True):
     """Decoded source with its line ends untouched, and what is needed to encode it again."""
 
     text: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from embercoach.metal.numbers import whole_number
 from embercoach.metal.source import FoldedText, UnfoldableError, concat
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class StandIn:
+class StandIn(Struct, frozen=True):
     """Text that represents a value that is not known; it fits any field."""
 
     text: FoldedText

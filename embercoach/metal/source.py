@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,8 +37,7 @@ class LiteralError(ValueError):
     """The text is not a string literal, or is one that Python refuses."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralRun:
+class LiteralRun(Struct, frozen=True):
     """A stretch of a literal's value.
 
     Attributes:
@@ -54,8 +54,7 @@ class LiteralRun:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """The opening of a literal: its prefix in lower case, its quotes, and the length of both."""
 
     prefix: str
@@ -212,8 +211,7 @@ class UnfoldableError(ValueError):
     """The text cannot be computed from what is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+class TextPiece(Struct, frozen=True):
     """A stretch of folded text with one origin.
 
     Attributes:
@@ -249,8 +247,7 @@ class TextPiece:
         return TextPiece(first - start, last - start, self.origin, at, width, self.exact)
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedText:
+class FoldedText(Struct, frozen=True):
     """A text and where it comes from; the pieces cover it from start to end."""
 
     text: str

@@ -6,7 +6,7 @@ steps of the same length. Several million of them take a second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 #: Steps after which one run of a kernel ends: MLX's own kernels show what they do in 300,000.
 RUN = 500_000
@@ -31,8 +31,7 @@ class WorkBudgetExceeded(Exception):  # noqa: N818  (the checks know it by this 
         super().__init__(EXCEEDED)
 
 
-@dataclass(slots=True)
-class WorkBudget:
+class WorkBudget(Struct):
     """The steps that following several kernels may take together: those of one file, say.
 
     A run gets a share of what is left, so that early ones leave enough to the others.

@@ -7,10 +7,11 @@ import io
 import re
 import warnings
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 from tokenize import COMMENT, NEWLINE, OP, TokenError, generate_tokens
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.fixes.source_file import LineIndex, SourceText
 from embercoach.notebooks.notebook_document import Cell, read
@@ -60,8 +61,7 @@ UNKNOWN = "\N{LATIN LETTER RETROFLEX CLICK}"
 NOTHING = "0"
 
 
-@dataclass(frozen=True, slots=True)
-class Magic:
+class Magic(Struct, frozen=True):
     """The IPython syntax of a cell, as offsets in its text.
 
     Attributes:
@@ -77,8 +77,7 @@ class Magic:
     opens: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(Struct, frozen=True):
     """A cell as Python alone, of the same length, and what was left out of it."""
 
     text: str
@@ -280,8 +279,7 @@ def _is_whole(line: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class CellTable:
+class CellTable(Struct, frozen=True):
     """The code cells in order: the number of each, and its first line in the module.
 
     Cells are counted as Jupyter's users count them: from 1, those of text among them.
@@ -329,8 +327,7 @@ _PYTHON = (None, "python", "python3", "ipython")
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleCell:
+class ModuleCell(Struct, frozen=True):
     """A code cell in the module.
 
     Attributes:

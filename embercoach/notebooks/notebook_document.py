@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.finding import PlacedError
 from embercoach.fixes.source_file import LineIndex
@@ -21,8 +22,7 @@ class NotebookError(PlacedError):
     """A file that is not a notebook: line and column (from 1) in the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class CellPiece:
+class CellPiece(Struct, frozen=True):
     """A JSON string of a cell's source: its text, and the offsets between its quotes."""
 
     text: str
@@ -30,8 +30,7 @@ class CellPiece:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A code cell.
 
     Attributes:
@@ -54,8 +53,7 @@ class Cell:
         return "".join(piece.text for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class NotebookDocument:
+class NotebookDocument(Struct, frozen=True):
     """The code cells of a notebook, and the language of its kernel if known."""
 
     cells: tuple[Cell, ...]

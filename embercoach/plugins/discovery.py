@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import site
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.files import read_bytes
 
@@ -34,8 +35,7 @@ def plugin_error(name: str, problem: str) -> PluginError:
     return PluginError(f"plugin {name}: {problem} (--no-plugins loads none)")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPlugin:
+class FoundPlugin(Struct, frozen=True):
     """An entry point of an installed distribution.
 
     Attributes:

@@ -6,11 +6,12 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct
 
 from embercoach import rulebook
 from embercoach.api import Check, RuleSet
@@ -27,8 +28,7 @@ _CODE = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z][A-Z0-9]*)*-[0-9]{3}")
 _PREFIX = re.compile(r"[A-Z][A-Z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginRequest:
+class PluginRequest(Struct, frozen=True):
     """The plugins that a command line asks for.
 
     Attributes:
@@ -40,8 +40,7 @@ class PluginRequest:
     folders: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A loaded plugin.
 
     Attributes:

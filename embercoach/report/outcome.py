@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
 
@@ -68,8 +70,7 @@ class Outcome(Protocol):
         """Findings suppressed by a comment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How many findings of each severity there are, and how many listed ones can be fixed."""
 
     errors: int
@@ -89,8 +90,7 @@ class RuleChange:
     fixed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A run compared with its baseline: known findings, and fixed entries.
 
     ``changes`` are the same by file and rule, where that is known.

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach import checks
 from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
@@ -49,8 +51,7 @@ MOST_ROUNDS = 256
 MOST_RECENT = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """The result of a document; empty where ``settings`` are None or exclude it.
 
     Attributes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.report.locations import region_in_file, start_in_file
 from embercoach.report.outcome import SourceTexts
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 _Placed = TypeVar("_Placed", "Finding", "Step")
 
 
-@dataclass(frozen=True, slots=True)
-class CellPlaces:
+class CellPlaces(Struct, frozen=True):
     """A cell's URI and positions."""
 
     uri: str

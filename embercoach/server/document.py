@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (of a field)
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A cell of an open notebook; ``language`` is the editor's, and not of Python for text."""
 
     uri: str
@@ -22,8 +22,7 @@ class Cell:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A text as the editor holds it, saved or not.
 
     ``cells`` are those of a notebook; its text is a notebook's file that has the same cells.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lsprotocol import types
+from msgspec import Struct, field
 from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach.engine.languages import SUFFIXES
@@ -30,8 +30,7 @@ class InvalidError(ValueError):
     """A message that asks for what is impossible; says why."""
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     uri: str
     language: str
     version: int
@@ -141,8 +140,7 @@ def path_of(uri: str, folder: Path) -> Path | None:
     return path
 
 
-@dataclass(slots=True)
-class Followed:
+class Followed(Struct):
     """An open document: its latest text, and its jobs.
 
     Attributes:

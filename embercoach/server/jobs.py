@@ -5,8 +5,9 @@ The analysis and what it needs are imported where they are called: the server ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.server.wire import FIX_ALL, QUICK_FIX
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from embercoach.server.shaped_names import ShapedName
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """A mistake in a configuration file; ``shown`` is the message with its place."""
 
     path: Path
@@ -29,8 +29,7 @@ class Mistake:
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOutcome:
+class CheckOutcome(Struct, frozen=True):
     """The result of a check: the diagnostics of a document, or those of each cell."""
 
     diagnostics: list[wire.Diagnostic]
@@ -38,8 +37,7 @@ class CheckOutcome:
     cells: tuple[list[wire.Diagnostic], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckJob:
+class CheckJob(Struct, frozen=True):
     """Check a document."""
 
     document: Document
@@ -60,8 +58,7 @@ class CheckJob:
         return CheckOutcome(found[0], mistake)
 
 
-@dataclass(frozen=True, slots=True)
-class HoverJob:
+class HoverJob(Struct, frozen=True):
     """Explain a position of a document, or of the cell with a URI."""
 
     document: Document
@@ -79,8 +76,7 @@ class HoverJob:
         return hover(checked, found_at(checked, line, column), kernels)
 
 
-@dataclass(frozen=True, slots=True)
-class ShapesJob:
+class ShapesJob(Struct, frozen=True):
     """Infer the shapes of a document's arrays."""
 
     document: Document
@@ -90,8 +86,7 @@ class ShapesJob:
         return analysis.shaped_names(self.document)
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureJob:
+class SignatureJob(Struct, frozen=True):
     """Write the signatures of the kernels at a position of a document, or of a cell."""
 
     document: Document
@@ -108,8 +103,7 @@ class SignatureJob:
         return signatures(analysis.kernels(checked, line))
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
+class Actions(Struct, frozen=True):
     """List the code actions of a range.
 
     Attributes:
@@ -144,8 +138,7 @@ class Actions:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class FixAll:
+class FixAll(Struct, frozen=True):
     """Apply all safe fixes of a document."""
 
     document: Document

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lsprotocol import types
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.notebooks import SUFFIX
 from embercoach.server.document import Cell, Document, notebook_text
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     uri: str
     version: int
     path: Path | None

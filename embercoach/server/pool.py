@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import pickle
 import subprocess
 import sys
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field, json
 
 from embercoach.engine.budget import MEMORY_EXIT, PROCESS_MEMORY, WALL
 from embercoach.engine.workers import Crash
@@ -54,7 +54,7 @@ class WorkerProcess:
         Raises:
             OSError: the process cannot be started.
         """
-        plugins = json.dumps(asdict(requested()))
+        plugins = json.encode(requested()).decode()
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, str(deadline), plugins, *sys.path],
             stdin=subprocess.PIPE,
@@ -120,8 +120,7 @@ class ExpiredError(JobError):
     """A job exceeded the deadline, or the memory of a process."""
 
 
-@dataclass(slots=True, eq=False)
-class _Task:
+class _Task(Struct, eq=False):
     """A job that waits or runs. Two of one document never run at once."""
 
     document: str
@@ -133,8 +132,7 @@ class _Task:
     tried: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _Worker:
+class _Worker(Struct, eq=False):
     process: WorkerProcess
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     task: _Task | None = None

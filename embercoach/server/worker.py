@@ -17,8 +17,9 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.engine.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, WALL, resident
 from embercoach.engine.workers import LARGE, run_deep
@@ -40,23 +41,20 @@ EXPIRED = 75
 PAUSE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """The settings of the editor."""
 
     encoding: str
     folders: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
+class JobResult(Struct, frozen=True):
     """A job's result."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """Why a job has no result."""
 
     message: str

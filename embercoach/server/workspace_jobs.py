@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,16 +19,14 @@ if TYPE_CHECKING:
 MOST_FILES = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFile:
+class ListedFile(Struct, frozen=True):
     """A file to report; ``key`` changes with its settings."""
 
     path: Path
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The files of a workspace, the number of those above the limit, and problems."""
 
     files: tuple[ListedFile, ...]
@@ -34,16 +34,14 @@ class Listing:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FileOutcome:
+class FileOutcome(Struct, frozen=True):
     """The diagnostics of a file, and the other files that they depend on."""
 
     diagnostics: list[wire.Diagnostic]
     dependencies: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListFiles:
+class ListFiles(Struct, frozen=True):
     """List the files that `embercoach check FOLDER` would check."""
 
     folders: tuple[Path, ...]
@@ -77,8 +75,7 @@ def _key(settings: Settings) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFile:
+class CheckFile(Struct, frozen=True):
     """Check a file on disk."""
 
     path: Path

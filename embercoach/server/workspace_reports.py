@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from embercoach.server.pool import JobError
 from embercoach.server.projects import Stamp, stamp_of
@@ -52,8 +53,7 @@ _PROGRESS = "$/progress"
 _Report = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """The id of a file's latest report, and what it depends on."""
 
     key: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from embercoach.config import DEFAULT_EXCLUDE, Configurations, Settings
 from embercoach.engine.exclusion_reasons import Reason, skip_reason

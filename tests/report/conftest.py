@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
+from msgspec import Struct
 
 from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.report.outcome import SourceTexts
@@ -34,8 +33,7 @@ WIDE = "import mlx.core as mx\n" + "y = [" + "1, " * 60 + "x.item(), " + "2, " *
 ODD = "import mlx\x0c; x\x1b[31m = '\u202e\u200bé\u0301\ud800' + y.item()\r\nz = 1\r\n"
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     path: str
     line: int
     column: int
@@ -44,8 +42,7 @@ class Problem:
     is_unchecked: bool = False
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     findings: tuple[Finding, ...]
     problems: tuple[Problem, ...] = ()
     files_checked: int = 3

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from embercoach.finding import Finding
 from embercoach.report import forges, junit, markdown, sarif
@@ -94,7 +94,7 @@ def test_gitlab_and_sarif_have_the_same_fingerprints(
 def test_a_fingerprint_does_not_depend_on_what_is_listed(clean: Outcome) -> None:
     """Notes that are left out still count among the equals of a line."""
     found = (finding(severity="note"), finding(column=5))
-    outcome = replace(clean, findings=found)  # type: ignore[type-var]
+    outcome = replace(clean, findings=found)
     sources = SourceTexts({"a.py": "x = y\n"})
     (_, both) = forges.document(outcome, sources, show_notes=True)
     (one,) = forges.document(outcome, sources, show_notes=False)
@@ -224,7 +224,7 @@ def test_markdown_of_a_clean_run(clean: Outcome) -> None:
 
 def test_markdown_tells_the_worst_and_counts_the_rest(clean: Outcome) -> None:
     many = [finding(line=n, severity="warning") for n in range(1, 2 * markdown.MOST)]
-    outcome = replace(clean, findings=(*many, finding(path="z.py")))  # type: ignore[type-var]
+    outcome = replace(clean, findings=(*many, finding(path="z.py")))
     text = markdown.render(outcome, SourceTexts(), show_notes=False)
     listed = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(listed) == markdown.MOST
@@ -262,7 +262,7 @@ def test_no_message_and_no_path_is_markup(message: str, path: str) -> None:
 )
 def test_forges_link_nothing_in_a_message(message: str, clean: Outcome) -> None:
     """A comment that nobody sees parts what would notify people or lead elsewhere."""
-    outcome = replace(clean, findings=(finding(message=f"see {message}"),))  # type: ignore[type-var]
+    outcome = replace(clean, findings=(finding(message=f"see {message}"),))
     text = markdown.render(outcome, SourceTexts(), show_notes=False)
     assert message not in text
     assert message in text.replace("<!-- -->", "")
@@ -274,7 +274,7 @@ def test_a_path_names_no_host() -> None:
 
 
 def test_a_message_of_sarif_holds_no_link(clean: Outcome) -> None:
-    outcome = replace(clean, findings=(finding(message="[x](https://example.org)"),))  # type: ignore[type-var]
+    outcome = replace(clean, findings=(finding(message="[x](https://example.org)"),))
     (run,) = sarif.document(outcome, SourceTexts(), profile="recommended", exit_code=1)["runs"]
     assert run["results"][0]["message"]["text"] == "[x\\](https://example.org)"
 

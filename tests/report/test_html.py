@@ -6,11 +6,11 @@ import base64
 import json
 import time
 from collections import Counter
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.finding import SEVERITIES, Finding

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from embercoach.report.html.rendering import FixTotals, render, run_details
 from tests.report.chromium import MARKS, SCHEMES, WIDTHS, browser, close_accessible, opened

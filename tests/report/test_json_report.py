@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from sarif_pydantic import Sarif
 
 from embercoach import rulebook
@@ -103,7 +103,7 @@ def test_github_escapes(clean: Outcome) -> None:
     )
     assert forges.github_annotations(
         replace(clean, findings=(finding,)), SourceTexts(), show_notes=False
-    ) == (  # type: ignore[type-var]
+    ) == (
         "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
         "::a,b:c%25.py:1:2: X-001 50%25\\r\\nmore: a, b%0A10%25%0A::error::x\n"
     )
@@ -204,7 +204,7 @@ def test_sarif_describes_rules_as_the_profile_has_them(
 def test_sarif_addresses(clean: Outcome) -> None:
     finding = Finding("DTYPE-001", 1, 1, 1, 2, "m", "", "default", path="", severity="error")
     paths = ["src/a b.py", "ü.py", "/abs/a b.py", "c#d?.py", os.fsdecode(b"\xff.py")]
-    outcome = replace(clean, findings=tuple(replace(finding, path=path) for path in paths))  # type: ignore[type-var]
+    outcome = replace(clean, findings=tuple(replace(finding, path=path) for path in paths))
     document = sarif.document(outcome, SourceTexts(), profile="recommended", exit_code=1)
     assert [
         result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
@@ -240,7 +240,7 @@ def test_a_fix_in_sarif_is_a_deletion_and_an_insertion(clean: Outcome) -> None:
     finding = Finding(
         "DTYPE-001", 1, 5, 1, 6, "m", "", "default", fix, path="a.py", severity="error"
     )
-    outcome = replace(clean, findings=(finding,))  # type: ignore[type-var]
+    outcome = replace(clean, findings=(finding,))
     document = sarif.document(
         outcome, SourceTexts({"a.py": "x = y\nv\n"}), profile="recommended", exit_code=1
     )

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import unicodedata
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from embercoach.finding import Finding
 from embercoach.fixes.source_file import LineIndex
@@ -151,12 +151,12 @@ def test_colors(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssert
     ],
 )
 def test_the_summary_of_a_clean_run(clean: Outcome, change: dict[str, int], expected: str) -> None:
-    assert printed(text.summary(replace(clean, **change), show_notes=False)) == expected  # type: ignore[type-var]
+    assert printed(text.summary(replace(clean, **change), show_notes=False)) == expected
 
 
 def test_the_summary_of_a_run_with_notes_only(clean: Outcome, outcome: Outcome) -> None:
     note = [f for f in outcome.findings if f.severity == "note"]
-    notes = replace(clean, findings=(*note, *note))  # type: ignore[type-var]
+    notes = replace(clean, findings=(*note, *note))
     assert printed(text.summary(notes, show_notes=False)) == (
         "All clear; 1 file checked. 2 notes not shown (--show-notes).\n"
     )
@@ -166,12 +166,12 @@ def test_the_summary_of_a_run_with_notes_only(clean: Outcome, outcome: Outcome) 
 
 
 def test_the_summary_of_a_run_with_problems_only(clean: Outcome, outcome: Outcome) -> None:
-    broken = replace(clean, problems=outcome.problems[:1])  # type: ignore[type-var]
+    broken = replace(clean, problems=outcome.problems[:1])
     assert printed(text.summary(broken, show_notes=False)) == (
         "Nothing found; 1 file checked.\nThe run is incomplete: 1 problem.\n"
     )
-    unread = replace(broken.problems[0], is_unchecked=True)  # type: ignore[type-var]
-    broken = replace(broken, problems=(unread,), files_checked=0)  # type: ignore[type-var]
+    unread = replace(broken.problems[0], is_unchecked=True)
+    broken = replace(broken, problems=(unread,), files_checked=0)
     assert printed(text.summary(broken, show_notes=False)).startswith("1 file not checked.\n")
 
 

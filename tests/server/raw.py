@@ -128,7 +128,7 @@ class RawClient:
         return code, self._errors.get(timeout=PATIENCE).decode()
 
     def _read_errors(self) -> None:
-        with contextlib.closing(self.process.stderr) as stream:  # type: ignore[type-var]
+        with contextlib.closing(self.process.stderr) as stream:
             self._errors.put(stream.read())  # type: ignore[union-attr]
 
     def _read(self) -> None:

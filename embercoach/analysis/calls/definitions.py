@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct, field
 
 from embercoach.analysis.values.lattice import UNKNOWN, Value, join
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 Site = tuple[cst.CSTNode, cst.CSTNode]
 
 
-@dataclass(slots=True)
-class FunctionParameter:
+class FunctionParameter(Struct):
     """One parameter: ``star`` is ``""``, ``"*"`` or ``"**"``."""
 
     name: str
@@ -38,8 +37,7 @@ class FunctionParameter:
         return self.evidence != known
 
 
-@dataclass(slots=True, eq=False)
-class FunctionInfo:
+class FunctionInfo(Struct, eq=False):
     """A function, method or lambda. Roles and results are filled in while inference runs."""
 
     name: str
@@ -111,8 +109,7 @@ class FunctionInfo:
         return self.module.is_test
 
 
-@dataclass(slots=True, eq=False)
-class ClassInfo:
+class ClassInfo(Struct, eq=False):
     """A class: its bases, fields, methods, and the attributes its methods set."""
 
     name: str

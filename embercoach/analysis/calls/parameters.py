@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate, left_in
@@ -139,7 +139,7 @@ def plain(value: Value) -> Value:
     if isinstance(value, Dict) and value.known:
         return Dict(plain(value.item), tuple((k, plain(v)) for k, v in value.known))
     if getattr(value, "pulls", None):
-        return replace(value, pulls=NO_PULLS)  # type: ignore[call-arg]
+        return replace(value, pulls=NO_PULLS)
     return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ThreadStart(Fact):
+class ThreadStart(Fact, frozen=True, eq=False):
     """``threading.Thread(target=f, args=(x,))`` or ``executor.submit(f, x)``.
 
     passed: the keywords and expressions of the arguments that are known; of ``map``, whole.

@@ -6,10 +6,10 @@ the statements of one scope are walked once more, and only their bindings are lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.syntax.trees import head_of, parameters_of, target_names, walk
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["assigned", "unpacked", "updated", "element", "parameter", "opaque"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Binding:
+class Binding(Struct, frozen=True, eq=False):
     """Where a name gets a value.
 
     ``node`` is what to point at, in ``statement``; ``value`` is the expression that the value comes

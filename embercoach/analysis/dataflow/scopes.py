@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.reaching import Reaching
 from embercoach.analysis.syntax.trees import (
@@ -34,8 +34,7 @@ MAX_STEPS = 8
 CONSTRUCTORS = frozenset(("__init__", "__post_init__"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Expression:
+class Expression(Struct, frozen=True, eq=False):
     """An expression, or a function, and the scope that its names belong to."""
 
     node: cst.CSTNode

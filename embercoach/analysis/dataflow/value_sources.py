@@ -7,11 +7,11 @@ Checks ask for few expressions of a file; nothing is executed.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.dataflow import held_sources
@@ -93,8 +93,7 @@ MOST_NESTED_STEPS = 192
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class Source(Struct, frozen=True, eq=False):
     """An expression in a statement of a function; of a call of it, if ``call`` is known."""
 
     node: cst.BaseExpression

@@ -7,10 +7,10 @@ an exit that may be taken is certain.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
+from msgspec import Struct, field
 
 from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.syntax.trees import dotted
@@ -35,8 +35,7 @@ _READING = frozenset(
 _DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
 
 
-@dataclass(slots=True)
-class MustExecute:
+class MustExecute(Struct):
     """Notes of a run of a body.
 
     arrays: names that hold arrays, and not None.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator as op
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.calls import sibling_files
 from embercoach.analysis.calls.library import fourier, string_methods, torch_api

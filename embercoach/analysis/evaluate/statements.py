@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.library import fourier

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.inheritance import find_method
@@ -104,16 +106,14 @@ class Operand(NamedTuple):
         return cls(value, node, as_array(value), as_number(value), as_numpy(value), is_certain)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Fact:
+class Fact(Struct, frozen=True, eq=False):
     """Something that happened at ``node``."""
 
     node: cst.CSTNode
     place: FactPlace
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FunctionVisit(Fact):
+class FunctionVisit(Fact, frozen=True, eq=False):
     """A call of a function of the file, in a file that builds kernels.
 
     bound: what the function's first parameter is, if it is called as a method.
@@ -130,8 +130,7 @@ class FunctionVisit(Fact):
     outer: FunctionVisit | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LocalCall(Fact):
+class LocalCall(Fact, frozen=True, eq=False):
     """A call of a function of the file, in any file; ``is_bound`` if an instance comes first."""
 
     node: cst.Call
@@ -139,8 +138,7 @@ class LocalCall(Fact):
     is_bound: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ProjectCall(Fact):
+class ProjectCall(Fact, frozen=True, eq=False):
     """A call of a function of another linted file, or of one of several functions."""
 
     node: cst.Call
@@ -149,8 +147,7 @@ class ProjectCall(Fact):
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CallFact(Fact):
+class CallFact(Fact, frozen=True, eq=False):
     """A call: of what, with which arguments, yielding what.
 
     ``receiver`` is the owner of a method call (``x`` in ``x.item()``), with its expression.
@@ -169,28 +166,28 @@ class CallFact(Fact):
     receiver: Value | None = None
     receiver_node: cst.BaseExpression | None = None
     visit: FunctionVisit | None = None
-    symbol: str | None = field(init=False, default=None)
-    array: Array | None = field(init=False, default=None)
-    entry: ApiEntry | None = field(init=False, default=None)
-    matched: tuple[tuple[Param, Argument], ...] = field(init=False, default=())
+    symbol: str | None = None
+    array: Array | None = None
+    entry: ApiEntry | None = None
+    matched: tuple[tuple[Param, Argument], ...] = ()
 
     def __post_init__(self) -> None:
         """Look up once what many checks ask for."""
         callee, entry, arguments = self.callee, None, self.arguments
         if isinstance(callee, Symbol):
-            object.__setattr__(self, "symbol", callee.name)
+            force_setattr(self, "symbol", callee.name)
             entry = mlx_api.lookup(callee.name) if callee.name.startswith("mlx.") else None
             if callee.name.startswith("mlx.core.array."):
                 arguments = arguments[1:]  # an array, as in ``mx.array.sum(x)``
         elif isinstance(callee, BoundMember):
             array = as_array(callee.owner)
-            object.__setattr__(self, "array", array)
+            force_setattr(self, "array", array)
             entry = None if array is None else mlx_api.array_member(callee.name)
         elif isinstance(callee, LibraryObject):
             entry = mlx_api.member(callee.cls, "__call__")
         if entry is not None:
-            object.__setattr__(self, "entry", entry)
-            object.__setattr__(self, "matched", tuple(match(entry, arguments)))
+            force_setattr(self, "entry", entry)
+            force_setattr(self, "matched", tuple(match(entry, arguments)))
 
     def positional(self, index: int) -> Argument | None:
         """The positional argument at an index, None after a ``*args``."""
@@ -213,8 +210,7 @@ class CallFact(Fact):
         return self.keyword(name) or self.positional(index)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CompileFact(Fact):
+class CompileFact(Fact, frozen=True, eq=False):
     """``mx.compile`` of a function, by a call or a decorator.
 
     function: what is compiled.
@@ -240,8 +236,7 @@ class CompileFact(Fact):
         return any(argument.star for argument in self.arguments)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CompiledCall(Fact):
+class CompiledCall(Fact, frozen=True, eq=False):
     """A call of what ``mx.compile`` returned."""
 
     node: cst.Call
@@ -249,8 +244,7 @@ class CompiledCall(Fact):
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StoreFact(Fact):
+class StoreFact(Fact, frozen=True, eq=False):
     """``owner.name = value``, ``owner[...] = value``, or a global name, in a function."""
 
     node: cst.CSTNode
@@ -275,8 +269,7 @@ def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...
     return {function: tuple(calls) for function, calls in found.items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BinaryFact(Fact):
+class BinaryFact(Fact, frozen=True, eq=False):
     """An arithmetic operation; ``in_place`` for an augmented assignment."""
 
     node: cst.BinaryOperation | cst.AugAssign
@@ -286,16 +279,14 @@ class BinaryFact(Fact):
     in_place: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class InvertFact(Fact):
+class InvertFact(Fact, frozen=True, eq=False):
     """``~value`` of an array."""
 
     node: cst.UnaryOperation
     value: Value
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CompareFact(Fact):
+class CompareFact(Fact, frozen=True, eq=False):
     """One comparison ``left operator right``; membership tests are comparisons too."""
 
     node: cst.Comparison
@@ -304,8 +295,7 @@ class CompareFact(Fact):
     right: Operand
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TruthFact(Fact):
+class TruthFact(Fact, frozen=True, eq=False):
     """The truth value of an expression is taken; ``guarded`` by a host value before ``and``."""
 
     node: cst.BaseExpression
@@ -314,8 +304,7 @@ class TruthFact(Fact):
     guarded: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FormatFact(Fact):
+class FormatFact(Fact, frozen=True, eq=False):
     """A value is turned into text by an f-string or ``%``."""
 
     node: cst.BaseExpression
@@ -323,8 +312,7 @@ class FormatFact(Fact):
     form: Literal["fstring", "percent"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LibraryWrite(Fact):
+class LibraryWrite(Fact, frozen=True, eq=False):
     """An assignment to a member of a library, ``symbol``, or with ``is_item`` to an item of it."""
 
     node: cst.BaseExpression
@@ -332,8 +320,7 @@ class LibraryWrite(Fact):
     is_item: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IndexFact(Fact):
+class IndexFact(Fact, frozen=True, eq=False):
     """``base[...]`` with an array where an index or a slice bound stands."""
 
     node: cst.BaseExpression
@@ -342,8 +329,7 @@ class IndexFact(Fact):
     form: Literal["index", "slice"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ItemStoreFact(Fact):
+class ItemStoreFact(Fact, frozen=True, eq=False):
     """``base[...] = value`` of an array; ``in_place`` for an augmented assignment."""
 
     node: cst.Subscript
@@ -352,8 +338,7 @@ class ItemStoreFact(Fact):
     in_place: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AttributeFact(Fact):
+class AttributeFact(Fact, frozen=True, eq=False):
     """``owner.name = value`` for an instance of a class that is derived from ``mlx.nn.Module``."""
 
     node: cst.Attribute
@@ -362,15 +347,13 @@ class AttributeFact(Fact):
     value: Value
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class InstanceCallFact(Fact):
+class InstanceCallFact(Fact, frozen=True, eq=False):
     """``module.__call__ = value`` for an instance of a class derived from ``mlx.nn.Module``."""
 
     node: cst.Attribute
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MissingMemberFact(Fact):
+class MissingMemberFact(Fact, frozen=True, eq=False):
     """A member that a value of MLX lacks; ``node`` reads or imports it, ``call`` calls it."""
 
     node: cst.Attribute | cst.ImportAlias
@@ -379,16 +362,14 @@ class MissingMemberFact(Fact):
     call: cst.Call | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PropertyCallFact(Fact):
+class PropertyCallFact(Fact, frozen=True, eq=False):
     """A call of a property of an array: ``x.size()``."""
 
     node: cst.Call
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ArrayIndexFact(Fact):
+class ArrayIndexFact(Fact, frozen=True, eq=False):
     """``array[...]``, read or assigned: the expressions in brackets, None for a slice."""
 
     node: cst.Subscript
@@ -396,8 +377,7 @@ class ArrayIndexFact(Fact):
     indices: tuple[tuple[cst.BaseExpression, Value] | None, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PropertyReadFact(Fact):
+class PropertyReadFact(Fact, frozen=True, eq=False):
     """``codec.gain`` in a loop, where ``gain`` is a property of a class of the project."""
 
     node: cst.Attribute

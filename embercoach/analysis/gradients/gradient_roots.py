@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.calls.functions import follow_gradient
 from embercoach.analysis.calls.parameters import canonical_values
@@ -55,8 +55,7 @@ _TREE_FUNCTIONS = frozenset({"len", "isinstance", "list", "tuple", "dict", "sort
 MOST_ROOTS = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GradientRoot:
+class GradientRoot(Struct, frozen=True, eq=False):
     """A function that is differentiated.
 
     names: the parameters that the gradient is taken for.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from embercoach.analysis.values.gradient_marks import LIVE, GradientMark, detached_at, marks_of
 from embercoach.analysis.values.inheritance import is_layer
@@ -32,8 +33,7 @@ class ImportedCall(NamedTuple):
     function: FunctionInfo
 
 
-@dataclass(slots=True, eq=False)
-class GradientRun:
+class GradientRun(Struct, eq=False):
     """A differentiated function's run with marks on what the gradient is taken for.
 
     module: the file that is checked.

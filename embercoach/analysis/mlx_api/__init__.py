@@ -19,10 +19,11 @@ has; where a result holds several arrays of different dtypes, rules joined by `;
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 __all__ = [
     "ApiEntry",
@@ -46,8 +47,7 @@ _ARRAY = "mlx.core.array"
 _MODULE = "mlx.nn.Module"
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Struct, frozen=True):
     """A parameter.
 
     `accepts` is a set of kinds joined by `|`, of: `array`, `scalar` (a Python number), `int`,
@@ -75,8 +75,7 @@ class Param:
         return self.accepts == "scalar|array"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiEntry:
+class ApiEntry(Struct, frozen=True):
     """Facts of one public name of MLX, under its canonical `name`.
 
     `returns` is the result of calling it, or the value of a property or constant; `given` holds

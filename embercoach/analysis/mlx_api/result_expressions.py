@@ -13,8 +13,9 @@ or property); `unknown` says nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 ATOMS = frozenset(
     {
@@ -43,8 +44,7 @@ ATOMS = frozenset(
 CONTAINERS = frozenset({"dict", "list", "tuple", "union"})
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """A parsed result expression.
 
     `head` is an atom, a container's name or `instance`; `items` are a container's parts (the

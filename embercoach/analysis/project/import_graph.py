@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.syntax.parse import outline_of
@@ -27,8 +28,7 @@ KEPT_OUTLINES = 400_000
 Node: TypeAlias = "tuple[str, str]"
 
 
-@dataclass(frozen=True, slots=True)
-class Imports:
+class Imports(Struct, frozen=True):
     """Files that the import statements of a file name.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.evaluate import expressions, statements  # noqa: F401  (fill the tables)
 from embercoach.analysis.project.import_graph import ImportGraph
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 KEPT_CHARACTERS = 6_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Boundaries:
+class Boundaries(Struct, frozen=True):
     """The folders that what a file reads must lie in: the project's, if anything marks it.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol, ShapedArray
 from embercoach.analysis.shapes.attributes import classes_of

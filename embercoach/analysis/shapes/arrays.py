@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
@@ -64,8 +65,7 @@ class AxesSymbol:
         return f"*{self.name}" if self.name else "..."
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayShape:
+class ArrayShape(Struct, frozen=True):
     """Sizes of axes; with ``middle``, unknown axes stand between ``head`` and ``tail``."""
 
     head: tuple[Integer, ...] = ()
@@ -122,8 +122,7 @@ def shape_of_rank(rank: int) -> ArrayShape:
     return ArrayShape((ANY_INT,) * rank)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DTypeSymbol:
+class DTypeSymbol(Struct, frozen=True, eq=False):
     """The unknown dtype of one place: of a parameter ``x``, or of a model's parameters.
 
     is_floating: it is float16, bfloat16 or float32 (MLX casts a model's floating parameters only).
@@ -137,8 +136,7 @@ class DTypeSymbol:
 PARAMETER_DTYPE = DTypeSymbol("parameters", is_floating=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PromotedDType:
+class PromotedDType(Struct, frozen=True):
     """The dtype of arrays of unknown dtypes combined with each other, a known one, or a number."""
 
     symbols: frozenset[DTypeSymbol]
@@ -276,8 +274,7 @@ def concrete(dtype: DType, values: Mapping[DTypeSymbol, str]) -> str | None:
     return promotion.promote_weak(result, dtype.weak) if dtype.weak else result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Origin:
+class Origin(Struct, frozen=True, eq=False):
     """A call that gives an array's axes a meaning: a reduction, a softmax, a layer.
 
     Attributes:
@@ -293,8 +290,7 @@ class Origin:
     axes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ShapedArray:
+class ShapedArray(Struct, frozen=True):
     """An ``mx.array`` of a shape and a dtype.
 
     line: where the program has made it, for messages; not compared.
@@ -303,8 +299,16 @@ class ShapedArray:
 
     shape: ArrayShape
     dtype: DType = None
-    line: int = field(default=0, compare=False)
-    origin: Origin | None = field(default=None, compare=False)
+    line: int = 0
+    origin: Origin | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ShapedArray and (
+            self.shape == other.shape and self.dtype == other.dtype
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
 
     def __repr__(self) -> str:
         """``float32[B, S, 64]``; without a dtype that is known ``[B, S, 64]``."""
@@ -312,23 +316,20 @@ class ShapedArray:
         return f"{self.dtype if isinstance(self.dtype, str) else ''}[{text}]"
 
 
-@dataclass(frozen=True, slots=True)
-class HostArray:
+class HostArray(Struct, frozen=True):
     """A NumPy array of a shape."""
 
     shape: ArrayShape
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """A float that is the quotient of two integers: ``D / 2``, ``0.5 * D``."""
 
     numerator: Integer
     denominator: Integer
 
 
-@dataclass(frozen=True, slots=True)
-class AnyScalar:
+class AnyScalar(Struct, frozen=True):
     """A Python number or string that is not known; integers are ``ANY_INT``."""
 
     kind: Literal["bool", "float", "complex", "str"]
@@ -340,8 +341,7 @@ ANY_COMPLEX = AnyScalar("complex")
 ANY_STR = AnyScalar("str")
 
 
-@dataclass(frozen=True, slots=True)
-class DTypeValue:
+class DTypeValue(Struct, frozen=True):
     """A dtype as a value of the program: ``mx.float16``, ``x.dtype``."""
 
     dtype: DType

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import ArrayShape, DType, ShapedArray
 from embercoach.analysis.shapes.python_values import Options
@@ -28,8 +30,7 @@ SHORT_DTYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedShape:
+class AssignedShape(Struct, frozen=True):
     """An array that a name is bound to.
 
     Attributes:

@@ -6,8 +6,9 @@ theirs through operations on each element.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer

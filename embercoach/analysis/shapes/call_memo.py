@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
 from embercoach.analysis.shapes.path_states import changed_between, next_serials
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCall:
+class FinishedCall(Struct, frozen=True):
     """The effects of a call that has changed no object that was there before it.
 
     Attributes:

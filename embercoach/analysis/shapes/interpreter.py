@@ -7,8 +7,9 @@ module, and keeps what they find. Nothing of the program is executed.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, weak_kind
 from embercoach.analysis.shapes.path_states import Frame, Heap
@@ -43,8 +44,7 @@ MOST_RESULTS = 16
 MOST_SPLITS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """A file of the program: its path and tree, and how its imports are found.
 
     Attributes:
@@ -59,11 +59,10 @@ class SourceFile:
     tree: ast.Module
     find: Callable[[str, int], SourceFile | None]
     has_other_arrays: bool = False
-    source: str = field(default="", repr=False, compare=False)
+    source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeEvent:
+class ShapeEvent(Struct, frozen=True):
     """Something that a call or an operation does to its arguments' sizes.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import (
     ArrayShape,
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     )
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """The facts learned of symbols on a path."""
 
     sizes: dict[SizeSymbol, Integer]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes.arrays import (

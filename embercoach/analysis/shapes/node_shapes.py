@@ -6,9 +6,10 @@ Checks ask here for the shape of an array, or for the number that an expression 
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import (
     ArrayShape,
@@ -46,8 +48,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import SourceFile
 
 
-@dataclass(eq=False, repr=False)
-class Frame:
+class Frame(Struct, eq=False):
     """The names of a function's activation or of a module.
 
     Attributes:
@@ -137,8 +138,7 @@ def changed_between(a: Change | None, b: Change | None) -> dict[int, tuple[Any, 
     return found
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(Struct):
     """A path's state: the names of the frame at hand, the heap, and the facts.
 
     changes: those of objects on the path.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _serial = count(1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Place(Struct, frozen=True, eq=False):
     """An unknown value of one place, such as a parameter; what it is may be learned later.
 
     is_setting: of a constructor's argument, or of a configuration's field: no array.
@@ -35,30 +35,27 @@ class Place:
         return f"?{self.name}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArgumentScope:
+class ArgumentScope(Struct, frozen=True, eq=False):
     """The scope of a function's arguments in one run; the place of sizes that are passed to it."""
 
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A mutable object on the heap, by its number."""
 
     number: int
 
 
-class ListReference(Reference):
+class ListReference(Reference, frozen=True):
     """A list; the heap has ``Items``."""
 
 
-class DictReference(Reference):
+class DictReference(Reference, frozen=True):
     """A dictionary; the heap has ``Entries``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectReference(Reference):
+class ObjectReference(Reference, frozen=True):
     """An instance of a class of a program or of ``mlx.nn``; the heap has ``Attributes``.
 
     cls: the class of the program, None for a library's, or where it is unknown.
@@ -71,24 +68,21 @@ class ObjectReference(Reference):
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """The contents of a list: known ``items``, or ``common`` for any of an unknown number."""
 
     items: tuple[Any, ...] | None
     common: Any = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """The contents of a dictionary: known keys, and with ``is_open`` others."""
 
     known: dict[Any, Any]
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(Struct, frozen=True):
     """The attributes of an object.
 
     is_summary: it stands for several objects.
@@ -105,16 +99,14 @@ def new_number() -> int:
     return next(_serial)
 
 
-@dataclass(frozen=True, slots=True)
-class Iterator:
+class Iterator(Struct, frozen=True):
     """Something that is iterated over: known ``items``, or ``common`` for any."""
 
     items: tuple[Any, ...] | None
     common: Any = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """One of several values, at most ``MOST_OPTIONS``."""
 
     values: tuple[Any, ...]
@@ -123,8 +115,7 @@ class Options:
 MOST_OPTIONS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(Struct, frozen=True):
     """A condition that is not decided; equal ones are true together.
 
     is_negated: it is true where the comparison is false.
@@ -136,8 +127,7 @@ class Truth:
     is_negated: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FunctionValue:
+class FunctionValue(Struct, frozen=True, eq=False):
     """A function or lambda of a program, with the frame that it was defined in."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -157,16 +147,14 @@ class FunctionValue:
         return getattr(self.node, "name", "lambda")
 
 
-@dataclass(frozen=True, slots=True)
-class BoundFunction:
+class BoundFunction(Struct, frozen=True):
     """A method of a program with its first argument."""
 
     function: FunctionValue
     owner: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClassValue:
+class ClassValue(Struct, frozen=True, eq=False):
     """A class of a program."""
 
     name: str
@@ -181,23 +169,20 @@ class ClassValue:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryName:
+class LibraryName(Struct, frozen=True):
     """A name of a library: ``mlx.core.add``, ``builtins.len``, ``numpy``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryMethod:
+class LibraryMethod(Struct, frozen=True):
     """A method of a value that is not the program's: ``x.reshape``, ``d.items``."""
 
     owner: Any
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartialCall:
+class PartialCall(Struct, frozen=True):
     """``functools.partial`` of a callable."""
 
     function: Any
@@ -205,8 +190,7 @@ class PartialCall:
     keywords: tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransformedFunction:
+class TransformedFunction(Struct, frozen=True):
     """``mx.grad(f)`` and the like, with the arguments of the transformation."""
 
     transform: str
@@ -215,15 +199,13 @@ class TransformedFunction:
     keywords: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleValue:
+class ModuleValue(Struct, frozen=True, eq=False):
     """A module of the program; its names are those of its frame."""
 
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class SuperValue:
+class SuperValue(Struct, frozen=True):
     """``super()`` in a method of a class."""
 
     cls: ClassValue

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from embercoach.analysis.shapes.attributes import ARRAY_MEMBERS
 
@@ -30,8 +31,7 @@ def is_relevant(function: FunctionValue) -> bool:
     return function.node in found or isinstance(function.node, ast.Lambda)
 
 
-@dataclass(eq=False)
-class _Scope:
+class _Scope(Struct, eq=False):
     """A function or class: the names and attributes in it, and the number of its nodes."""
 
     node: ast.AST

@@ -7,8 +7,9 @@ sizes alike, and asks here for what MLX checks. What fails for all values of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -56,8 +57,7 @@ class ArgumentError(ShapeError):
     """MLX refuses an argument for its kind: ``None`` for an array, a name for a dtype."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """Two sizes that must be equal, or the call raises.
 
     comparison: DEGENERATE or POSSIBLE.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import io
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol, DTypeSymbol, dtype_symbol
 from embercoach.analysis.shapes.size_integers import (
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenShape:
+class WrittenShape(Struct, frozen=True):
     """A shape as it is written.
 
     Attributes:

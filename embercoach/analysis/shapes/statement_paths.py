@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from embercoach.analysis.shapes import function_runs, module_imports
 from embercoach.analysis.shapes.annotated_shapes import compare_assigned

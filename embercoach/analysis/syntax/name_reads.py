@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 #: A line from 1 and a column from 0, in UTF-8 bytes as ``ast`` counts.
 Place = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class NameRead:
+class NameRead(Struct, frozen=True):
     """A name that is read: its place, the column after it, and the place where it is bound."""
 
     place: Place
@@ -20,8 +20,7 @@ class NameRead:
     binding: Place
 
 
-@dataclass(slots=True)
-class _Scope:
+class _Scope(Struct):
     """A function, a class, a module, or a comprehension, which sees its function's names.
 
     ``bound`` has, by name, where each of its bindings takes effect, and the place of the binding.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keyword
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
+from msgspec import Struct, field
 
 from embercoach.analysis.syntax.conversion import (
     Converted,
@@ -71,8 +71,7 @@ def read_tree(source: str, outline: ast.Module | None = None) -> SourceTree:
     return SourceTree(source, Converted(parse(source), None))
 
 
-@dataclass(frozen=True, slots=True)
-class _Exact:
+class _Exact(Struct, frozen=True):
     """Statements as libcst parses them.
 
     Attributes:
@@ -94,8 +93,7 @@ class _Stretch(NamedTuple):
     node: cst.CSTNode
 
 
-@dataclass(eq=False)
-class SourceTree:
+class SourceTree(Struct, eq=False, dict=True):
     """A source and its tree.
 
     Most trees lack trivia (see `embercoach.analysis.syntax.conversion`): ask here for the text and

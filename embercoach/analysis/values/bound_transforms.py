@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.lattice import Value
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
 
 
-@dataclass(frozen=True, slots=True)
-class BoundTransform(Value):
+class BoundTransform(Value, frozen=True):
     """``partial(mx.compile, inputs=state)``: a transform's name, and arguments of its call."""
 
     name: str

@@ -6,8 +6,10 @@ what a value may be on different paths. All values are immutable and compare by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,8 +38,7 @@ Pulls = frozenset["cst.CSTNode | GradientMark | CollectedPull"]
 NO_PULLS: Pulls = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """Base of all values."""
 
     @property
@@ -50,18 +51,15 @@ class Value:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown(Value):
+class Unknown(Value, frozen=True):
     """Nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoneValue(Value):
+class NoneValue(Value, frozen=True):
     """``None``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Array(Value):
+class Array(Value, frozen=True):
     """An ``mx.array``.
 
     dtype: MLX's name of the dtype (``"bfloat16"``), None if unknown.
@@ -95,8 +93,7 @@ class Array(Value):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Number(Value):
+class Number(Value, frozen=True):
     """A Python number on the host.
 
     origin: the assignment of a bare literal to a name.
@@ -147,8 +144,7 @@ class Piece(NamedTuple):
     hole: Literal["", "number", "any"] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Str(Value):
+class Str(Value, frozen=True):
     """A string; ``pieces`` are its parts, some of them holes, or None if nothing is known.
 
     either: the strings, in order, of which it is one, if it may be several.
@@ -157,7 +153,13 @@ class Str(Value):
 
     pieces: tuple[Piece, ...] | None = None
     either: tuple[Str, ...] = ()
-    choice: object = field(default=None, compare=False, repr=False)
+    choice: object = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Str and self.pieces == other.pieces and self.either == other.either
+
+    def __hash__(self) -> int:
+        return hash((self.pieces, self.either))
 
     @property
     def text(self) -> str | None:
@@ -176,8 +178,7 @@ class Str(Value):
         return either((self, other), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Bytes(Value):
+class Bytes(Value, frozen=True):
     """A bytes-like object of the host."""
 
     pulls: Pulls = NO_PULLS
@@ -197,24 +198,23 @@ def _weight(value: Value) -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence(Value):
+class Sequence(Value, frozen=True):
     """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``."""
 
     kind: SequenceKind
     common: Value | None
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
-    weight: int = field(default=1, init=False, compare=False, repr=False)
+    weight: int = 1
 
     def __post_init__(self) -> None:
         weight = 1 + sum(map(_weight, self.items or ()))
         weight += 0 if self.common is None else _weight(self.common)
         if weight > HEAVIEST:
             weight = 1
-            object.__setattr__(self, "common", UNKNOWN)
-            object.__setattr__(self, "items", None)
-        object.__setattr__(self, "weight", weight)
+            force_setattr(self, "common", UNKNOWN)
+            force_setattr(self, "items", None)
+        force_setattr(self, "weight", weight)
 
     @property
     def merge_key(self) -> object:
@@ -236,8 +236,7 @@ class Sequence(Value):
         return Sequence(self.kind, join(any_item(self), any_item(other)), None, pulls)
 
 
-@dataclass(frozen=True, slots=True)
-class Dict(Value):
+class Dict(Value, frozen=True):
     """A dictionary: known string keys, and what any other value is.
 
     exact: it certainly has the known keys and no others. Known in files that build kernels only.
@@ -246,16 +245,16 @@ class Dict(Value):
     item: Value
     known: tuple[tuple[str, Value], ...] = ()
     exact: bool = False
-    weight: int = field(default=1, init=False, compare=False, repr=False)
+    weight: int = 1
 
     def __post_init__(self) -> None:
         weight = 1 + _weight(self.item) + sum(_weight(value) for _, value in self.known)
         if weight > HEAVIEST:
             weight = 1
-            object.__setattr__(self, "item", UNKNOWN)
-            object.__setattr__(self, "known", ())
-            object.__setattr__(self, "exact", False)
-        object.__setattr__(self, "weight", weight)
+            force_setattr(self, "item", UNKNOWN)
+            force_setattr(self, "known", ())
+            force_setattr(self, "exact", False)
+        force_setattr(self, "weight", weight)
 
     def get(self, key: str) -> Value | None:
         """The value under a known key."""
@@ -277,13 +276,11 @@ class Dict(Value):
         return Dict(item, known, self.exact and other.exact and same)
 
 
-@dataclass(frozen=True, slots=True)
-class Tree(Value):
+class Tree(Value, frozen=True):
     """Nested dicts and lists with arrays at the leaves (``model.parameters()``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numpy(Value):
+class Numpy(Value, frozen=True):
     """A NumPy array, or with ``scalar`` a NumPy scalar. ``kind`` is its dtype's kind, if known."""
 
     kind: NumberKind | None = None
@@ -307,13 +304,11 @@ class Numpy(Value):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Setting(Value):
+class Setting(Value, frozen=True):
     """A configuration object or one of its values: host data, never an array."""
 
 
-@dataclass(frozen=True, slots=True)
-class DType(Value):
+class DType(Value, frozen=True):
     """An MLX dtype; ``name`` is None if it is one that inference doesn't know."""
 
     name: str | None
@@ -328,37 +323,32 @@ class DType(Value):
         return DType(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol(Value):
+class Symbol(Value, frozen=True):
     """A name of a library that is not linted: ``mlx.core.sum``, ``numpy``, ``builtins.float``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryObject(Value):
+class LibraryObject(Value, frozen=True):
     """An instance of a library's class: ``mlx.nn.Linear``."""
 
     cls: str
 
 
-@dataclass(frozen=True, slots=True)
-class Callable(Value):
+class Callable(Value, frozen=True):
     """Something that returns ``result`` when called."""
 
     result: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Function(Value):
+class Function(Value, frozen=True):
     """A function, lambda or (with ``bound``) method of a linted file."""
 
     info: FunctionInfo
     bound: Value | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transformed(Value):
+class Transformed(Value, frozen=True):
     """``mx.grad(f)`` and the like: a callable around another."""
 
     transform: str
@@ -366,82 +356,71 @@ class Transformed(Value):
     taken: int = 0  # positional arguments that a partial call has taken
 
 
-@dataclass(frozen=True, slots=True)
-class Class(Value):
+class Class(Value, frozen=True):
     """A class of a linted file."""
 
     info: ClassInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Instance(Value):
+class Instance(Value, frozen=True):
     """An instance of a class of a linted file."""
 
     info: ClassInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Super(Value):
+class Super(Value, frozen=True):
     """``super()`` within a class."""
 
     info: ClassInfo
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleRef(Value):
+class ModuleRef(Value, frozen=True):
     """An imported module of the linted tree (an ``analysis.module.Module``)."""
 
     module: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel(Value):
+class Kernel(Value, frozen=True):
     """The kernel of ``metal_kernel`` at ``definition``, the file's ``order``-th."""
 
     definition: CallFact
-    order: int = field(default=0, compare=False)
+    order: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapped(Value):
+class Wrapped(Value, frozen=True):
     """A kernel, ``value``, in a wrapper of ``metal_kernel``: its calls launch unseen."""
 
     value: Value
     kernel: Kernel
 
 
-@dataclass(frozen=True, slots=True)
-class FilePath(Value):
+class FilePath(Value, frozen=True):
     """A path made of ``__file__``, or with ``is_open`` the file of that path, opened to be read."""
 
     path: Path
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Template(Value):
+class Template(Value, frozen=True):
     """A ``string.Template`` of a text."""
 
     text: Str
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayAt(Value):
+class ArrayAt(Value, frozen=True):
     """``x.at`` and ``x.at[i]``."""
 
     array: Value
 
 
-@dataclass(frozen=True, slots=True)
-class BoundMember(Value):
+class BoundMember(Value, frozen=True):
     """A method of a value of a library's or builtin type: ``x.reshape``, ``d.items``."""
 
     owner: Value
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Union(Value):
+class Union(Value, frozen=True):
     """One of several; never holds another union."""
 
     options: frozenset[Value]
@@ -712,8 +691,7 @@ def may_be_traced(value: Value) -> bool:
     return array is not None and array.traced
 
 
-@dataclass(frozen=True, slots=True)
-class Torch(Value):
+class Torch(Value, frozen=True):
     """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
 
     devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
@@ -737,8 +715,7 @@ class Torch(Value):
         return Torch(devices, dtype, self.is_tensor and other.is_tensor)
 
 
-@dataclass(frozen=True, slots=True)
-class TorchDevice(Value):
+class TorchDevice(Value, frozen=True):
     """A ``torch.device`` of one of these kinds, as the program chooses."""
 
     kinds: frozenset[str]
@@ -753,8 +730,7 @@ class TorchDevice(Value):
         return TorchDevice(self.kinds | other.kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class ShaderLibrary(Value):
+class ShaderLibrary(Value, frozen=True):
     """The kernels of ``torch.mps.compile_shader(source)``, as its attributes."""
 
     source: Str

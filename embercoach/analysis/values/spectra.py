@@ -6,8 +6,9 @@ function and is dropped where a value leaves it, since names distinguish the arr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -18,8 +19,7 @@ Scaling = Literal["none", "factor", "unknown"]
 Axes = tuple[int, ...] | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(Struct, frozen=True):
     """A length that a transform is given (``n=``, ``s=``).
 
     text: the expression that was passed, in one spelling.
@@ -27,11 +27,16 @@ class Length:
     """
 
     text: str
-    node: cst.BaseExpression = field(compare=False)
+    node: cst.BaseExpression
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Length and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Spectrum:
+class Spectrum(Struct, frozen=True):
     """The result of a forward transform, or the product of such.
 
     norms: the ``norm`` of each forward transform in the product, None if unknown.
@@ -54,8 +59,7 @@ class Spectrum:
     conjugated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Struct, frozen=True):
     """The result of the inverse transform at ``node`` of a spectrum."""
 
     node: cst.Call

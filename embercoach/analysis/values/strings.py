@@ -6,10 +6,11 @@ string remembers the literal that it stems from, so that a finding can point int
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.analysis.values.lattice import (
     STR,
@@ -119,8 +120,7 @@ def formatted(value: Value, spec: str) -> tuple[Piece, ...] | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """A string: its text, and the literals by the numbers that the text gives them.
 
     Unknown parts have a number as well, of the kind of hole that they are.

@@ -8,8 +8,9 @@ kept no longer than the calls in progress that it depends on.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from embercoach.analysis.values.lattice import join
 
@@ -33,8 +34,7 @@ CallKey: TypeAlias = "tuple[bool, tuple[Value, ...]]"
 Attributes: TypeAlias = "dict[tuple[ClassInfo, str], Value]"
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """The run of a function's body, and what its result depends on.
 
     Attributes:

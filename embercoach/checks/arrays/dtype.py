@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.calls.call_results import model_dtype as set_dtype
 from embercoach.analysis.dataflow.contexts import context_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.calls.library.fourier import ExpressionValue, role_of, text_of
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
@@ -222,8 +222,7 @@ def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
         yield from _scaled_after(signal, own, lengths)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scaling:
+class _Scaling(Struct, frozen=True):
     """A multiplication or division, by an operator or a function."""
 
     fact: Fact

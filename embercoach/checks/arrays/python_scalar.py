@@ -6,10 +6,10 @@ profile asks for arrays throughout, and the fixes keep the dtype.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, as_array, as_number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +89,12 @@ def _document(one: ExpressionValue) -> dict[str, Any]:
 def _described(value: Value, depth: int = DEPTH) -> dict[str, Any]:
     """The type of a value and its fields that differ from their defaults."""
     found: dict[str, Any] = {"type": type(value).__name__}
-    for field in fields(value):
-        content = getattr(value, field.name)
-        if field.name not in HIDDEN and content not in (None, field.default):
-            found[field.name] = _plain(content, depth)
+    names = value.__struct_fields__
+    defaults = dict(zip(names[::-1], value.__struct_defaults__[::-1], strict=False))
+    for name in names:
+        content = getattr(value, name)
+        if name not in HIDDEN and content not in (None, defaults.get(name)):
+            found[name] = _plain(content, depth)
     return found
 
 

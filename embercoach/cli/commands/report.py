@@ -173,7 +173,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
 
 def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of a run, and a function that renders it."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from embercoach.cli.baseline_filter import guards, judge
     from embercoach.cli.config_warnings import problems_of, warn, warnings_of

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
 import time
 import warnings
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, json
 
 from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
-from embercoach.config.settings import SimulatorSettings
+from embercoach.config.settings import SimulatorSettings  # noqa: TC001  (a field's type)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -28,8 +28,7 @@ VARIABLE = "EMBERCOACH_SIMULATION"
 _LOOK = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Settings of a simulated program or test session.
 
     Attributes:
@@ -46,15 +45,12 @@ class Options:
 
     def to_json(self) -> str:
         """As text, for another process."""
-        return json.dumps(asdict(self))
+        return json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Options:
         """The inverse of :meth:`to_json`."""
-        data = json.loads(text)
-        settings = data.pop("settings")
-        allow = tuple(settings.pop("allow"))
-        return cls(settings=SimulatorSettings(allow=allow, **settings), **data)
+        return json.decode(text, type=cls)
 
 
 def options_for(folder: Path) -> Options:

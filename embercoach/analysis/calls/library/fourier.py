@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable as Fn
-from dataclasses import replace
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import api_result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
@@ -283,8 +283,7 @@ def _with_axes(
     return [size for at, size in enumerate(made) if at - rank not in squeeze]
 
 
-@dataclass
-class _Scatter:
+class _Scatter(Struct):
     """Where the axes of indices go, when MLX scatters."""
 
     widest: int
@@ -398,8 +397,7 @@ def _not_backwards(requirements: Requirements, index: slice, size: Integer) -> N
 # ``x.at``
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayAt:
+class ArrayAt(Struct, frozen=True):
     """``x.at``, and ``x.at[index]``."""
 
     array: ShapedArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import (
     FLOATS,
@@ -25,8 +25,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Subscript:
+class Subscript(Struct, frozen=True):
     """The letters of one operand or of the result: those ahead of an ellipsis, and the rest.
 
     ``behind``: None without an ellipsis.

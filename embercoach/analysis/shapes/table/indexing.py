@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -46,8 +47,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 Kind = Literal["int", "array", "slice", "none", "block"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One index, and the shape of what it is for: one axis, or those that an ellipsis takes."""
 
     kind: Kind

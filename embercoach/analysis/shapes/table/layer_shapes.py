@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
@@ -43,8 +44,7 @@ Attributes = dict[str, Any]
 FLOAT32 = DTypeValue("float32")
 
 
-@dataclass(slots=True)
-class MadeLayer:
+class MadeLayer(Struct):
     """A layer that the constructor of another one makes.
 
     name: its class in full (``mlx.nn.Linear``); attributes: as ``LAYERS`` returns them.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from dataclasses import dataclass
 from io import StringIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import libcst as cst
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,8 +64,7 @@ class ParsedExpression(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Struct, frozen=True):
     """A tree, and the packed ranges of its statements and expressions by their ``id``.
 
     ``ranges`` is None for a tree of libcst's own, which is complete.
