@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.analysis.project.project import Project
+from embercoach.analysis.syntax.parse import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.file_reports import place_reports, reports_of
 from embercoach.checks.plugin_checks import plugin_reports
-from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES, load, load_kernel_checks, load_torch_checks
 from embercoach.metal.work_budget import WorkBudget
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from embercoach.engine.problem import Problem
 from embercoach.files import relative_path
+from embercoach.finding import Problem
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.outcome import Comparison, RuleChange

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.config.errors import ConfigWarning
 from embercoach.config.patterns import PathPatterns
-from embercoach.engine.problem import Problem
+from embercoach.finding import Problem
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:

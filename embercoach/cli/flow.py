@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from embercoach.config.provenance import SettingInForce
     from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.file_discovery import Shard
-    from embercoach.report.origin import RunOrigin
+    from embercoach.report.outcome import RunOrigin
 
 
 def show_files(plan: Plan) -> int:
@@ -91,7 +91,7 @@ def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigi
     """The origin of a run's report."""
     from embercoach import __version__
     from embercoach.engine.cache import program
-    from embercoach.report.origin import Checkout, Portion, RunOrigin
+    from embercoach.report.outcome import Checkout, Portion, RunOrigin
 
     checkouts, files, all_files = [], 0, 0
     for number, results in outcome.checkouts:
@@ -117,9 +117,8 @@ if TYPE_CHECKING:
     from embercoach.cli.baseline_filter import Guard
     from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.file_discovery import Shard
-    from embercoach.engine.problem import Problem
-    from embercoach.report.origin import RunOrigin
-    from embercoach.report.outcome import Comparison
+    from embercoach.finding import Problem
+    from embercoach.report.outcome import Comparison, RunOrigin
 
     class CheckRunner(Protocol):
         """Checks the files of a run, or those of some configurations."""

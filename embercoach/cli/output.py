@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from embercoach.cli.flow import Answer, CheckRequest
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
-    from embercoach.engine.problem import Problem
+    from embercoach.finding import Problem
     from embercoach.report.styled import Line
 
 

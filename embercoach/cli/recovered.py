@@ -9,12 +9,10 @@ from embercoach.cli.flow import Answer, UserError, exit_code
 from embercoach.cli.output import render
 from embercoach.config import ConfigError
 from embercoach.config.load import load
-from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.files import boundary
-from embercoach.finding import Finding, Fix, Step
-from embercoach.report.origin import Checkout, RunOrigin
-from embercoach.report.outcome import Comparison, SourceTexts
+from embercoach.finding import Finding, Fix, Problem, Step
+from embercoach.report.outcome import Checkout, Comparison, RunOrigin, SourceTexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

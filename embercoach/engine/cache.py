@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 from msgspec import Struct
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
-from embercoach.engine.problem import Problem
 from embercoach.engine.suppressions import Directive, Item
 from embercoach.engine.suppressions import Kind as DirectiveKind
 from embercoach.files import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
-from embercoach.finding import SEVERITIES, Edit, Finding, Fix, Severity, Step
+from embercoach.finding import SEVERITIES, Edit, Finding, Fix, Problem, Severity, Step
 from embercoach.notebooks.cell_module import CellTable
 from embercoach.rulebook import pages_directory
 from embercoach.terminal_text import MOST_SAID, escaped
@@ -222,7 +221,6 @@ DECISIVE = (
     "kernel_builder.py",
     "files.py",
     "terminal_text.py",
-    "files.py",
     "fixes/source_file.py",
     "engine",
     "notebooks",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
     from embercoach.engine.file_discovery import Shard, SourceFile
-    from embercoach.engine.problem import Problem
+    from embercoach.finding import Problem
 
     Found = tuple[SourceFile, ConfigurationScope]
 

@@ -15,8 +15,8 @@ from embercoach.config.configuration_files import SHARED_FILE, home_folder
 from embercoach.config.errors import ConfigError
 from embercoach.config.patterns import check_pattern, deciding, excluding, patterns_of, relative
 from embercoach.engine.languages import SUFFIXES, is_known
-from embercoach.engine.problem import Problem
 from embercoach.files import OWN_FILE, boundary, is_inside, read_text
+from embercoach.finding import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

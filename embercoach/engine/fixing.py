@@ -13,10 +13,10 @@ from msgspec import Struct
 from embercoach.engine.budget import Exceeded
 from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.inspection import Inspector, digest_of
-from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.engine.workers import Crash, spread
 from embercoach.files import read_bytes
+from embercoach.finding import Problem
 from embercoach.fixes.application import BrokenSourceError, settle
 from embercoach.fixes.source_file import DecodingError, SourceText, decode, encode
 from embercoach.fixes.writing import distinct, replace_file

@@ -19,9 +19,8 @@ from embercoach.engine.languages import (
     language_of,
     may_hold_directives,
 )
-from embercoach.engine.problem import Problem
 from embercoach.files import read_bytes
-from embercoach.finding import PlacedError
+from embercoach.finding import PlacedError, Problem
 from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from embercoach.analysis.shapes.assigned import assigned_shapes
 from embercoach.analysis.syntax.name_reads import name_reads
+from embercoach.analysis.syntax.parse import SyntaxProblem, reading
 from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.reading import SyntaxProblem, reading
 from embercoach.fixes.source_file import LineIndex
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language, language_of
-from embercoach.engine.problem import Problem
 from embercoach.engine.suppressions import lines_of, read_directives
 from embercoach.files import read_bytes
-from embercoach.finding import Edit, Fix, PlacedError
+from embercoach.finding import Edit, Fix, PlacedError, Problem
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import LineIndex, decode, encode
 from embercoach.fixes.writing import distinct, replace_file

@@ -19,9 +19,9 @@ from embercoach.engine.cache import Cache, States, fingerprint
 from embercoach.engine.file_discovery import SourceFile, discover
 from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.languages import NOTEBOOK, language_of, relevant
-from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
 from embercoach.files import read_bytes
+from embercoach.finding import Problem
 from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from embercoach.finding import Edit, Finding, Fix, Step
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_module import CellTable
-    from embercoach.report.origin import RunOrigin
-    from embercoach.report.outcome import Comparison, Outcome, SourceTexts
+    from embercoach.report.outcome import Comparison, Outcome, RunOrigin, SourceTexts
 
 VERSION = 1
 

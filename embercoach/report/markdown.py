@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Finding
     from embercoach.report.locations import Placed
-    from embercoach.report.origin import Checkout
-    from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
+    from embercoach.report.outcome import (
+        Checkout,
+        Comparison,
+        Outcome,
+        ReportedProblem,
+        SourceTexts,
+    )
     from embercoach.report.statistics import Totals
 
 #: Findings that are listed one by one; a step's summary may hold 1 MiB.

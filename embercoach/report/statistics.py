@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.finding import Finding
-    from embercoach.report.origin import Checkout
+    from embercoach.report.outcome import Checkout
     from embercoach.report.styled import Line
 
 

@@ -22,10 +22,10 @@ from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
 from embercoach.engine.name_shapes import name_shapes_if_sound
 from embercoach.engine.noqa_writing import annotated
-from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.verdict import Judge
 from embercoach.files import read_bytes
+from embercoach.finding import Problem
 from embercoach.fixes.source_file import DecodingError, bytes_of, decode
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts

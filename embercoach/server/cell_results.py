@@ -15,8 +15,7 @@ from embercoach.server.editor_positions import Positions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.engine.problem import Problem
-    from embercoach.finding import Finding, Step
+    from embercoach.finding import Finding, Problem, Step
     from embercoach.server.analysis import Checked
 
 _Placed = TypeVar("_Placed", "Finding", "Step")

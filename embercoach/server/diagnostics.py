@@ -18,8 +18,7 @@ from embercoach.server.wire import (
 )
 
 if TYPE_CHECKING:
-    from embercoach.engine.problem import Problem
-    from embercoach.finding import Finding, Step
+    from embercoach.finding import Finding, Problem, Step
     from embercoach.server.analysis import Checked
     from embercoach.server.wire import Diagnostic, Location, RelatedInformation, Severity
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field, json
 from embercoach.engine.budget import MEMORY_EXIT, PROCESS_MEMORY, WALL
 from embercoach.engine.workers import Crash
 from embercoach.plugins.loading import requested
-from embercoach.server import frames
+from embercoach.server import wire
 from embercoach.server.worker import EXPIRED, Failed, JobResult
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class WorkerProcess:
         assert stdout is not None
         reply = None
         with contextlib.suppress(OSError, ValueError):  # closed, at this end or that
-            frames.write(stdin, request)
-            reply = frames.read(stdout)
+            wire.write(stdin, request)
+            reply = wire.read(stdout)
         if reply is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1.0)

@@ -1,14 +1,38 @@
-"""The protocol's structures that workers make, as JSON has them.
-
-`lsprotocol` defines them too, but takes a third of the time in which a worker starts.
-"""
+"""The protocol's structures that workers make, as JSON has them, and the frames that carry them."""
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from typing import IO
+
     from lsprotocol import types
+
+_LENGTH = struct.Struct("<Q")
+
+
+def write(stream: IO[bytes], body: bytes) -> None:
+    """Send a message.
+
+    Raises:
+        OSError: the other end is gone.
+    """
+    stream.write(_LENGTH.pack(len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> bytes | None:
+    """Receive a message; None at the end of the stream."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    body = stream.read(length)
+    return body if len(body) == length else None
+
 
 Severity = Literal[1, 2, 3, 4]
 ERROR: Severity = 1

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from embercoach.engine.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, WALL, resident
 from embercoach.engine.workers import LARGE, run_deep
-from embercoach.server import frames
+from embercoach.server import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _receive(jobs: queue.SimpleQueue[bytes]) -> None:
-    while (job := frames.read(sys.stdin.buffer)) is not None:
+    while (job := wire.read(sys.stdin.buffer)) is not None:
         jobs.put(job)
     os._exit(0)  # the server is gone, or has no more use for this process
 
@@ -148,7 +148,7 @@ def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: ProcessWatc
                 analysis, setup = Analysis(given.encoding, given.folders), given
             reply = pickle.dumps(_reply(job, analysis))
             try:
-                frames.write(replies, reply)
+                wire.write(replies, reply)
             except OSError:
                 os._exit(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from textwrap import dedent
 
@@ -87,7 +88,9 @@ def codes_of(folder: Path, program: str, *builders: KernelBuilder) -> list[tuple
     """Codes of rules about kernels, with their lines."""
     path = _written(folder, program, "user.py")
     found = check_source(dedent(program), path, Project(builders or (CLASS,))).findings
-    return [(f.code, f.line) for f in found if f.code.startswith("KERNEL")]
+    return sorted(
+        [(f.code, f.line) for f in found if f.code.startswith("KERNEL")], key=itemgetter(1)
+    )
 
 
 def _written(folder: Path, program: str, name: str) -> Path:

@@ -13,17 +13,22 @@ from typing import Any
 
 from embercoach.checks import Project, check_source
 from embercoach.cli.recovered import write
-from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
-from embercoach.finding import Finding, Step
+from embercoach.finding import Finding, Problem, Step
 from embercoach.report import baseline_file, json_report
 from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.html.changes import has_fingerprints
 from embercoach.report.html.rendering import render
 from embercoach.report.html.saved import SavedReportError, parse
 from embercoach.report.merging import Saved, merge
-from embercoach.report.origin import Checkout, Portion, RunOrigin
-from embercoach.report.outcome import Comparison, RuleChange, SourceTexts
+from embercoach.report.outcome import (
+    Checkout,
+    Comparison,
+    Portion,
+    RuleChange,
+    RunOrigin,
+    SourceTexts,
+)
 from tests.fuzz import seeds
 from tests.fuzz.mutation import json_mutation
 from tests.fuzz.soundness import require_plain, sampled

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from embercoach.report import json_report
 from embercoach.report.html.data import checkout_rows, owners
-from embercoach.report.origin import Checkout, RunOrigin
-from embercoach.report.outcome import SourceTexts
+from embercoach.report.outcome import Checkout, RunOrigin, SourceTexts
 from tests.report.conftest import FINDINGS, Outcome, Problem
 from tests.report.test_html_browser import opened
 from tests.report.test_html_browser import pytestmark as browser

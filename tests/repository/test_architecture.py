@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "toml": set(),
     "rulebook": {"finding", "toml"},
     "metal": set(),
-    "analysis": {"metal", "files", "kernel_builder", "terminal_text"},
+    "analysis": {"metal", "files", "finding", "kernel_builder", "terminal_text"},
     "api": set(),
     "plugins": {"api", "files", "rulebook"},
     "checks": {"analysis", "metal", "plugins", "api", "fixes"} | BOTTOM,

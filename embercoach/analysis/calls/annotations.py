@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.library import numpy_api
+from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.syntax.parse import TooDeepError, refuse_deep_nesting
 from embercoach.analysis.syntax.trees import evaluated

@@ -9,21 +9,21 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import (
     binding,
+    fourier,
     functions,
     kernel_objects,
     library_calls,
+    torch_api,
     transforms,
     visits,
     wrapper_calls,
 )
 from embercoach.analysis.calls.call_results import api_result, layer_dtype, result_value
-from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
     MODULE_CLASS,
@@ -38,6 +38,7 @@ from embercoach.analysis.values.lattice import (
     Array,
     ArrayAt,
     BoundMember,
+    BoundTransform,
     Callable,
     Class,
     Dict,

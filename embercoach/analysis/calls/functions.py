@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from embercoach.analysis.calls import constants
 from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
-from embercoach.analysis.calls.library.fourier import detached
 from embercoach.analysis.calls.parameters import (
     annotated_result,
     canonical_values,

@@ -8,14 +8,20 @@ from functools import partial
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import kernel_objects, sibling_files, transforms
+from embercoach.analysis.calls import (
+    fourier,
+    kernel_objects,
+    numpy_api,
+    sibling_files,
+    string_methods,
+    torch_api,
+    transforms,
+)
 from embercoach.analysis.calls.call_results import api_result
-from embercoach.analysis.calls.library import fourier, numpy_api, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
-from embercoach.analysis.evaluate.dispatch import call_value, member
+from embercoach.analysis.evaluate.dispatch import call_value, element_of, member
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
-from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values import promotion, strings

@@ -11,10 +11,9 @@ from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.calls.parameters import plain
 from embercoach.analysis.evaluate import dispatch
-from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.evaluate.dispatch import element_of
 from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact, Fact
 from embercoach.analysis.gradients import gradient_roots
-from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -22,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     BoundMember,
+    BoundTransform,
     Function,
     Instance,
     LibraryObject,

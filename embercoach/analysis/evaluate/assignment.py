@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.library import fourier
+from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
-from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.evaluate.dispatch import element_of, evaluate
 from embercoach.analysis.facts.facts import (
     AttributeFact,
     InstanceCallFact,

@@ -8,8 +8,8 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.functions import call_function, call_with_values, explore
-from embercoach.analysis.calls.library.torch_api import OF_MODULE
 from embercoach.analysis.calls.parameters import plain, with_dtype
+from embercoach.analysis.calls.torch_api import OF_MODULE
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
 from embercoach.analysis.values.inheritance import (

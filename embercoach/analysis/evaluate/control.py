@@ -8,8 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.assignment import assign
-from embercoach.analysis.evaluate.dispatch import evaluate, execute
-from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.evaluate.dispatch import element_of, evaluate, execute
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.evaluate.narrowing import is_periodic, narrow, runs_once, test
 from embercoach.analysis.syntax.trees import target_names

@@ -1,10 +1,4 @@
-"""The recursion of the evaluator: evaluate, execute, call, member, iterate.
-
-Expressions contain calls, calls run functions, functions consist of statements, statements contain
-expressions. The modules of these call each other through this one, which imports none of them:
-``expressions`` and ``statements`` fill the tables by node type, and the modules named at
-:func:`link` provide the rest.
-"""
+"""The recursion of the evaluator: evaluate, execute, call, member, iterate."""
 
 from __future__ import annotations
 
@@ -12,7 +6,24 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import libcst as cst
 
-from embercoach.analysis.values.lattice import UNKNOWN, Value
+from embercoach.analysis.values.lattice import (
+    NONE,
+    STR,
+    UNKNOWN,
+    Array,
+    Dict,
+    LibraryObject,
+    ModuleRef,
+    Numpy,
+    Sequence,
+    Str,
+    Torch,
+    Union,
+    Value,
+    any_item,
+    join_all,
+    with_pulls,
+)
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
@@ -112,3 +123,24 @@ def member(frame: Frame, owner: Value, name: str) -> Value:
 def iterated(frame: Frame, value: Value) -> Value:
     """Return an element of an instance of the project's classes (``evaluate.classes``)."""
     return cast("Value", _LINKED["iterated"](frame, value))
+
+
+def element_of(frame: Frame, value: Value) -> Value:
+    """An element of an iterable."""
+    kind = type(value)
+    if kind is Sequence:
+        return with_pulls(any_item(value), value.pulls)  # type: ignore[arg-type, attr-defined]
+    if kind is Array:
+        return Array(value.dtype, value.literal, False, value.traced, value.pulls)  # type: ignore[attr-defined]
+    if kind is Union:
+        found = [element_of(frame, o) for o in value.options if o is not NONE]  # type: ignore[attr-defined]
+        return join_all(found)
+    if kind is Dict or kind is Str:
+        return STR
+    if kind is Numpy:
+        return Numpy(value.kind, value.flat, value.pulls, value.dtype)  # type: ignore[attr-defined]
+    if kind is Torch:
+        return value
+    if kind is LibraryObject or kind is ModuleRef:
+        return UNKNOWN
+    return iterated(frame, value)

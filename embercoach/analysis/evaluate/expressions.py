@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls import calls
-from embercoach.analysis.calls.library import fourier, string_methods
+from embercoach.analysis.calls import calls, fourier, string_methods
 from embercoach.analysis.evaluate import evidence, exactness, members, operators
-from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
-from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.evaluate.dispatch import EVALUATORS, element_of, evaluate
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
 from embercoach.analysis.facts import facts, missing_members
 from embercoach.analysis.facts.facts import ArrayIndexFact, FormatFact, IndexFact

@@ -6,11 +6,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import sibling_files
+from embercoach.analysis.calls import fourier, numpy_api, sibling_files, string_methods, torch_api
 from embercoach.analysis.calls.call_results import result_value, weight_dtype
-from embercoach.analysis.calls.library import fourier, numpy_api, string_methods, torch_api
-from embercoach.analysis.calls.library.torch_api import OF_MODULE
 from embercoach.analysis.calls.parameters import SETTING_NAMES
+from embercoach.analysis.calls.torch_api import OF_MODULE
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion

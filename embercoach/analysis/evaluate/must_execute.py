@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import libcst as cst
 from msgspec import Struct, field
 
-from embercoach.analysis.calls.library import numpy_api
+from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol, definite_array
 

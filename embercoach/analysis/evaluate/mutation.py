@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.calls.library.fourier import detached
-from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.calls.fourier import detached
+from embercoach.analysis.evaluate.dispatch import element_of
 from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.lattice import (

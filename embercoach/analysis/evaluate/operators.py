@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.calls import sibling_files
-from embercoach.analysis.calls.library import fourier, string_methods, torch_api
+from embercoach.analysis.calls import fourier, sibling_files, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test

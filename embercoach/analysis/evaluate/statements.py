@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec.structs import replace
 
+from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
-from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
@@ -17,11 +17,11 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import children, dotted, target_names
-from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import set_bases
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
+    BoundTransform,
     Class,
     Dict,
     FilePath,

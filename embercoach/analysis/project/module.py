@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
-from embercoach.analysis.calls.library.torch_api import ACCELERATORS
+from embercoach.analysis.calls.torch_api import ACCELERATORS
 from embercoach.analysis.evaluate.dispatch import execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import taken_from

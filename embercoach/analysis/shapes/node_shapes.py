@@ -29,7 +29,7 @@ from embercoach.analysis.shapes.program import (
 )
 from embercoach.analysis.shapes.python_values import Options
 from embercoach.analysis.shapes.source_files import shapes_of
-from embercoach.analysis.syntax.conversion.convert_expressions import packed_range
+from embercoach.analysis.syntax.convert_expressions import packed_range
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 from msgspec import Struct, field
 
-from embercoach.analysis.syntax.conversion import (
+from embercoach.analysis.syntax.convert_expressions import (
     Converted,
     SourceLines,
     UnconvertibleError,
-    convert,
 )
+from embercoach.analysis.syntax.convert_statements import convert
 from embercoach.analysis.syntax.parse import (
     Span,
     locate,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Mapping, Sequence
 
-    from embercoach.analysis.syntax.conversion.convert_expressions import ParsedExpression
+    from embercoach.analysis.syntax.convert_expressions import ParsedExpression
 
 #: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
 _OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)

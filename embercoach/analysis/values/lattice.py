@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.values.gradient_marks import GradientMark
     from embercoach.analysis.values.spectra import Role
     from embercoach.metal.source import FoldedText
@@ -751,3 +751,10 @@ def as_tensor(value: Value) -> Torch | None:
         if found and any(type(option) is NoneValue for option in value.options):
             return found[0]
     return None
+
+
+class BoundTransform(Value, frozen=True):
+    """``partial(mx.compile, inputs=state)``: a transform's name, and arguments of its call."""
+
+    name: str
+    arguments: tuple[Argument, ...]

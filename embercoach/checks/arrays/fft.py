@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec import Struct
 
-from embercoach.analysis.calls.library.fourier import ExpressionValue, role_of, text_of
+from embercoach.analysis.calls.fourier import ExpressionValue, role_of, text_of
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray

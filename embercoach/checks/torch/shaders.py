@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.library.torch_api import COMPILE_SHADER
+from embercoach.analysis.calls.torch_api import COMPILE_SHADER
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.values.lattice import (
     BoundMember,

@@ -19,9 +19,8 @@ from embercoach.report.text import plural, problem_lines
 if TYPE_CHECKING:
     from embercoach.cli.baseline_filter import Guard
     from embercoach.engine.checkouts import Plan
-    from embercoach.engine.problem import Problem
     from embercoach.engine.run import RunResult
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Problem
 
 
 @click.group("baseline")

@@ -26,8 +26,7 @@ from embercoach.trace.trace_record import WAITING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.engine.problem import Problem
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Problem
     from embercoach.trace.trace_record import Site, TraceRecord
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import sources
 from embercoach.report.html.sources import Tokens, tokens
-from embercoach.report.origin import Checkout
+from embercoach.report.outcome import Checkout
 from embercoach.report.statistics import owners, totals
 from embercoach.rulebook import CONTEXTS
 

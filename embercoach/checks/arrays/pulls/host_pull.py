@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.library import numpy_api
+from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contexts import context_of, error_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
-from embercoach.analysis.calls.library.numpy_api import CONVERSIONS
+from embercoach.analysis.calls.numpy_api import CONVERSIONS
 from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
 from embercoach.analysis.dataflow.contexts import is_forward
 from embercoach.analysis.dataflow.scopes import by_parameter

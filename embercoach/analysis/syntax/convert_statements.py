@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import libcst as cst
 
-from embercoach.analysis.syntax.conversion.convert_expressions import (
+from embercoach.analysis.syntax.convert_expressions import (
     ASYNC,
     DOT,
     EMPTY,

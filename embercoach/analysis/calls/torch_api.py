@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from embercoach.analysis.calls.library import numpy_api
+from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.values.lattice import (
     BOOL,
     HOST,
