@@ -203,7 +203,7 @@ def parsed_header(header: str) -> MetalText:
     """The facts of a header."""
     from embercoach.metal.written.body import read_unit
 
-    return read_unit(header)
+    return read_unit(header, "header")
 
 
 def template_of(launch: CallFact) -> dict[str, Value] | None:

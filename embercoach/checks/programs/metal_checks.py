@@ -6,12 +6,11 @@ A check is a generator over a :class:`MetalCode`, or a :class:`MetalFile` for fi
     def doubles(code: MetalCode) -> Iterator[MetalReport]:
         for declaration in code.text.declarations:
             if declaration.type == "double":
-                yield MetalReport("KERNEL-MSL-001", declaration.place, "what and why", "the fix")
+                yield MetalReport("KERNEL-MSL-001", code.text.at(declaration.place), "what", "fix")
 
 ``metal_bodies`` runs it over every kernel that a Python file builds, ``metal_units`` over
-``.metal`` files and the Metal text inside Objective-C++. Both place its reports, so a check only
-says which of its texts a place counts in. Nothing here loads a grammar before there is Metal text
-to look at.
+``.metal`` files and the Metal text inside Objective-C++. Both place its reports. Nothing here loads
+a grammar before there is Metal text to look at.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.program.nodes import Program, Spot, Text
-    from embercoach.metal.text_facts import TextSpan
     from embercoach.metal.work_budget import WorkBudget
     from embercoach.metal.written.body import MetalText
 
@@ -40,18 +38,14 @@ class MetalReport:
     """A report about a stretch of Metal text.
 
     Attributes:
-        text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
-            kernel in Python, or the ``file``. None for the text that the check was given,
-            ``MetalCode.text``.
         other: a second place, which the message names where it has ``ELSEWHERE``.
-        rewrite: part of the text at ``place``, and what a fix writes instead; in Python files.
+        rewrite: part of the text at ``spot``, and what a fix writes instead; in Python files.
     """
 
     code: str
-    place: TextSpan
+    spot: Spot
     message: str
     help: str
-    text: Text | None = None
     other: Spot | None = None
     rewrite: tuple[str, str] | None = None
 
@@ -126,6 +120,11 @@ class MetalCode:
     header_known: bool = True
     plan: Callable[[], tuple[MetalKernel, ...]] = field(default=tuple, repr=False)
 
+    @property
+    def texts(self) -> tuple[MetalText, ...]:
+        """The file, or the body and its header."""
+        return (self.text,) if self.whole else (self.text, self.header)
+
     @cached_property
     def kernels(self) -> tuple[MetalKernel, ...]:
         """The kernels to follow; none where the text is doubtful or has unknown parts."""
@@ -148,7 +147,7 @@ def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
     What ``metal_bodies`` and ``metal_units`` report twice at one place they drop by themselves.
     For checks that may report an expression and its first operand as well.
     """
-    found: dict[tuple[Text | None, int], MetalReport] = {}
+    found: dict[tuple[Text, int], MetalReport] = {}
     for report in reports:
-        found.setdefault((report.text, report.place.start), report)
+        found.setdefault((report.spot.text, report.spot.place.start), report)
     return iter(found.values())

@@ -82,10 +82,10 @@ def placed_in_python(
     """Report at the literals of a kernel's text; nothing where these are in another file."""
     from embercoach.metal.unknown_numbers import readable_names
 
-    text = header if report.text == "header" else source
+    text = header if report.spot.text == "header" else source
     if text is None:
         return
-    place = report.place
+    place = report.spot.place
     where = target(definition, text, place.start, place.end, module)
     if where is None:
         return
@@ -193,7 +193,7 @@ def placed(
     lines = LineOffsets(source)
     unique: dict[tuple[str, int, int], Finding] = {}
     for report in reports:
-        start, end = report.place.start, report.place.end
+        start, end = report.spot.place.start, report.spot.place.end
         if offsets is not None:
             # The end is that of the last character: a literal may end in between.
             start, end = offsets[start], offsets[max(end - 1, start)] + 1
