@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.kernel_plans import contracted, kernels_of
-from embercoach.checks.registry import Report, check
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
 from embercoach.metal.execution.values import LANE, SIMD
 from embercoach.metal.program.nodes import Assign, Declare, If, Index, Name, Switch
 from embercoach.metal.program.walk import base, below, mentioned
-from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernel_plans import Contracted
+    from embercoach.checks.programs.kernels import KernelBody
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
     from embercoach.metal.execution.values import LaneValue, UnknownNumber
@@ -129,38 +125,27 @@ def _data(value: LaneValue) -> bool:
 
 
 @check("KERNEL-INIT-001")
-def conditional_stores(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Kernels without ``init_value`` that decide by their data what to store."""
-    for kernel in contracted(module, facts):
-        launches = kernel.launches
-        if not launches or any(launch.has_init_value is not False for launch in launches):
-            continue
-        program = kernel.program if kernel.whole else None
-        if program is None or program.problems:
-            continue
+def conditional_stores(kernel: KernelBody) -> Iterator[MetalReport]:
+    """Kernels without ``init_value`` that decide by their data what to store.
 
-        if decides_by_data(program):
-            with suppress(WorkBudgetExceeded):
-                yield from _unfilled_reports(kernel)
-
-
-def _unfilled_reports(kernel: Contracted) -> Iterator[Report]:
-    """Outputs that every way of launching leaves unset in part."""
+    Every way of launching leaves some output unset in part.
+    """
+    if not kernel.launches or any(la.has_init_value is not False for la in kernel.launches):
+        return
+    program = kernel.program() if kernel.is_whole else None
+    if program is None or program.problems or not decides_by_data(program):
+        return
     found: dict[str, list[Spot]] = {}
     runs = 0
-    for planned in kernels_of(kernel.definition, kernel.module):
+    for planned in kernel.kernels:
         for trace in planned.traces:
             runs += 1
             for store in unfilled(trace):
                 found.setdefault(store.variable.name, []).append(store.spot)
     for name, spots in found.items():
         if len(spots) == runs and spots[0].text == "body":
-            yield from kernel.at(
-                "KERNEL-INIT-001",
-                spots[0].place,
-                f"{hazards.unwritten_output(name)} where the condition on data fails",
-                hazards.UNWRITTEN_HELP,
-            )
+            what = f"{hazards.unwritten_output(name)} where the condition on data fails"
+            yield MetalReport("KERNEL-INIT-001", spots[0], what, hazards.UNWRITTEN_HELP)
 
 
 def _is_owned(store: Access) -> bool:

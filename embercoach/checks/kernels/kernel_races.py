@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalFix, MetalReport
 from embercoach.metal import hazards
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import SIMD_WIDTH
@@ -198,13 +198,15 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
     others = (
         "" if barrier.flags in (None, frozenset({"mem_none"})) else f", or `{needed} | {flags}`"
     )
+    new = f"{needed}{'' if flags == NO_FLAG else f' | {flags}'}"
+    fix = MetalFix(f"Pass `{new}`", ((barrier.spot, flags, new),))
     return MetalReport(
         "KERNEL-BARRIER-002",
         barrier.spot,
         what,
         f"Pass `{needed}`{others}",
         race.second.spot,
-        (flags, f"{needed}{'' if flags == NO_FLAG else f' | {flags}'}") if flags else None,
+        fix if flags else None,
     )
 
 

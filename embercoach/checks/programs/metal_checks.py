@@ -34,12 +34,23 @@ ELSEWHERE = "{line}"
 
 
 @dataclass(frozen=True, slots=True)
+class MetalFix:
+    """A fix of Metal text that is written as it stands, in a literal of a Python file.
+
+    edits: a stretch of the text, a part of it, and what is written instead of that.
+    """
+
+    title: str
+    edits: tuple[tuple[Spot, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetalReport:
     """A report about a stretch of Metal text.
 
     Attributes:
         other: a second place, which the message names where it has ``ELSEWHERE``.
-        rewrite: part of the text at ``spot``, and what a fix writes instead; in Python files.
+        fix: in Python files.
     """
 
     code: str
@@ -47,7 +58,7 @@ class MetalReport:
     message: str
     help: str
     other: Spot | None = None
-    rewrite: tuple[str, str] | None = None
+    fix: MetalFix | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +110,8 @@ class MetalKernel:
         return found
 
 
-@dataclass(frozen=True, eq=False)
 class MetalCode:
-    """Metal text to check.
+    """Metal text to check: a kernel's body and its header, or a file.
 
     Attributes:
         text: the facts of the body, or of the file.
@@ -109,7 +119,6 @@ class MetalCode:
         holes: kinds of parts that are not known, as in ``strings.Folded``: a ``number`` (written
             as ``1``), or ``any`` text (written as ``strings.ANYTHING``). Empty for a file.
         header_known: False where nothing is known of a body's header; ``header`` is empty then.
-        plan: makes ``kernels``.
     """
 
     whole: ClassVar[bool] = False
@@ -118,7 +127,10 @@ class MetalCode:
     header: MetalText
     holes: frozenset[str] = frozenset()
     header_known: bool = True
-    plan: Callable[[], tuple[MetalKernel, ...]] = field(default=tuple, repr=False)
+
+    def plan(self) -> tuple[MetalKernel, ...]:
+        """Make ``kernels``."""
+        raise NotImplementedError
 
     @property
     def texts(self) -> tuple[MetalText, ...]:
@@ -136,9 +148,24 @@ class MetalCode:
 
 
 class MetalFile(MetalCode):
-    """A file with Metal text: entry points with their signatures, and no names from MLX."""
+    """A file with Metal text: entry points with their signatures, and no names from MLX.
+
+    Args:
+        text: the facts of the file.
+        plan: finds its kernels.
+    """
 
     whole = True
+
+    def __init__(self, text: MetalText, plan: Callable[[], tuple[MetalKernel, ...]]) -> None:
+        from embercoach.metal.written.body import EMPTY
+
+        self.text, self.header = text, EMPTY
+        self._plan = plan
+
+    def plan(self) -> tuple[MetalKernel, ...]:
+        """Find the entry points."""
+        return self._plan()
 
 
 def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
