@@ -77,9 +77,9 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     except WorkExceededError as error:
         exceeded = exceeded or _exceeded(error)
     if kernels:
-        from embercoach.checks.programs.kernel_plans import budget_of
+        from embercoach.checks.programs.kernels import kernel_file
 
-        exceeded = exceeded or budget_of(module).problem
+        exceeded = exceeded or kernel_file(module).budget.problem
     return _uncovered(module, found), exceeded
 
 

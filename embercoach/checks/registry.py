@@ -120,6 +120,8 @@ _FACT_TYPES: tuple[type, ...] = (*Fact.__subclasses__(), PropertyReadFact)
 FACTS = (
     *dict.fromkeys(fact.__name__ for fact in _FACT_TYPES),
     "Module",  # a Python file; the second parameter takes all of its facts
+    "PythonKernel",  # a kernel of a Python file
+    "KernelBody",  # one whose source is known, and not a whole function
     "MetalCode",  # a kernel's body, or a file with Metal text
     "MetalFile",  # a file with Metal text
     "ObjectiveC",
@@ -144,7 +146,7 @@ VALUE = "<value>"
 
 CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
 
-F = TypeVar("F", bound=Callable[..., "Iterator[Report] | Iterator[MetalReport]"])
+F = TypeVar("F", bound=Callable[..., "Iterator[Report | MetalReport]"])
 
 
 def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:

@@ -176,7 +176,6 @@ class KernelArguments:
     Attributes:
         source: the body, as the string that MLX gets.
         template: the template pairs of the call, ``()`` for none, None when unknown.
-        ensure_row_contiguous: kept for the checks; the signature does not depend on it.
     """
 
     name: str
@@ -186,7 +185,6 @@ class KernelArguments:
     header: str = ""
     template: tuple[TemplateArgument, ...] | None = ()
     atomic_outputs: bool = False
-    ensure_row_contiguous: bool = True
 
 
 @dataclass(frozen=True, slots=True)

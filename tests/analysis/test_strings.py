@@ -11,7 +11,7 @@ from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.lattice import Str, Value
-from embercoach.checks.programs.kernels import definitions, header_of, source_of
+from embercoach.checks.programs.kernels import definitions
 
 
 def value_of(program: str, name: str = "S") -> Value:
@@ -322,8 +322,8 @@ def kernels_of(program: str) -> list[tuple[str | None, str | None]]:
     """Body and header of each kernel that a program builds, where they are known."""
     module = Project().open(Path("program.py"), dedent(program))
     found = []
-    for definition in definitions(module, analyse_module(module)):
-        texts = [source_of(definition.fact), header_of(definition.fact)]
+    for kernel in definitions(module, analyse_module(module)):
+        texts = [kernel.source, kernel.header_source]
         source, header = (None if t is None or t.holes else t.text.text for t in texts)
         found.append((source, header))
     return found

@@ -10,15 +10,7 @@ import pytest
 
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.checks import Project, check_source
-from embercoach.checks.programs.kernels import (
-    Definition,
-    definitions,
-    header_of,
-    names_of,
-    readable,
-    source_of,
-)
-from embercoach.checks.programs.launches import launches_of
+from embercoach.checks.programs.kernels import PythonKernel, definitions
 from embercoach.kernel_builder import Fixed, KernelBuilder
 
 MAPPED = (
@@ -69,7 +61,7 @@ BODY = "y[thread_position_in_grid.x] = x[0];"
 
 def kernels_of(
     folder: Path, program: str, *builders: KernelBuilder, name: str = "user.py"
-) -> list[Definition]:
+) -> list[PythonKernel]:
     """The kernels of a program that stands beside the package."""
     module = Project(builders or (CLASS,)).open(_written(folder, program, name), dedent(program))
     return definitions(module, analyse_module(module))
@@ -77,11 +69,7 @@ def kernels_of(
 
 def texts_of(folder: Path, program: str, *builders: KernelBuilder) -> list[tuple[str, str] | None]:
     """Body and header of each of them, None where some of it is not known."""
-    found = []
-    for definition in kernels_of(folder, program, *builders):
-        source, header = source_of(definition.fact), header_of(definition.fact)
-        found.append(None if source is None or header is None else readable(source, header))
-    return found
+    return [kernel.readable for kernel in kernels_of(folder, program, *builders)]
 
 
 def codes_of(folder: Path, program: str, *builders: KernelBuilder) -> list[tuple[str, int]]:
@@ -126,8 +114,8 @@ def test_a_wrapper_is_known_however_it_is_imported(
 ) -> None:
     (kernel,) = kernels_of(tmp_path, program, KernelBuilder(symbol, MAPPED))
     assert kernel.own
-    assert names_of(kernel.fact, "input_names") == ("x",)
-    assert names_of(kernel.fact, "output_names") == ("y",)
+    assert kernel.inputs == ("x",)
+    assert kernel.outputs == ("y",)
 
 
 OWN = "pack/kernel.py"
@@ -135,7 +123,7 @@ OWN = "pack/kernel.py"
 
 def test_a_wrapper_is_known_in_its_own_file_and_by_a_relative_import(tmp_path: Path) -> None:
     own = f"{dedent(PACK['pack/kernel.py'])}\nK = {CALL}\n"
-    names = [names_of(k.fact, "input_names") for k in kernels_of(tmp_path, own, name=OWN)]
+    names = [k.inputs for k in kernels_of(tmp_path, own, name=OWN)]
     # K and what `elementwise` makes; `build` makes one of any names.
     assert sorted(names, key=str) == [("x",), ("x",), None]
     beside = f"from .kernel import Kernel\nK = {CALL}"
@@ -155,7 +143,7 @@ def test_fields_are_given_by_place_keyword_or_default(
 ) -> None:
     program = f'from pack import Kernel\nBODY = "{BODY}"\nK = Kernel({arguments})\n'
     (kernel,) = kernels_of(tmp_path, program)
-    source, known = source_of(kernel.fact), header_of(kernel.fact)
+    source, known = kernel.source, kernel.header_source
     assert source is not None
     assert source.text.text == BODY
     assert (None if known is None else known.text.text) == header
@@ -205,7 +193,7 @@ def test_what_a_wrapper_passes_is_unknown_unless_the_setting_tells(tmp_path: Pat
 def test_one_string_of_names_is_the_wrappers_to_split(tmp_path: Path) -> None:
     program = f'from pack import Kernel\nK = Kernel("k", "x", "y", "{BODY}")\n'
     (kernel,) = kernels_of(tmp_path, program)
-    assert names_of(kernel.fact, "input_names") is None
+    assert kernel.inputs is None
     assert codes_of(tmp_path, program) == []
 
 
@@ -258,10 +246,10 @@ def test_functions_that_build_kernels_are_run_for_what_they_are_given(
 ) -> None:
     found = set()
     for kernel in kernels_of(tmp_path, dedent(FACTORY) + calls + "\n"):
-        name, source = kernel.argument("name"), source_of(kernel.fact)
+        name, source = kernel.argument("name"), kernel.source
         text = getattr(name and name.value, "text", None)
         if text is not None and source is not None and not source.holes:
-            found.add((text, source.text.text, names_of(kernel.fact, "input_names")))
+            found.add((text, source.text.text, kernel.inputs))
     assert found == set(expected)
 
 
@@ -306,7 +294,6 @@ def test_calls_of_what_is_built_are_no_launches(tmp_path: Path) -> None:
     module = Project((CLASS,)).open(tmp_path / "user.py", dedent(program))
     for kernel in definitions(module, analyse_module(module)):
         assert kernel.launches == ()
-        assert launches_of(kernel, module) == ()
     assert codes_of(tmp_path, program) == []
 
 

@@ -11,18 +11,12 @@ import pytest
 from embercoach.checks import Project
 from embercoach.checks.file_reports import reports_of
 from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.programs.launches import (
-    Launch,
-    configurations,
-    kernel_of,
-    launches_of,
-)
 from embercoach.metal.contract import Input, TemplateArgument
 from tests.checks.findings import IMPORTS
 
 if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.kernels import PythonKernel
+    from embercoach.checks.programs.launches import Launch
 
 KERNEL = """
 import numpy as np
@@ -31,27 +25,24 @@ K = mx.fast.metal_kernel(name="k", input_names=[{names}], output_names=["y"], so
 """
 
 
-def analysed(program: str) -> tuple[Module, list[Definition]]:
+def analysed(program: str) -> list[PythonKernel]:
     module = Project().open(Path("program.py"), IMPORTS + dedent(program))
     reports_of(module)
-    return module, definitions(module, module.facts())
+    return definitions(module, module.facts())
 
 
-def defined(
-    arguments: str, before: str = "", names: str = '"x"', more: str = ""
-) -> tuple[Definition, Module]:
+def defined(arguments: str, before: str = "", names: str = '"x"', more: str = "") -> PythonKernel:
     """A kernel, launched with some arguments in a function of an array and of integers."""
     lines = "".join(f"    {line}\n" for line in dedent(before).strip().splitlines())
-    module, (definition,) = analysed(
+    (kernel,) = analysed(
         KERNEL.format(names=names, body="y[0] = 1;", more=more)
         + f"def launch(x: mx.array, n: int, m: int, tg: int = 64):\n{lines}    K({arguments})\n"
     )
-    return definition, module
+    return kernel
 
 
 def launch_of(arguments: str, before: str = "", names: str = '"x"', more: str = "") -> Launch:
-    definition, module = defined(arguments, before, names, more)
-    (launch,) = launches_of(definition, module)
+    (launch,) = defined(arguments, before, names, more).launches
     return launch
 
 
@@ -96,22 +87,21 @@ def test_configurations(
     assumed: set[int],
     groups: tuple[int | None, ...],
 ) -> None:
-    found = configurations(*defined(f"grid={grid}, threadgroup={group}"))
+    found = defined(f"grid={grid}, threadgroup={group}").configurations
     assert [c.threadgroup for c in found] == tried
     for configuration in found:
         assert (configuration.assumed, configuration.groups) == (assumed, groups)
 
 
 def test_the_kernel_of_a_launch() -> None:
-    definition, module = defined(
+    kernel = defined(
         'inputs=[1], output_dtypes=[mx.int8], template=[("N", 4)]', more=', header="int f();"'
     )
-    (launch,) = launches_of(definition, module)
-    known = kernel_of(definition, launch)
+    known = kernel.arguments(kernel.launches[0])
     assert known is not None
     assert (known.name, known.source, known.header) == ("k", "y[0] = 1;", "int f();")
     assert known.inputs == (Input("x", "int32", 0, 1),)
     assert known.template == (TemplateArgument("N", 4),)
-    whatever = kernel_of(definition)
+    whatever = kernel.arguments()
     assert whatever is not None
     assert (whatever.inputs, whatever.template) == ((Input("x"),), None)

@@ -60,7 +60,6 @@ def made_by_mlx(kernel: KernelArguments, shapes: list[Given], output_dtypes: lis
         source=kernel.source,
         header=kernel.header,
         atomic_outputs=kernel.atomic_outputs,
-        ensure_row_contiguous=kernel.ensure_row_contiguous,
     )
     template = [
         (t.name, getattr(mx, t.value) if isinstance(t.value, str) else t.value)
@@ -121,7 +120,6 @@ def kernels(draw: st.DrawFn) -> tuple[KernelArguments, list[Given]]:
         header=draw(st.sampled_from(["", "// x_shape grid_size\n", "#define N 3", "\n\n", "ü"])),
         template=template,
         atomic_outputs=draw(st.booleans()),
-        ensure_row_contiguous=draw(st.booleans()),
     ), shapes
 
 

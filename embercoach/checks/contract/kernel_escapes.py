@@ -2,82 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.kernels import (
-    definitions,
-    header_of,
-    parsed,
-    parsed_header,
-    source_of,
-    target,
-)
-from embercoach.checks.registry import Report, check
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
+from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import line_comment, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.kernels import PythonKernel
+    from embercoach.metal.tokens import Token
     from embercoach.metal.written.body import MetalText
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from embercoach.metal.source import FoldedText
-    from embercoach.metal.text_facts import TextSpan
-    from embercoach.metal.tokens import Token
-
-    #: The source of the literal that a text numbers so, None for text that is not known.
-    SourceOf = Callable[[int], "str | None"]
-
+#: Characters of code that a message shows.
+_SHOWN = 40
 _CONDITIONS = frozenset({"if", "ifdef", "ifndef"})
 
 
-@dataclass(frozen=True, slots=True)
-class EscapedBreak:
-    """A line break that does not compile.
-
-    Attributes:
-        inside: what it ends too early.
-        at: its offset in the text.
-        end: the offset where the line ends that stands after it in the literal.
-        escape: how it is written.
-    """
-
-    inside: Literal["comment", "string"]
-    at: int
-    end: int
-    escape: str
-
-
-def escaped_breaks(
-    text: FoldedText, source_of: SourceOf, faults: Iterable[TextSpan]
-) -> Iterator[EscapedBreak]:
-    """The escapes that end a comment or a string of Metal, if what follows cannot be meant as code.
-
-    Args:
-        text: a body or a header.
-        source_of: the literals.
-        faults: where the parser of the text had to guess.
-    """
-    if all(piece.exact for piece in text.pieces):
-        return  # no character of it stems from an escape
-    yield from _Breaks(text, source_of, [place.start for place in faults]).found()
-
-
 class _Breaks:
-    def __init__(self, text: FoldedText, source_of: SourceOf, faults: list[int]) -> None:
-        self._text = text
-        self._source_of = source_of
-        self._faults = faults
-        self._tokens = list(tokens_of(text.text))
+    """The escapes that end a comment or a string of a text, if the rest can't be meant as code."""
 
-    def found(self) -> Iterator[EscapedBreak]:
+    def __init__(self, source: Folded, facts: MetalText) -> None:
+        self._text = source.text
+        self._literals = source.literals
+        self._facts = facts
+        self._faults = [place.start for place in facts.doubtful]
+        self._tokens = list(tokens_of(facts.text))
+
+    def found(self) -> Iterator[MetalReport]:
+        if all(piece.exact for piece in self._text.pieces):
+            return  # no character of it stems from an escape
         line: list[Token] = []
         depth = reported = 0
         for token in self._tokens:
@@ -86,15 +43,20 @@ class _Breaks:
                 continue
             depth += _nesting(line)
             # Text under a condition may never be compiled.
-            if depth == 0 and token.start >= reported:
-                found = self._broken(line, token.start)
-                if found is not None:
-                    reported = found.end
-                    yield found
+            is_checked = depth == 0 and token.start >= reported
+            found = self._broken(line, token.start) if is_checked else None
+            if found is not None:
+                reported, escape, what = found
+                yield MetalReport(
+                    "KERNEL-SIG-010",
+                    self._facts.at(TextSpan(token.start, token.start + 1, 1, 1)),
+                    what,
+                    f'Use a raw string (`r"..."`), or double the backslash: `\\{escape}`',
+                )
             line = []
 
-    def _broken(self, line: list[Token], at: int) -> EscapedBreak | None:
-        """The fault of the line break after the tokens of a line, None without one."""
+    def _broken(self, line: list[Token], at: int) -> tuple[int, str, str] | None:
+        """The fault of the line break after a line: where the next one ends, escape and message."""
         escape = self._escape(at)
         if escape is None:
             return None
@@ -103,14 +65,16 @@ class _Breaks:
             rest = self._text.text[at + 1 : end].strip()
             plain = rest and not rest.startswith(("//", "/*"))
             if plain and self._is_known(at, end) and self._is_refused(at + 1, end):
-                return EscapedBreak("comment", at, end, escape)
+                shown = " ".join(rest.split())
+                shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+                return end, escape, f"`{escape}` ends the `//` comment: `{shown}` becomes code"
             return None
         quote = next((token.start for token in line if _is_quote(token)), None)
         if quote is None:
             return None
         end = self._next(at + 1)
         if '"' in self._text.text[at + 1 : end] and self._is_known(quote, end):
-            return EscapedBreak("string", at, end, escape)
+            return end, escape, f"`{escape}` breaks a string of the kernel over two lines"
         return None
 
     def _escape(self, at: int) -> str | None:
@@ -120,6 +84,11 @@ class _Breaks:
         if start is None or end is None or source is None or source[start[1]] != "\\":
             return None
         return source[start[1] : end[1]]
+
+    def _source_of(self, number: int) -> str | None:
+        """The source of the literal that the text numbers so, None for text that is not known."""
+        literal = self._literals[number]
+        return None if isinstance(literal, str) else literal.node.value
 
     def _is_known(self, start: int, end: int) -> bool:
         """Return whether a stretch of the text is in one literal."""
@@ -174,46 +143,9 @@ def _nesting(line: list[Token]) -> int:
     return 1 if words[1] in _CONDITIONS else -1 if words[1] == "endif" else 0
 
 
-# Characters of code that a message shows.
-_SHOWN = 40
-
-
 @check("KERNEL-SIG-010")
-def kernel_escapes(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Each text of each kernel that the file builds."""
-    for definition in definitions(module, facts):
-        source, header = source_of(definition.fact), header_of(definition.fact)
-        above = header.text.text if header else ""
+def kernel_escapes(kernel: PythonKernel) -> Iterator[MetalReport]:
+    """The body and the header of a kernel."""
+    for source, text in ((kernel.source, kernel.text), (kernel.header_source, kernel.header)):
         if source is not None:
-            facts_of_source = parsed(source.text.text, above)
-            yield from _broken_lines(definition, source, facts_of_source, module)
-        if header is not None:
-            yield from _broken_lines(definition, header, parsed_header(above), module)
-
-
-def _broken_lines(
-    definition: Definition, text: Folded, facts: MetalText, module: Module
-) -> Iterator[Report]:
-
-    def source(number: int) -> str | None:
-        literal = text.literals[number]
-        return None if isinstance(literal, str) else literal.node.value
-
-    for found in escaped_breaks(text.text, source, facts.doubtful):
-        where = target(definition, text, found.at, found.at + 1, module)
-        if where is not None:
-            yield Report.at(
-                where,
-                "KERNEL-SIG-010",
-                message=_message(found, text.text.text),
-                help=f'Use a raw string (`r"..."`), or double the backslash: `\\{found.escape}`',
-                text_span=where.span,
-            )
-
-
-def _message(found: EscapedBreak, text: str) -> str:
-    rest = " ".join(text[found.at + 1 : found.end].split())
-    shown = rest if len(rest) <= _SHOWN else rest[: _SHOWN - 3] + "..."
-    if found.inside == "comment":
-        return f"`{found.escape}` ends the `//` comment: `{shown}` becomes code"
-    return f"`{found.escape}` breaks a string of the kernel over two lines"
+            yield from _Breaks(source, text).found()

@@ -16,17 +16,20 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.facts.facts import FunctionVisit
-from embercoach.checks.programs.kernel_plans import contracted
-from embercoach.checks.registry import Report, check
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal.contract import CONSTANT_BELOW, shape_names
+from embercoach.metal.inspections.parameter_uses import indices_below, parameter_uses
+from embercoach.metal.program.nodes import Binary, Call
+from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernel_plans import Contracted
+    from embercoach.checks.programs.kernels import KernelBody
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input
     from embercoach.metal.inspections.parameter_uses import ParameterUse
@@ -36,24 +39,19 @@ FIXED = ("device", "constant")
 
 
 @check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001")
-def kernel_inputs(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def kernel_inputs(kernel: KernelBody) -> Iterator[MetalReport]:
     """The inputs of each kernel whose texts and names are known."""
-    for kernel in contracted(module, facts):
-        for name, found in uses_of_inputs(kernel).items():
-            given = kernel.given(name)
-            yield from _space(kernel, name, found, given)
-            yield from _rank(kernel, name, found, given)
+    for name, found in uses_of_inputs(kernel).items():
+        given = kernel.given(name)
+        yield from _space(kernel, name, found, given)
+        yield from _rank(name, found, given)
 
 
-def uses_of_inputs(kernel: Contracted) -> dict[str, list[ParameterUse]]:
+def uses_of_inputs(kernel: KernelBody) -> dict[str, list[ParameterUse]]:
     """The uses of each input in the body, none where the texts are not known to the end."""
-    program = kernel.program if kernel.whole else None
+    program = kernel.program() if kernel.is_whole else None
     uses: dict[str, list[ParameterUse]] = {}
-    if program is None:
-        return uses
-    from embercoach.metal.inspections.parameter_uses import parameter_uses
-
-    for use in parameter_uses(program):
+    for use in parameter_uses(program) if program is not None else ():
         if use.variable.kind == "input" and use.spot.text == "body":
             uses.setdefault(use.variable.name, []).append(use)
     return uses
@@ -63,31 +61,27 @@ def uses_of_inputs(kernel: Contracted) -> dict[str, list[ParameterUse]]:
 
 
 def _space(
-    kernel: Contracted, name: str, uses: list[ParameterUse], given: tuple[Input, ...]
-) -> Iterator[Report]:
+    kernel: KernelBody, name: str, uses: list[ParameterUse], given: tuple[Input, ...]
+) -> Iterator[MetalReport]:
     """Pointers of a fixed address space that an input goes into."""
     for use in uses:
         space = _written_space(use)
         if space is None:
             continue
         wrong = next((g for g in given if g.address_space not in (None, space)), None)
+        pairs = ((one, la) for la in kernel.launches for one in la.inputs or ())
         if wrong is not None:
-            yield from _wrong_space(kernel, use, space, wrong)
-            return
-        if any(_may_be_small(g, launch, use) for g, launch in _launched(kernel, name)):
+            code, number = "KERNEL-SPACE-001", wrong.elements
+            why = f"`{wrong.address_space}` with {number} element{'s' * (number != 1)}"
+        elif any(one.name == name and _may_be_small(one, la, use) for one, la in pairs):
             few = f"below {CONSTANT_BELOW}" if space == "device" else f"from {CONSTANT_BELOW}"
-            yield from kernel.at(
-                "KERNEL-SPACE-002",
-                use.spot.place,
-                f"`{space}` {_taker(use)} for `{name}`, which is `{_other(space)}` {few} elements",
-                _space_help(use),
-            )
-            return
-
-
-def _launched(kernel: Contracted, name: str) -> Iterator[tuple[Input, Launch]]:
-    for launch in kernel.launches:
-        yield from ((given, launch) for given in launch.inputs or () if given.name == name)
+            other = "constant" if space == "device" else "device"
+            code, why = "KERNEL-SPACE-002", f"`{other}` {few} elements"
+        else:
+            continue
+        what = f"`{space}` {_taker(use)} for `{name}`, which is {why}"
+        yield MetalReport(code, use.spot, what, _space_help(use))
+        return
 
 
 def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
@@ -104,29 +98,9 @@ def _may_be_small(given: Input, launch: Launch, use: ParameterUse) -> bool:
 
 def _counts_rows(use: ParameterUse) -> bool:
     """Return whether an index or offset contains a product: ``x[row * columns + column]``."""
-    from embercoach.metal.program.nodes import Binary
-    from embercoach.metal.program.walk import below
-
     if use.index is None:
         return False
     return any(isinstance(n, Binary) and n.operator == "*" for n in below(use.index))
-
-
-def _wrong_space(
-    kernel: Contracted, use: ParameterUse, space: str, given: Input
-) -> Iterator[Report]:
-    one = "1 element" if given.elements == 1 else f"{given.elements} elements"
-    name = use.variable.name
-    yield from kernel.at(
-        "KERNEL-SPACE-001",
-        use.spot.place,
-        f"`{space}` {_taker(use)} for `{name}`, which is `{given.address_space}` with {one}",
-        _space_help(use),
-    )
-
-
-def _other(space: str) -> str:
-    return "constant" if space == "device" else "device"
 
 
 def _taker(use: ParameterUse) -> str:
@@ -138,8 +112,6 @@ def _taker(use: ParameterUse) -> str:
 
 
 def _pointer_name(use: ParameterUse) -> str:
-    from embercoach.metal.program.nodes import Call
-
     return "" if isinstance(use.path[-1], Call) else use.taker
 
 
@@ -166,26 +138,24 @@ def _is_explicit(pointer: Variable) -> bool:
 # Scalars and arrays
 
 
-def _rank(
-    kernel: Contracted, name: str, uses: list[ParameterUse], given: tuple[Input, ...]
-) -> Iterator[Report]:
+def _rank(name: str, uses: list[ParameterUse], given: tuple[Input, ...]) -> Iterator[MetalReport]:
     """A scalar that is indexed, or an array that is taken for a number."""
     indexed = next((u for u in uses if u.manner in ("element", "address")), None)
     number = next((u for u in uses if u.manner == "number"), None)
     scalar = any(g.declarator == "&" for g in given)
     array = next((g for g in given if g.declarator == "*"), None)
     if indexed is not None and scalar:
-        yield from kernel.at(
+        yield MetalReport(
             "KERNEL-RANK-001",
-            indexed.spot.place,
+            indexed.spot,
             f"`{name}` is indexed, but a launch passes a scalar",
             f"Write `{name}` without an index, or pass `mx.array([...])`",
         )
     elif number is not None and array is not None:
         one = "one element" if array.elements == 1 else "dimensions"
-        yield from kernel.at(
+        yield MetalReport(
             "KERNEL-RANK-001",
-            number.spot.place,
+            number.spot,
             f"`{name}` is used as a number, but a launch passes an array with {one}",
             f"Write `{name}[0]`, or pass a Python number or a 0-d array",
         )
@@ -199,7 +169,7 @@ def is_shape_generic(name: str, launch: Launch) -> bool:
     if nodes is None or name not in names or len(nodes) != len(names):
         return False
     node = nodes[names.index(name)]
-    shapes = (s.expression.node for s in launch.shapes or () if s.expression is not None)
+    shapes = (s.expression.node for s in launch.shapes if s.expression is not None)
     return isinstance(node, cst.Name) and any(
         isinstance(shape, cst.Attribute)
         and shape.attr.value == "shape"
@@ -217,46 +187,36 @@ MAX_CALLERS = 4
 
 
 @check("KERNEL-STRIDE-001")
-def strided_inputs(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """The inputs of kernels that are built with ``ensure_row_contiguous=False``."""
-    for kernel in contracted(module, facts):
-        launches = kernel.launches
-        if not launches or any(la.ensure_row_contiguous is not False for la in launches):
-            continue
-        if any("stride" in name for name in kernel.inputs or ()):
-            continue
-        for name, uses in uses_of_inputs(kernel).items():
-            if shape_names(name)[1] not in kernel.source.text.text:
-                yield from _linear(kernel, name, uses)
-
-
-def _linear(kernel: Contracted, name: str, uses: list[ParameterUse]) -> Iterator[Report]:
-    linear = next(filter(_counts_elements, uses), None)
-    if linear is None:
+def strided_inputs(kernel: KernelBody) -> Iterator[MetalReport]:
+    """The inputs of a kernel that is built with ``ensure_row_contiguous=False``."""
+    if not kernel.launches or kernel.flag("ensure_row_contiguous", default=True) is not False:
         return
-    strides = shape_names(name)[1]
-    for launch in kernel.launches:
-        why = _strided(kernel, name, launch)
+    if any("stride" in name for name in kernel.inputs or ()):
+        return
+    for name, uses in uses_of_inputs(kernel).items():
+        _, strides, _ = shape_names(name)
+        linear = next(filter(_counts_elements, uses), None)
+        if strides in kernel.text.text or linear is None:
+            continue
+        reasons = (_strided(kernel, name, launch) for launch in kernel.launches)
+        why = next((reason for reason in reasons if reason is not None), None)
         if why is not None:
-            yield from kernel.at(
+            yield MetalReport(
                 "KERNEL-STRIDE-001",
-                linear.spot.place,
+                linear.spot,
                 f"`{name}` is read as row-contiguous, but {why}",
                 f"Use `{strides}` with `elem_to_loc`, or leave `ensure_row_contiguous` at True",
             )
-            return
 
 
 def _counts_elements(use: ParameterUse) -> bool:
     """Return whether elements are read at an index, in the body or by a function that it calls."""
-    from embercoach.metal.inspections.parameter_uses import indices_below
-
     if use.manner in ("element", "address") and use.index:
         return True
     return next(indices_below(use), None) is not None
 
 
-def _strided(kernel: Contracted, name: str, launch: Launch) -> str | None:
+def _strided(kernel: KernelBody, name: str, launch: Launch) -> str | None:
     """Return why a launch may pass a strided array, None if it does not seem to."""
     function = launch.fact.place.function
     node = _argument(kernel, name, launch.fact)
@@ -301,7 +261,7 @@ def _calls(module: Module, function: FunctionInfo) -> Iterator[FunctionVisit]:
             yield fact
 
 
-def _argument(kernel: Contracted, name: str, fact: CallFact) -> cst.BaseExpression | None:
+def _argument(kernel: KernelBody, name: str, fact: CallFact) -> cst.BaseExpression | None:
     """The expression that a launch passes for an input."""
     inputs = fact.keyword("inputs")
     if inputs is None or kernel.inputs is None:

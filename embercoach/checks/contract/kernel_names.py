@@ -9,8 +9,8 @@ import libcst as cst
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str
-from embercoach.checks.programs.kernel_plans import contracted, name_node, report_argument
-from embercoach.checks.programs.kernels import Definition, definitions, names_of, source_of
+from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.keywords import KEYWORDS, is_identifier
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernel_plans import Contracted
+    from embercoach.checks.programs.kernels import KernelBody, PythonKernel
 
 LISTS = ("input_names", "output_names")
 #: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).
@@ -42,57 +42,31 @@ PREAMBLE_MACROS = frozenset(("MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"))
 
 
 @check("KERNEL-NAME-001")
-def kernel_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def kernel_names(kernel: PythonKernel) -> Iterator[Report | MetalReport]:
     """``name``, ``input_names`` and ``output_names`` of each kernel that the file builds."""
-    bodies = {kernel.definition: kernel for kernel in contracted(module, facts)}
-    for definition in definitions(module, facts):
-        if not definition.own:
-            continue
-        yield from _own_name(definition, module)
-        yield from _parameter_names(definition, module, bodies.get(definition))
-    for kernel in bodies.values():
-        yield from _types_of_the_preamble(kernel)
-
-
-def _own_name(definition: Definition, module: Module) -> Iterator[Report]:
-    """``name="my-kernel"``."""
-    argument = definition.argument("name")
+    argument = kernel.argument("name")
     text = argument.value.text if argument is not None and isinstance(argument.value, Str) else None
-    if argument is None or text is None or is_identifier(f"_{text}"):
-        return
-    wrong = sorted({c for c in text if not is_identifier(f"_{c}")})
-    yield from report_argument(
-        "KERNEL-NAME-001",
-        definition,
-        argument.node,
-        f"kernel name contains {quoted(' and '.join(map(repr, wrong)))}",
-        "Use letters, digits and underscores",
-    )
-
-
-def _parameter_names(
-    definition: Definition, module: Module, kernel: Contracted | None
-) -> Iterator[Report]:
+    if argument is not None and text is not None and not is_identifier(f"_{text}"):
+        wrong = sorted({c for c in text if not is_identifier(f"_{c}")})
+        yield from kernel.report(
+            "KERNEL-NAME-001",
+            argument.node,
+            f"kernel name contains {quoted(' and '.join(map(repr, wrong)))}",
+            "Use letters, digits and underscores",
+        )
     seen: dict[str, str] = {}
     for parameter in LISTS:
-        names = names_of(definition.fact, parameter)
-        for index, name in enumerate(names or ()):
+        for index, name in enumerate(kernel.names(parameter) or ()):
             what = _wrong(name, parameter, seen, kernel)
             seen.setdefault(name, parameter)
             if what is not None:
-                node = name_node(definition, parameter, index, module)
-                yield from report_argument(
-                    "KERNEL-NAME-001",
-                    definition,
-                    node,
-                    what,
-                    "Rename it, here and in the body",
+                node = kernel.name_node(parameter, index)
+                yield from kernel.report(
+                    "KERNEL-NAME-001", node, what, "Rename it, here and in the body"
                 )
 
 
-def _wrong(
-    name: str, parameter: str, seen: dict[str, str], kernel: Contracted | None
-) -> str | None:
+def _wrong(name: str, parameter: str, seen: dict[str, str], kernel: PythonKernel) -> str | None:
     """Return the problem with the name of an input or output, None without one."""
     if not is_identifier(name):
         return f"parameter name `{name}` is not an identifier"
@@ -101,12 +75,12 @@ def _wrong(
     if name in seen:
         where = "twice in" if seen[name] == parameter else f"in `{seen[name]}` and"
         return f"parameter name `{name}` is {where} `{parameter}`"
-    return None if kernel is None or not kernel.whole else _clash(name, kernel)
+    return _clash(name, kernel) if kernel.is_body and kernel.is_whole else None
 
 
-def _clash(name: str, kernel: Contracted) -> str | None:
+def _clash(name: str, kernel: PythonKernel) -> str | None:
     """Return the problem if something else of the kernel has the name."""
-    if name in ATTRIBUTES and name in kernel.source.text.text:
+    if name in ATTRIBUTES and name in kernel.text.text:
         return f"parameter name `{name}` is a thread attribute that `source` mentions"
     for given in kernel.inputs or ():
         if name in shape_names(given) and _has_rank(given, kernel):
@@ -116,36 +90,36 @@ def _clash(name: str, kernel: Contracted) -> str | None:
         return f"parameter name `{name}` is a macro of MLX's preamble"
     if any(name in (launch.template or ()) for launch in kernel.launches):
         return f"parameter name `{name}` is also a template argument"
-    for macro in kernel.above.macros.items:
+    for macro in kernel.header.macros.items:
         if macro.name == name and macro.parameters is None:
             return f"parameter name `{name}` is a macro of `header`"
-    called = {call.name for call in kernel.body.calls if not call.template}
-    if name in called and not any(d.name == name for d in kernel.body.declarations):
+    called = {call.name for call in kernel.text.calls if not call.template}
+    if name in called and not any(d.name == name for d in kernel.text.declarations):
         return f"parameter `{name}` hides the function `{name}` that the body calls"
     return None
 
 
-def _types_of_the_preamble(kernel: Contracted) -> Iterator[Report]:
+@check("KERNEL-NAME-001")
+def types_of_the_preamble(kernel: KernelBody) -> Iterator[MetalReport]:
     """Types of the header with the name of one that MLX defines before it."""
-    declared = kernel.above.declarations
-    if not kernel.whole or any(d.kind == "namespace" for d in declared):
+    declared = kernel.header.declarations
+    if not kernel.is_whole or any(d.kind == "namespace" for d in declared):
         return
-    if "#" in kernel.above.text:
+    if "#" in kernel.header.text:
         # What stands under a condition or a macro may be another text to the compiler.
         return
     for declaration in declared:
         name = declaration.name
         if declaration.kind == "type" and declaration.depth == 0 and name in PREAMBLE_TYPES:
-            yield from kernel.at(
+            yield MetalReport(
                 "KERNEL-NAME-001",
-                declaration.place,
+                kernel.header.at(declaration.place),
                 f"type `{name}` is already defined in MLX's preamble",
                 "Use MLX's type, or rename this one",
-                header=True,
             )
 
 
-def _has_rank(name: str, kernel: Contracted) -> bool:
+def _has_rank(name: str, kernel: PythonKernel) -> bool:
     """Return whether every launch passes an array with dimensions for an input."""
     given = kernel.given(name)
     return bool(given) and all(g.declarator == "*" for g in given)
@@ -155,15 +129,15 @@ def _has_rank(name: str, kernel: Contracted) -> bool:
 def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Two sources under one name."""
     sources: dict[str, str] = {}
-    for definition in definitions(module, facts):
-        argument, source = definition.argument("name"), source_of(definition.fact)
+    for kernel in definitions(module, facts):
+        argument, source = kernel.argument("name"), kernel.source
         if argument is None or source is None or not isinstance(argument.value, Str):
             continue
         name = argument.value.text
         if name is None:
             continue
         if source.holes:
-            what = _formatted(definition, module)
+            what = _formatted(kernel)
             if what is None:
                 continue
             why = f"kernel name `{name}` is constant, but its source depends on `{what}`"
@@ -171,9 +145,8 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
             why = f"another kernel named `{name}` has a different source"
         else:
             continue
-        yield from report_argument(
+        yield from kernel.report(
             "KERNEL-NAME-002",
-            definition,
             argument.node,
             why,
             "Give each source its own name"
@@ -182,16 +155,16 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
         )
 
 
-def _formatted(definition: Definition, module: Module) -> str | None:
+def _formatted(kernel: PythonKernel) -> str | None:
     """A parameter of the function around it that is formatted into the source, if one is.
 
     Only one of unknown value, which the name does not depend on.
     """
-    name, source = definition.argument("name"), definition.argument("source")
-    function = definition.fact.place.function
+    name, source = kernel.argument("name"), kernel.argument("source")
+    function = kernel.fact.place.function
     if name is None or source is None or function is None:
         return None
-    scope = scope_of(module, function)
+    scope = scope_of(kernel.module, function)
     node = resolve_name(Expression(source.node, scope)).node
     if not isinstance(node, cst.FormattedString) or not isinstance(source.value, Str):
         return None

@@ -2,55 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.checks.contract.kernel_inputs import uses_of_inputs
-from embercoach.checks.programs.kernel_plans import contracted
-from embercoach.checks.registry import Report, check
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
+from embercoach.metal.inspections.parameter_uses import attribute_mismatches
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.written.body import undeclared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernel_plans import Contracted
+    from embercoach.checks.programs.kernels import KernelBody
     from embercoach.metal.preprocessor import Macro
-    from embercoach.metal.text_facts import TextSpan, Use
+    from embercoach.metal.text_facts import TextSpan
     from embercoach.metal.written.body import MetalText
 
-_NAMES = frozenset({"identifier", "type_identifier"})
+#: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.
+STAGE_IN = frozenset(("grid_size", "grid_origin"))
 
 
-@dataclass(frozen=True, slots=True)
-class MacroUse:
-    """A macro of the header where the body expands it, and what it mentions that is not passed."""
+@check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
+def kernel_signatures(kernel: KernelBody) -> Iterator[MetalReport]:
+    """Each kernel of the file whose texts and names are known."""
+    arguments = [kernel.arguments(launch) for launch in kernel.ways] if kernel.is_whole else []
+    made = [one for one in arguments if one is not None]
+    if made:
+        yield from _out_of_reach(kernel, made)
+        yield from _redeclared(kernel, made)
+        yield from _stage_in(kernel)
+        yield from _malformed(kernel, made)
+        yield from _mismatched(kernel)
 
-    macro: str
-    missing: tuple[str, ...]
-    place: TextSpan
+
+def _out_of_reach(
+    kernel: KernelBody, made: list[contract.KernelArguments]
+) -> Iterator[MetalReport]:
+    """Names of the kernel that its header mentions."""
+    header = kernel.header
+    if not header.text.strip():
+        return
+    inputs, outputs = kernel.inputs or (), kernel.outputs or ()
+    on_mention = ATTRIBUTES.keys() | {n for name in inputs for n in shape_names(name)}
+    templates = {given.name for one in made for given in one.template or ()}
+    # Functions of the header do not see them.
+    names = on_mention.union(inputs, outputs, templates)
+    first = {use.name: use for use in reversed(undeclared(header)) if use.name in names}
+    for use in first.values():
+        yield MetalReport(
+            "KERNEL-SIG-006",
+            header.at(use.place),
+            f"undeclared identifier `{use.name}` in a function of `header`",
+            "Add a parameter to the function, and pass the value from the body",
+        )
+    missing = {name for name in on_mention if name not in kernel.text.text}
+    for macro, place, found in _expanded(header, kernel.text, missing):
+        listed = " and ".join(f"`{name}`" for name in sorted(found))
+        yield MetalReport(
+            "KERNEL-SIG-006",
+            kernel.text.at(place),
+            f"macro `{macro}` expands to {listed}, which `source` never mentions",
+            "Name it in the body, or pass it to the macro as an argument",
+        )
 
 
-def beyond_functions(header: MetalText, names: frozenset[str]) -> tuple[Use, ...]:
-    """Uses of a kernel's names in the functions of its header, which do not see them."""
-    return tuple(use for use in undeclared(header) if use.name in names)
-
-
-def beyond_macros(
-    header: MetalText, body: MetalText, passed_on_mention: frozenset[str]
-) -> Iterator[MacroUse]:
-    """Macros that expand to names which MLX would pass if ``source`` mentioned them.
-
-    Args:
-        header: of the kernel.
-        body: of the kernel.
-        passed_on_mention: names that MLX passes where the body's text holds them.
-    """
-    missing = {name for name in passed_on_mention if name not in body.text}
+def _expanded(
+    header: MetalText, body: MetalText, missing: set[str]
+) -> Iterator[tuple[str, TextSpan, set[str]]]:
+    """Macros of the header where the body expands them, with the missing names that they yield."""
     own = {macro.name for macro in body.macros.items} - {m.name for m in header.macros.items}
     mentions = {
         macro.name: found
@@ -59,16 +82,13 @@ def beyond_macros(
     }
     if not mentions:
         return
-    declared = {d.name for d in body.declarations}
+    seen = {d.name for d in body.declarations}
     parsed = as_written(body.text, "body", header.macros.blanks)
-    seen: set[str] = set()
-    for part in parsed.tree.below():
-        if part.kind not in _NAMES or not parsed.holds(part):
-            continue
+    for part in parsed.of_kinds("identifier", "type_identifier"):
         name = parsed.word(part)
-        if name in mentions and name not in seen and name not in declared:
+        if parsed.holds(part) and name in mentions and name not in seen:
             seen.add(name)
-            yield MacroUse(name, tuple(sorted(mentions[name])), parsed.place(part))
+            yield name, parsed.place(part), mentions[name]
 
 
 def _reached(macro: Macro, header: MetalText) -> set[str]:
@@ -86,78 +106,18 @@ def _reached(macro: Macro, header: MetalText) -> set[str]:
     return found
 
 
-#: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.
-STAGE_IN = frozenset(("grid_size", "grid_origin"))
+def _redeclared(kernel: KernelBody, made: list[contract.KernelArguments]) -> Iterator[MetalReport]:
+    """Locals with the name of a parameter, and any declaration with that of a template argument.
 
-
-@check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
-def kernel_signatures(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Each kernel of the file whose texts and names are known."""
-    for kernel in contracted(module, facts):
-        if not kernel.whole or kernel.inputs is None or kernel.outputs is None:
-            continue
-        yield from _out_of_reach(kernel, kernel.inputs, kernel.outputs)
-        yield from _redeclared(kernel)
-        yield from _stage_in(kernel, kernel.inputs, kernel.outputs)
-        yield from _malformed(kernel)
-        yield from _mismatched(kernel)
-
-
-def _out_of_reach(
-    kernel: Contracted, inputs: tuple[str, ...], outputs: tuple[str, ...]
-) -> Iterator[Report]:
-    """Names of the kernel that its header mentions."""
-    if not kernel.above.text.strip():
-        return
-
-    metadata = {n for name in inputs for n in shape_names(name)}
-    on_mention = ATTRIBUTES.keys() | metadata
-    templates = {name for launch in kernel.launches for name in launch.template or ()}
-    names = frozenset(on_mention.union(inputs, outputs, templates))
-    reported: set[str] = set()
-    for use in beyond_functions(kernel.above, names):
-        if use.name not in reported:
-            reported.add(use.name)
-            yield from kernel.at(
-                "KERNEL-SIG-006",
-                use.place,
-                f"undeclared identifier `{use.name}` in a function of `header`",
-                "Add a parameter to the function, and pass the value from the body",
-                header=True,
-            )
-    for expanded in beyond_macros(kernel.above, kernel.body, frozenset(on_mention)):
-        missing = " and ".join(f"`{name}`" for name in expanded.missing)
-        yield from kernel.at(
-            "KERNEL-SIG-006",
-            expanded.place,
-            f"macro `{expanded.macro}` expands to {missing}, which `source` never mentions",
-            "Name it in the body, or pass it to the macro as an argument",
-        )
-
-
-def _described(kernel: Contracted) -> tuple[contract.KernelArguments, ...]:
-    """The kernel as each launch makes it, or as any would where none is seen."""
-    outputs = tuple(map(contract.Output, kernel.outputs or ()))
-    made: dict[contract.KernelArguments, None] = {}
-    for launch in kernel.launches or (None,):
-        given = launch.inputs if launch is not None else None
-        template = None if launch is None else launch.template
-        arguments = None if template is None else tuple(map(contract.TemplateArgument, template))
-        inputs = given or tuple(map(contract.Input, kernel.inputs or ()))
-        text = kernel.source.text.text
-        made[contract.KernelArguments("", inputs, outputs, text, template=arguments)] = None
-    return tuple(made)
-
-
-def _redeclared(kernel: Contracted) -> Iterator[Report]:
-    """Locals with the name of a parameter, and any declaration with that of a template argument."""
-    from embercoach.metal.written.body import redeclared
-
+    C++ refuses to declare a parameter again in a body; in an inner scope it is a new variable.
+    """
     indexed = _indexed(kernel)
-    signatures = [contract.signature(_with_ranks(made, indexed)) for made in _described(kernel)]
+    signatures = [contract.signature(_with_ranks(one, indexed)) for one in made]
     certain = frozenset.intersection(*(s.certain_names for s in signatures))
-    for declaration in redeclared(kernel.body, certain):
-        if declaration.kind in ("macro", "field", "enumerator"):
+    for declaration in kernel.text.declarations:
+        if declaration.depth or declaration.name not in certain:
+            continue
+        if declaration.kind in ("field", "enumerator"):
             continue
         name = declaration.name
         parameter = signatures[0].by_name.get(name)
@@ -167,9 +127,9 @@ def _redeclared(kernel: Contracted) -> Iterator[Report]:
             what = "thread attribute"
         else:
             what = parameter.role
-        yield from kernel.at(
+        yield MetalReport(
             "KERNEL-SIG-007",
-            declaration.place,
+            kernel.text.at(declaration.place),
             f"redefinition of {what} `{name}`",
             f"Rename the local, for example to `my_{name}`"
             if parameter is None or parameter.role != "attribute"
@@ -177,12 +137,12 @@ def _redeclared(kernel: Contracted) -> Iterator[Report]:
         )
 
 
-def _indexed(kernel: Contracted) -> frozenset[str]:
+def _indexed(kernel: KernelBody) -> frozenset[str]:
     """The inputs that the body takes elements of, so that they cannot be 0-d.
 
     Asked for only where the body declares the name of something that 0-d inputs lack.
     """
-    declared = {d.name for d in kernel.body.declarations if d.depth == 0}
+    declared = {d.name for d in kernel.text.declarations if d.depth == 0}
     names = [n for n in kernel.inputs or () if not declared.isdisjoint(shape_names(n))]
     uses = uses_of_inputs(kernel) if names else {}
     return frozenset(
@@ -197,18 +157,15 @@ def _with_ranks(made: contract.KernelArguments, names: frozenset[str]) -> contra
     return replace(made, inputs=inputs)
 
 
-def _stage_in(
-    kernel: Contracted, inputs: tuple[str, ...], outputs: tuple[str, ...]
-) -> Iterator[Report]:
+def _stage_in(kernel: KernelBody) -> Iterator[MetalReport]:
     """``grid_size``, which is not a size of the launch."""
-    for use in kernel.body.attribute_uses:
-        if use.name not in STAGE_IN or use.name in (*inputs, *outputs):
+    own = kernel.text.macros.names.union(kernel.inputs or (), kernel.outputs or ())
+    for use in kernel.text.attribute_uses:
+        if use.name not in STAGE_IN or use.name in own:
             continue
-        if use.name in kernel.body.macros.names:
-            continue
-        yield from kernel.at(
+        yield MetalReport(
             "KERNEL-SIG-007",
-            use.place,
+            kernel.text.at(use.place),
             f"`{use.name}` describes stage-in data, not the grid of the launch",
             "Use `threads_per_grid` for threads, `threadgroups_per_grid` for threadgroups"
             if use.name == "grid_size"
@@ -217,49 +174,36 @@ def _stage_in(
         return
 
 
-def _mismatched(kernel: Contracted) -> Iterator[Report]:
+def _mismatched(kernel: KernelBody) -> Iterator[MetalReport]:
     """``uint i = thread_position_in_grid;``, and ``.x`` of what is a number."""
-    program = kernel.program
-    if program is None:
-        return
-    from embercoach.metal.inspections.parameter_uses import attribute_mismatches
-
-    for found in attribute_mismatches(program):
-        if found.spot.text != "body":
-            continue
+    program = kernel.program()
+    for found in attribute_mismatches(program) if program is not None else ():
         name, kind = found.attribute, ATTRIBUTES[found.attribute]
-        is_vector = kind.endswith("3")
-        yield from kernel.at(
-            "KERNEL-SIG-009",
-            found.spot.place,
-            f"`{name}` is a `{kind}` but {found.what}",
-            f"Write `{name}.x`, or another component"
-            if is_vector
-            else f"Write `{name}` without a component",
-        )
+        advice = f"Write `{name}` without a component"
+        if kind.endswith("3"):
+            advice = f"Write `{name}.x`, or another component"
+        if found.spot.text == "body":
+            what = f"`{name}` is a `{kind}` but {found.what}"
+            yield MetalReport("KERNEL-SIG-009", found.spot, what, advice)
 
 
-def _malformed(kernel: Contracted) -> Iterator[Report]:
+def _malformed(kernel: KernelBody, made: list[contract.KernelArguments]) -> Iterator[MetalReport]:
     """Two outputs, no attribute, and the shape of an input: MLX's own bug."""
-    used = [use for use in kernel.body.free if _is_metadata(use.name, kernel.inputs or ())]
+    metadata = {n for name in kernel.inputs or () for n in shape_names(name)}
+    used = [use for use in kernel.text.free if use.name in metadata]
     if not used:
         return
-    for made in _described(kernel):
-        ranked = tuple(_ranked(given, {use.name for use in used}) for given in made.inputs)
-        plain = contract.KernelArguments("", ranked, made.outputs, made.source)
-        if not contract.signature(plain).malformed:
+    for one in made:
+        ranked = tuple(_ranked(given, {use.name for use in used}) for given in one.inputs)
+        if not contract.signature(replace(one, inputs=ranked)).malformed:
             return
-    yield from kernel.at(
+    yield MetalReport(
         "KERNEL-SIG-008",
-        used[0].place,
+        kernel.text.at(used[0].place),
         f"MLX closes the parameter list early: {len(kernel.outputs or ())} outputs, "
         f"`{used[0].name}`, no thread attribute",
         "Mention a thread attribute such as `thread_position_in_grid`, even in a comment",
     )
-
-
-def _is_metadata(name: str, inputs: tuple[str, ...]) -> bool:
-    return any(name in shape_names(given) for given in inputs)
 
 
 def _ranked(given: contract.Input, used: set[str]) -> contract.Input:

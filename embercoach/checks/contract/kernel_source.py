@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.lattice import Dict, Number, Str
-from embercoach.checks.programs.kernel_plans import contracted
-from embercoach.checks.programs.kernels import (
-    Definition,
-    count,
-    definitions,
-    has_spread,
-    header_of,
-    names_of,
-    parsed,
-    source_of,
-    target,
-    template_of,
-)
-from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.analysis.values.lattice import Dict, Str
+from embercoach.checks.programs.launches import has_spread
+from embercoach.checks.programs.metal_checks import MetalFix, MetalReport
+from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.msl_names import is_standard_header
 from embercoach.metal.numbers import whole_number
+from embercoach.metal.written.body import undeclared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.programs.kernel_plans import Contracted
+    from embercoach.checks.programs.kernels import KernelBody, PythonKernel
     from embercoach.metal.source import TextPiece
-    from embercoach.metal.text_facts import TextSpan, Use, WrittenFunction
+    from embercoach.metal.text_facts import PreprocessorLine, TextSpan, Use, WrittenFunction
     from embercoach.metal.written.body import MetalText
 
 #: The specification's words, section 1.6.3: no NaNs, no INFs.
@@ -43,32 +31,22 @@ TESTS = frozenset({"isnan", "isinf", "isfinite", "isnormal", "isordered", "isuno
 
 
 @check("KERNEL-MATH-001")
-def math_modes(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def math_modes(kernel: KernelBody) -> Iterator[MetalReport]:
     """``compile_options={"math_mode": "fast"}`` with infinities in the kernel."""
-    for kernel in contracted(module, facts):
-        if _math_mode(kernel) != FAST:
-            continue
-        for text, header in ((kernel.body, False), (kernel.above, True)):
-            found = next(_uses(text), None)
-            if found is None:
-                continue
-            what, place = found
-            yield from kernel.at(
+    options = kernel.fact.keyword("compile_options")
+    given = options.value if options is not None else None
+    mode = given.get("math_mode") if isinstance(given, Dict) else None
+    if not isinstance(mode, Str) or mode.text != FAST:
+        return
+    for text in kernel.texts:
+        for what, place in _uses(text):
+            yield MetalReport(
                 "KERNEL-MATH-001",
-                place,
+                text.at(place),
                 f"`{what}` with math mode `fast`, which assumes no infinities or NaNs",
                 "Drop `math_mode` (default: `safe`), or use `relaxed`, which honors infinities",
-                header=header,
             )
-            break
-
-
-def _math_mode(kernel: Contracted) -> str | None:
-    argument = kernel.definition.fact.keyword("compile_options")
-    if argument is None or not isinstance(argument.value, Dict):
-        return None
-    mode = argument.value.get("math_mode")
-    return mode.text if isinstance(mode, Str) else None
+            return
 
 
 def _uses(text: MetalText) -> Iterator[tuple[str, TextSpan]]:
@@ -95,198 +73,102 @@ PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
     "KERNEL-SIG-005",
     "KERNEL-BUFFER-001",
 )
-def kernel_sources(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Each kernel that the file builds, once."""
-    built = [(found, source_of(found.fact)) for found in definitions(module, facts)]
-    calls = Counter(found.fact.node for found, _ in built)
-    bodies = [
-        (found, None if source is None else _Body(found, source, module)) for found, source in built
-    ]
-    for definition, body in bodies:
-        if body is None:
-            yield from _too_many_buffers(definition, None, "", module)
-            continue
-        if calls[definition.fact.node] > 1:
-            body.elsewhere = frozenset(
-                declared.name
-                for other, text in bodies
-                if other.fact.node is definition.fact.node and text not in (None, body)
-                for declared in text.text.declarations
-            )
-        yield from body.reports()
-
-
-class _Body:
-    """The body of one kernel."""
-
-    def __init__(self, definition: Definition, source: Folded, module: Module) -> None:
-        self.definition = definition
-        self.source = source
-        self.module = module
-        self.elsewhere = frozenset[str]()
-        """Names in the other texts that the same call builds: one of them may never be built."""
-        self.header = header_of(definition.fact)
-        self.text = parsed(source.text.text, self.header.text.text if self.header else "")
-
-    def reports(self) -> Iterator[Report]:
-        """The problems of the body; of a whole function only that it is one."""
-        yield from self._directives()
-        function = self._function()
-        if function is not None:
-            yield from self._function_report(function)
-            return
-        yield from self._marks()
-        yield from self._undeclared()
-        text = self.source.text.text
-        yield from _too_many_buffers(self.definition, self.text, text, self.module)
-
-    def _report(
-        self,
-        code: str,
-        start: int,
-        end: int,
-        what: str,
-        help_text: str,
-        change: ProposedFix | None = None,
-    ) -> Iterator[Report]:
-        where = target(self.definition, self.source, start, end, self.module)
-        if where is not None:
-            span = where.span
-            yield Report.at(
-                where, code, message=what, help=help_text, text_span=span, change=change
-            )
-
-    def _renaming(self, uses: list[Use], name: str) -> ProposedFix | None:
-        """Replace all uses of a name in the body, which must be literal text of this file."""
-        parts = []
-        for use in uses:
-            start, end = use.place.start, use.place.end
-            where = target(self.definition, self.source, start, end, self.module)
-            if where is None or where.span is None or where.span[1] - where.span[0] != end - start:
-                return None
-            parts.append((where.place.statement, where.node, where.span, name))
-        return ProposedFix(f"Rename to `{name}`", False, (), parts=tuple(parts))
-
-    def _function(self) -> WrittenFunction | None:
-        """A function that the body defines: the kernel itself, or else the first helper."""
-        written = [f for f in self.text.functions if f.body and not f.member]
-        entry = next((f for f in written if f.entry is not None), None)
-        if entry is not None or not self.text.parse_ok:
-            return entry
-        return next(iter(written), None)
-
-    def _function_report(self, function: WrittenFunction) -> Iterator[Report]:
-        place = function.place
-        if function.entry is not None:
-            what = f"`source` holds the {function.entry} function `{function.name}`, must be a body"
-            help_text = (
-                "Pass only its statements, with the names of `input_names` and `output_names`"
-            )
-        else:
-            what = f"`source` defines the function `{function.name}` inside a function"
-            help_text = "Move helper functions into `header`"
-        yield from self._report("KERNEL-SIG-001", place.start, place.end, what, help_text)
-
-    def _marks(self) -> Iterator[Report]:
-        for mark in self.text.marks:
-            if mark.name not in PARAMETER_ATTRIBUTES:
-                continue
-            if mark.name in ATTRIBUTES:
-                help_text = f"Write the name alone where you need the value: `{mark.name}`"
-            else:
-                help_text = "Use the names of `input_names` and `output_names`; MLX numbers them"
-            yield from self._report(
+def kernel_sources(kernel: PythonKernel) -> Iterator[Report | MetalReport]:
+    """The problems of a kernel's source; of a whole function only that it is one."""
+    text = kernel.text
+    for directive in text.directives:
+        yield from _directive(text, directive)
+    function = _function(text)
+    if function is not None:
+        yield _function_report(text, function)
+        return
+    for mark in text.marks:
+        if mark.name in PARAMETER_ATTRIBUTES:
+            yield MetalReport(
                 "KERNEL-SIG-002",
-                mark.place.start,
-                mark.place.end,
+                text.at(mark.place),
                 f"parameter attribute `[[{mark.name}]]` in a kernel body",
-                help_text,
+                f"Write the name alone where you need the value: `{mark.name}`"
+                if mark.name in ATTRIBUTES
+                else "Use the names of `input_names` and `output_names`; MLX numbers them",
             )
+    if kernel.inputs is not None and kernel.outputs is not None:
+        yield from _undeclared(kernel, kernel.inputs, kernel.outputs)
+        yield from _too_many_buffers(kernel, kernel.inputs, kernel.outputs)
 
-    def _directives(self) -> Iterator[Report]:
-        from embercoach.metal.msl_names import is_standard_header
 
-        for directive in self.text.directives:
-            place = directive.place
-            if directive.kind == "include":
-                if is_standard_header(directive.target):
-                    what = f"`#include {directive.target}` in a kernel body has no effect"
-                    help_text = "Drop the line, or move it into `header`"
-                else:
-                    what = f"`#include {directive.target}` in a kernel body: pasted into a function"
-                    help_text = "Move it into `header`, or paste its declarations there"
-                yield from self._report("KERNEL-SIG-003", place.start, place.end, what, help_text)
-            elif directive.kind == "using namespace":
-                yield from self._report(
-                    "KERNEL-SIG-004",
-                    place.start,
-                    place.end,
-                    f"`using namespace {directive.target}` in a kernel body",
-                    "Drop the line, or move it into `header`",
-                )
+def _directive(text: MetalText, directive: PreprocessorLine) -> Iterator[MetalReport]:
+    code = "KERNEL-SIG-003"
+    what = f"`#include {directive.target}` in a kernel body has no effect"
+    advice = "Drop the line, or move it into `header`"
+    if directive.kind == "using namespace":
+        code, what = "KERNEL-SIG-004", f"`using namespace {directive.target}` in a kernel body"
+    elif directive.kind != "include":
+        return
+    elif not is_standard_header(directive.target):
+        what = f"`#include {directive.target}` in a kernel body: pasted into a function"
+        advice = "Move it into `header`, or paste its declarations there"
+    yield MetalReport(code, text.at(directive.place), what, advice)
 
-    def _undeclared(self) -> Iterator[Report]:
-        from embercoach.metal.written.body import undeclared
 
-        fact = self.definition.fact
-        inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")
-        if self.header is None or inputs is None or outputs is None:
-            return
-        if not (_has_all_names(self.source) and _has_all_names(self.header)):
-            return
-        template = self._template()
-        kernel = contract.KernelArguments(
-            name="",
-            inputs=tuple(contract.Input(n, ndim=0 if self._is_scalar(n) else None) for n in inputs),
-            outputs=tuple(map(contract.Output, outputs)),
-            source=self.source.text.text,
-            template=None if template is None else tuple(map(contract.TemplateArgument, template)),
+def _function(text: MetalText) -> WrittenFunction | None:
+    """A function that the body defines: the kernel itself, or else the first helper."""
+    written = [f for f in text.functions if f.body and not f.member]
+    entry = next((f for f in written if f.entry is not None), None)
+    return entry if entry is not None or not text.parse_ok else next(iter(written), None)
+
+
+def _function_report(text: MetalText, function: WrittenFunction) -> MetalReport:
+    if function.entry is not None:
+        what = f"`source` holds the {function.entry} function `{function.name}`, must be a body"
+        advice = "Pass only its statements, with the names of `input_names` and `output_names`"
+    else:
+        what = f"`source` defines the function `{function.name}` inside a function"
+        advice = "Move helper functions into `header`"
+    return MetalReport("KERNEL-SIG-001", text.at(function.place), what, advice)
+
+
+def _undeclared(
+    kernel: PythonKernel, inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> Iterator[MetalReport]:
+    text = kernel.text
+    if not all(t is not None and _has_all_names(t) for t in (kernel.source, kernel.header_source)):
+        return
+    templates = [launch.template for launch in kernel.launches]
+    are_known = bool(templates) and None not in templates
+    template = {name for pairs in templates for name in pairs or ()} if are_known else None
+    made = contract.KernelArguments(
+        name="",
+        inputs=tuple(contract.Input(n, ndim=0 if _is_scalar(kernel, n) else None) for n in inputs),
+        outputs=tuple(map(contract.Output, outputs)),
+        source=text.text,
+        template=None if template is None else tuple(map(contract.TemplateArgument, template)),
+    )
+    scope = contract.signature(made).names
+    # One of several texts that the same call builds may never be built.
+    elsewhere = {declared.name for other in kernel.siblings for declared in other.text.declarations}
+    uses: dict[str, list[Use]] = {}
+    for use in undeclared(text, scope):
+        # What is never indexed or assigned may be a template argument that is not seen here.
+        if use.name not in elsewhere and (template is not None or use.variable):
+            uses.setdefault(use.name, []).append(use)
+    for name, found in uses.items():
+        first, other = found[0], _renamed(found[0], inputs, outputs)
+        again = f" ({len(found)} times)" if len(found) > 1 else ""
+        edits = tuple((text.at(use.place), name, other or "") for use in found)
+        yield MetalReport(
+            "KERNEL-SIG-005",
+            text.at(first.place),
+            f"undeclared identifier `{name}` in kernel body{again}{_why(first, inputs, outputs)}",
+            _way_out(first, inputs, outputs, scope),
+            fix=None if other is None else MetalFix(f"Rename to `{other}`", edits),
         )
-        scope = contract.signature(kernel).names
-        uses: dict[str, list[Use]] = {}
-        for use in undeclared(self.text, scope):
-            # What is never indexed or assigned may be a template argument that is not seen here.
-            if use.name not in self.elsewhere and (template is not None or use.variable):
-                uses.setdefault(use.name, []).append(use)
-        for name, found in uses.items():
-            first = found[0]
-            again = f" ({len(found)} times)" if len(found) > 1 else ""
-            yield from self._report(
-                "KERNEL-SIG-005",
-                first.place.start,
-                first.place.end,
-                f"undeclared identifier `{name}` in kernel body{again}"
-                f"{_why(first, inputs, outputs)}",
-                _way_out(first, inputs, outputs, scope),
-                None
-                if (other := _renamed(first, inputs, outputs)) is None
-                else self._renaming(found, other),
-            )
 
-    def _template(self) -> frozenset[str] | None:
-        """The names of template arguments over all launches, None where some are unknown."""
-        if not self.definition.launches:
-            return None
-        names: set[str] = set()
-        for launch in self.definition.launches:
-            template = template_of(launch)
-            if template is None:
-                return None
-            names.update(template)
-        return frozenset(names)
 
-    def _is_scalar(self, name: str) -> bool:
-        """Return whether every launch passes a Python number for an input."""
-        inputs = names_of(self.definition.fact, "input_names") or ()
-        index = inputs.index(name)
-        given = []
-        for launch in self.definition.launches:
-            argument = launch.keyword("inputs")
-            value = None if argument is None else argument.value
-            if value is None or count(value) != len(inputs):
-                return False
-            given.append(value.items[index])  # type: ignore[attr-defined]
-        return bool(given) and all(isinstance(value, Number) for value in given)
+def _is_scalar(kernel: PythonKernel, name: str) -> bool:
+    """Return whether every launch passes a number for an input."""
+    given = kernel.given(name)
+    return bool(given) and all(one.ndim == 0 for one in given)
 
 
 def _has_all_names(text: Folded) -> bool:
@@ -379,17 +261,13 @@ def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> s
 
 
 def _too_many_buffers(
-    definition: Definition, text: MetalText | None, source: str, module: Module
+    kernel: PythonKernel, inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> Iterator[Report]:
     """More buffers than Metal's table has entries, whatever the ranks of the inputs are."""
-    fact = definition.fact
-    if not definition.own or has_spread(fact):
+    if not kernel.own or has_spread(kernel.fact):
         return
-    inputs, outputs = names_of(fact, "input_names"), names_of(fact, "output_names")
-    if inputs is None or outputs is None:
-        return
-    used = {use.name for use in text.free} if text is not None else set()
-    kernel = contract.KernelArguments(
+    used = {use.name for use in kernel.text.free}
+    made = contract.KernelArguments(
         name="",
         # An input whose shape the body reads has a rank, or the body would not compile.
         inputs=tuple(
@@ -397,12 +275,12 @@ def _too_many_buffers(
             for n in inputs
         ),
         outputs=tuple(map(contract.Output, outputs)),
-        source=source,
+        source=kernel.text.text,
     )
-    fewest, _ = contract.signature(kernel).buffers
+    fewest, _ = contract.signature(made).buffers
     if fewest > MAX_BUFFERS:
         yield Report.at(
-            fact,
+            kernel.fact,
             "KERNEL-BUFFER-001",
             message=f"kernel needs {fewest} buffers, the limit is {MAX_BUFFERS}",
             help="Pass sizes as one array: each `x_shape`, `x_strides` and `x_ndim` takes a buffer",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal.program.nodes import Spot
 from embercoach.metal.written.embedded import embedded_units
 from embercoach.terminal_text import quoted
 
@@ -247,7 +248,7 @@ class _Host:
         return around[-1] if around else None
 
     def _report(self, code: str, start: int, end: int, what: str, advice: str) -> MetalReport:
-        return MetalReport(code, self.syntax.stretch(start, end), what, advice)
+        return MetalReport(code, Spot("file", self.syntax.stretch(start, end)), what, advice)
 
 
 def _shown(tensor: _Tensor) -> str:
@@ -280,7 +281,7 @@ def only_launches(file: ObjectiveC) -> Iterator[MetalReport]:
         message = compiled[0]
         yield MetalReport(
             "TORCH-KERNEL-004",
-            file.syntax.stretch(message.start, message.end),
+            Spot("file", file.syntax.stretch(message.start, message.end)),
             "this extension only launches kernels, which PyTorch can do without C++",
             "Pass the source to `torch.mps.compile_shader` in Python, and launch its kernels there",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,43 +10,26 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import lanes_where, threads_of
 from embercoach.metal.execution.events import Access, SimdOperation
 from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, LaneValue
+from embercoach.metal.inspections.bounds import outside, past_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.execution.events import Trace
     from embercoach.metal.execution.values import UnknownNumber
-    from embercoach.metal.inspections.bounds import Outside
     from embercoach.metal.program.nodes import Call, Spot
 
 #: Operations on top of each other that are looked through.
 _DEPTH = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """A store of what one simdgroup got from a reduction; what the others got goes nowhere.
-
-    Attributes:
-        store: of the result.
-        call: the reduction.
-        kept: simdgroups whose result is stored.
-        groups: simdgroups that reduced their own values.
-    """
-
-    store: Access
-    call: Call
-    kept: int
-    groups: int
-
-
-def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
-    """SIMD reductions whose results are kept for some simdgroups only.
+def dropped_results(trace: Trace) -> Iterator[MetalReport]:
+    """SIMD reductions of which one simdgroup's result is kept, once for each store.
 
     Nothing is reported for a kernel that was not followed to its end: it may use results later.
     """
     if trace.lost or trace.threads <= SIMD_WIDTH:
-        return ()
+        return
     used: dict[Call, set[int]] = {}
     operations: dict[Call, list[SimdOperation]] = {}
     stores: list[tuple[Access, list[Call]]] = []
@@ -59,16 +41,23 @@ def partial_reductions(trace: Trace) -> tuple[Partial, ...]:
                 used.setdefault(call, set()).update(_groups(event.mask.lanes))
             if event.memory == "device" and event.value is not None:
                 stores.append((event, _deciding(event)))
-    found: dict[Spot, Partial] = {}
+    reported: set[Spot] = set()
     for store, calls in stores:
         for call in calls:
             kept = used.get(call, set())
-            if len(kept) != 1 or store.spot in found:
+            if len(kept) != 1 or store.spot in reported:
                 continue
             groups = {g for done in operations.get(call, ()) for g in _contributing(done)}
             if len(groups) > 1 and kept < groups:
-                found[store.spot] = Partial(store, call, len(kept), len(groups))
-    return tuple(found.values())
+                reported.add(store.spot)
+                yield MetalReport(
+                    "KERNEL-SIMD-001",
+                    store.spot,
+                    f"`{call.name}` reduces one of {len(groups)} simdgroups, "
+                    "the other results are dropped",
+                    "Combine all results in a `threadgroup` array, or launch threadgroups of "
+                    "32 threads",
+                )
 
 
 def _reductions_in(access: Access) -> frozenset[Call]:
@@ -142,63 +131,53 @@ def _by_data(store: Access) -> bool:
 
 
 _SHUFFLES = frozenset({"simd_shuffle", "simd_broadcast", "simd_shuffle_xor", "simd_shuffle_down"})
-
-
 _SELECTING = frozenset({"?:", "path"})
 
 
-@dataclass(frozen=True, slots=True)
-class MissingLane:
-    """An operation that reads a lane without a thread.
-
-    Attributes:
-        lane: the reading one.
-        source: the one that is read.
-        count: lanes of the last simdgroup.
-        threads: of the threadgroup.
-    """
-
-    operation: SimdOperation
-    lane: int
-    source: int
-    count: int
-    threads: int
-
-    @property
-    def spot(self) -> Spot:
-        """The place of the call."""
-        return self.operation.spot
-
-
-def missing_lanes(trace: Trace) -> tuple[MissingLane, ...]:
-    """The operations of known threadgroups that read a missing lane, one for each place."""
+def absent_lanes(trace: Trace) -> Iterator[MetalReport]:
+    """Shuffles of known threadgroups that read a lane without a thread, one for each place."""
     operations = [event for event in trace.events if isinstance(event, SimdOperation)]
     if trace.configuration.assumed or not operations:
-        return ()
-    found: dict[Spot, MissingLane] = {}
+        return
     sizes = [size for size in _sizes(trace) if size % SIMD_WIDTH]
     used = _SHUFFLES & _used(trace)
+    reported: set[Spot] = set()
     for event in operations:
-        if event.spot in found or event.call.name not in used or event.mask.conditions:
+        name, given = event.call.name, event.lane
+        if event.spot in reported or name not in used or event.mask.conditions:
             continue
-        missing = _never_there(event)
-        for size in sizes:
-            missing = missing or _missing(event, size)
-        if missing is not None:
-            found[event.spot] = missing
-    return tuple(found.values())
+        missing = None if given is None else next(_missing(event, given, sizes), None)
+        if missing is None:
+            continue
+        reported.add(event.spot)
+        source, count = missing
+        what = f"`{name}` reads lane {source}, the last simdgroup has {count} lanes"
+        help_text = "Launch whole simdgroups: a multiple of 32 threads, or use `simd_sum`"
+        if count == SIMD_WIDTH:
+            what = f"`{name}` reads lane {source}, a simdgroup has {SIMD_WIDTH} lanes"
+            help_text = "Pass a lane below 32, as `thread_index_in_simdgroup` counts"
+        yield MetalReport("KERNEL-SIMD-002", event.spot, what, help_text)
 
 
-def _never_there(event: SimdOperation) -> MissingLane | None:
-    """The read of a lane from 32 on, as where a position in the threadgroup is taken for a lane."""
-    if event.lane is None or not event.lane.exact or event.call.name == "simd_shuffle_down":
-        return None
-    for thread in threads_of(event.mask.lanes):
-        lane = thread % SIMD_WIDTH
-        source = _source(event.call.name, lane, event.lane.offset(thread))
-        if source >= SIMD_WIDTH:
-            return MissingLane(event, lane, source, SIMD_WIDTH, SIMD_WIDTH)
-    return None
+def _missing(event: SimdOperation, given: LaneValue, sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """The lanes without a thread that are read, and how many the simdgroup has."""
+    name = event.call.name
+    if not given.exact:
+        return
+    sources = [
+        (thread, _source(name, thread % SIMD_WIDTH, given.offset(thread)))
+        for thread in threads_of(event.mask.lanes)
+    ]
+    if name != "simd_shuffle_down":
+        # As where a position in the threadgroup is taken for a lane.
+        yield from ((source, SIMD_WIDTH) for _, source in sources if source >= SIMD_WIDTH)
+    for size in sizes:
+        count = size % SIMD_WIDTH
+        for thread, source in sources:
+            # Further lanes of a shift may be ignored; all take part in a butterfly.
+            decisive = thread % SIMD_WIDTH == 0 or name == "simd_shuffle_xor"
+            if size - count <= thread < size and decisive and count <= source < SIMD_WIDTH:
+                yield source, count
 
 
 def _used(trace: Trace) -> frozenset[str]:
@@ -230,69 +209,20 @@ def _sizes(trace: Trace) -> Iterator[int]:
             yield last
 
 
-def _missing(event: SimdOperation, size: int) -> MissingLane | None:
-    """The read of a lane that is past the threads of the last simdgroup, if there is one."""
-    first, count = size // SIMD_WIDTH * SIMD_WIDTH, size % SIMD_WIDTH
-    if event.lane is None or not event.lane.exact:
-        return None
-    for thread in threads_of(event.mask.lanes):
-        if not first <= thread < size:
-            continue
-        lane, given = thread - first, event.lane.offset(thread)
-        source = _source(event.call.name, lane, given)
-        # Further lanes of a shift may be ignored; all take part in a butterfly.
-        decisive = lane == 0 or event.call.name == "simd_shuffle_xor"
-        if decisive and count <= source < SIMD_WIDTH:
-            return MissingLane(event, lane, source, count, size)
-    return None
-
-
 def _source(name: str, lane: int, given: int) -> int:
     if name == "simd_shuffle_xor":
         return lane ^ given
     return lane + given if name == "simd_shuffle_down" else given
 
 
-def past_arrays(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
+def past_arrays(trace: Trace) -> Iterator[MetalReport]:
     """Accesses outside of threadgroup and private arrays, and of outputs of known size."""
-    from embercoach.metal.inspections.bounds import outside, past_buffers
-
     for found in (*outside(trace), *past_buffers(trace)):
-        yield _outside(found)
-
-
-def _outside(found: Outside) -> MetalReport:
-    spot, name = found.access.spot, found.variable.name
-    index = found.index if found.index < 0 else max(found.index, found.count)
-    what = hazards.out_of_bounds(
-        found.access.kind if found.access.kind == "read" else "write",
-        f"{name}[{index}]",
-        f"{found.count} elements, thread {found.thread}",
-    )
-    help_text = hazards.BOUNDS_HELP
-    return MetalReport("KERNEL-BOUNDS-001", spot.place, what, help_text, spot.text)
-
-
-def dropped_results(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """SIMD reductions of which one simdgroup's result is kept."""
-    for partial in partial_reductions(trace):
-        yield _partial(partial)
-
-
-def _partial(partial: Partial) -> MetalReport:
-    spot, name = partial.store.spot, partial.call.name
-    what = f"`{name}` reduces one of {partial.groups} simdgroups, the other results are dropped"
-    help_text = "Combine all results in a `threadgroup` array, or launch threadgroups of 32 threads"
-    return MetalReport("KERNEL-SIMD-001", spot.place, what, help_text, spot.text)
-
-
-def absent_lanes(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """Shuffles from lanes that a threadgroup of no multiple of 32 threads does not have."""
-    for found in missing_lanes(trace):
-        name, spot = found.operation.call.name, found.spot
-        what = f"`{name}` reads lane {found.source}, the last simdgroup has {found.count} lanes"
-        help_text = "Launch whole simdgroups: a multiple of 32 threads, or use `simd_sum`"
-        if found.source >= found.count == SIMD_WIDTH:
-            what = f"`{name}` reads lane {found.source}, a simdgroup has {SIMD_WIDTH} lanes"
-            help_text = "Pass a lane below 32, as `thread_index_in_simdgroup` counts"
-        yield MetalReport("KERNEL-SIMD-002", spot.place, what, help_text, spot.text)
+        access = found.access
+        index = found.index if found.index < 0 else max(found.index, found.count)
+        what = hazards.out_of_bounds(
+            "read" if access.kind == "read" else "write",
+            f"{access.variable.name}[{index}]",
+            f"{found.count} elements, thread {found.thread}",
+        )
+        yield MetalReport("KERNEL-BOUNDS-001", access.spot, what, hazards.BOUNDS_HELP)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
-from embercoach.checks.programs.kernel_plans import contracted
-from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.programs.launches import launches_of
+from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
+from embercoach.metal.inspections.output_uses import output_uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import libcst as cst
 
-    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernel_plans import Contracted
+    from embercoach.checks.programs.kernels import KernelBody, PythonKernel
     from embercoach.metal.inspections.output_uses import OutputUses
 
 #: Dtypes that Metal has an atomic type for.
@@ -26,20 +25,17 @@ ATOMIC = frozenset({"int32", "uint32", "float32", "uint64", "bool", "bool_"})
 
 
 @check("KERNEL-ATOMIC-001")
-def atomic_dtypes(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def atomic_dtypes(kernel: PythonKernel) -> Iterator[Report]:
     """The dtypes of atomic outputs."""
-    for definition in definitions(module, facts):
-        for launch in launches_of(definition, module):
-            if launch.atomic_outputs is not True:
-                continue
-            for index, output in enumerate(launch.outputs or ()):
-                if output.dtype is None or output.dtype in ATOMIC:
-                    continue
-                fact = launch.fact
+    if kernel.flag("atomic_outputs", default=False) is not True:
+        return
+    for launch in kernel.launches:
+        for index, output in enumerate(launch.outputs or ()):
+            if output.dtype is not None and output.dtype not in ATOMIC:
                 yield Report.at(
-                    fact,
+                    launch.fact,
                     "KERNEL-ATOMIC-001",
-                    node=_dtype_node(fact, index, module),
+                    node=_dtype_node(launch.fact, index, kernel.module),
                     message=f"no atomic type for {output.dtype} output `{output.name}`",
                     help="Write float32, int32 or uint32 in the kernel, and convert the result",
                 )
@@ -56,40 +52,28 @@ def _dtype_node(fact: CallFact, index: int, module: Module) -> cst.CSTNode:
 
 
 @check("KERNEL-ATOMIC-002", "KERNEL-INIT-001")
-def output_writes(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Check how each kernel whose texts and names are known writes its outputs."""
-    for kernel in contracted(module, facts):
-        program = kernel.program if kernel.whole else None
-        if program is None or program.problems:
-            continue
-        from embercoach.metal.inspections.output_uses import output_uses
-
-        uses = output_uses(program)
-        if _is_atomic(kernel):
-            yield from _plain_accesses(kernel, uses)
-        if _is_uninitialized(kernel):
-            yield from _uninitialized(kernel, uses)
+def output_writes(kernel: KernelBody) -> Iterator[MetalReport]:
+    """Check how a kernel whose texts and names are known writes its outputs."""
+    program = kernel.program() if kernel.is_whole else None
+    if program is None or program.problems:
+        return
+    uses = output_uses(program)
+    if kernel.flag("atomic_outputs", default=False):
+        yield from _plain_accesses(uses)
+    # Some launch leaves the outputs uninitialized.
+    if any(launch.has_init_value is False for launch in kernel.launches):
+        yield from _uninitialized(kernel, uses)
 
 
-def _is_atomic(kernel: Contracted) -> bool:
-    argument = kernel.definition.fact.keyword("atomic_outputs")
-    return argument is not None and getattr(argument.value, "const", None) is True
-
-
-def _is_uninitialized(kernel: Contracted) -> bool:
-    """Return whether some launch leaves the outputs uninitialized."""
-    return any(launch.has_init_value is False for launch in kernel.launches)
-
-
-def _plain_accesses(kernel: Contracted, uses: dict[str, OutputUses]) -> Iterator[Report]:
+def _plain_accesses(uses: dict[str, OutputUses]) -> Iterator[MetalReport]:
     for name, use in uses.items():
         spot = next(iter((*use.stores, *use.updates, *use.reads)), None)
         if spot is None or spot.text != "body":
             continue
         stored = bool(use.stores or use.updates)
-        yield from kernel.at(
+        yield MetalReport(
             "KERNEL-ATOMIC-002",
-            spot.place,
+            spot,
             f"plain {'assignment to' if stored else 'read of'} atomic output `{name}`",
             f"Use `atomic_store_explicit(&{name}[i], v, memory_order_relaxed)` or "
             "`atomic_fetch_..._explicit`"
@@ -99,7 +83,7 @@ def _plain_accesses(kernel: Contracted, uses: dict[str, OutputUses]) -> Iterator
         return
 
 
-def _uninitialized(kernel: Contracted, uses: dict[str, OutputUses]) -> Iterator[Report]:
+def _uninitialized(kernel: KernelBody, uses: dict[str, OutputUses]) -> Iterator[MetalReport]:
     """Outputs that are updated, and never written before."""
     for name in kernel.outputs or ():
         use = uses.get(name)
@@ -108,9 +92,9 @@ def _uninitialized(kernel: Contracted, uses: dict[str, OutputUses]) -> Iterator[
         spot = next(iter((*use.updates, *use.atomic_updates)), None)
         if spot is None or spot.text != "body":
             continue
-        yield from kernel.at(
+        yield MetalReport(
             "KERNEL-INIT-001",
-            spot.place,
+            spot,
             f"{hazards.uninitialized_read(name)}: updated without an initial value",
             hazards.UNINITIALIZED_HELP,
         )

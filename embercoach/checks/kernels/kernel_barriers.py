@@ -11,6 +11,7 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Mask, Synchronization
 from embercoach.metal.execution.values import GROUP, LANE, SIMD, SIMD_WIDTH, LaneValue
+from embercoach.metal.inspections.bounds import threads_in_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,17 +34,12 @@ class Divergence:
         reason: threads are ``missing`` whatever the data; the barrier stands under a ``condition``
             that differs between threads; or threads have ``returned`` under such a condition.
         condition: that one, as it holds for those at the barrier (or for those that returned).
-        guard: the condition compares a thread's position with something that is one for all
-            threads, like ``i < n``: the launch decides whether it can ever fail.
-        axes: for a guard, the axes of the threadgroup's position in it, as bits.
         missing: the threads that are not there, as bits; 0 where it depends on data.
     """
 
     barrier: Synchronization
     reason: Literal["missing", "condition", "returned"]
     condition: Condition | None = None
-    guard: bool = False
-    axes: int = 0
     missing: int = 0
 
     @property
@@ -81,11 +77,11 @@ def _divergence(barrier: Synchronization, trace: Trace) -> Divergence | None:
     varying = (LANE | SIMD) if whole else LANE
     condition = _varying(barrier.mask, varying)
     if condition is not None:
-        return _under(barrier, "condition", condition)
+        return Divergence(barrier, "condition", condition)
     for gone in barrier.returned:
         condition = _varying(gone, varying)
         if condition is not None and _both_happen(gone, barrier.mask):
-            return _under(barrier, "returned", condition)
+            return Divergence(barrier, "returned", condition)
     return None
 
 
@@ -148,61 +144,51 @@ def _both_happen(gone: Mask, here: Mask) -> bool:
     return possible([(condition, 0) for condition in known])
 
 
-def _under(
-    barrier: Synchronization, reason: Literal["condition", "returned"], condition: Condition
-) -> Divergence:
-    sides = condition.sides
-    if sides is None:
-        return Divergence(barrier, reason, condition)
-    terms = [symbol for side in sides for symbol, _ in side.terms]
-    guard = not any(symbol.bits & (LANE | SIMD) for symbol in terms)
-    axes = 0
-    for symbol in terms:
-        axes |= symbol.origin.axes
-    return Divergence(barrier, reason, condition, guard, axes)
-
-
-def unreached(trace: Trace, whole: bool) -> Iterator[MetalReport]:
+def unreached(trace: Trace, *, whole: bool) -> Iterator[MetalReport]:
     """Barriers that not all threads reach: the first after each divergence."""
     causes: set[object] = set()
     for divergence in divergences(trace):
         condition = divergence.condition
         cause = divergence.missing if condition is None else condition
-        if cause not in causes and (not divergence.guard or bites(divergence, trace, whole=whole)):
-            causes.add(cause)
-            yield _report(divergence)
+        if cause in causes or not (condition is None or _bites(condition, trace, whole=whole)):
+            continue
+        causes.add(cause)
+        what = hazards.barrier_divergence(divergence.words)
+        spot = divergence.barrier.spot
+        yield MetalReport("KERNEL-BARRIER-001", spot, what, hazards.DIVERGENCE_HELP)
 
 
-def bites(divergence: Divergence, trace: Trace, *, whole: bool) -> bool:
-    """Return whether a guard like `i < n` diverges within some threadgroup.
+def _bites(condition: Condition, trace: Trace, *, whole: bool) -> bool:
+    """Return whether threads of some threadgroup differ in a condition.
 
-    A grid in Python has as many threads as it says, so that `n` of them may pass all; one that is
-    rounded up to whole threadgroups has some too many. In a file, whose grid is unknown, a guard of
-    the position in the grid may fail. One of the position in the threadgroup holds for all threads
-    where the host launches as many as the kernel needs.
+    That is open for a guard like `i < n`, which compares a thread's position with something that is
+    one for all threads. A grid in Python has as many threads as it says, so that `n` of them may
+    pass all; one that is rounded up to whole threadgroups has some too many. In a file, whose grid
+    is unknown, a guard of the position in the grid may fail. One of the position in the threadgroup
+    holds for all threads where the host launches as many as the kernel needs.
     """
-    parted = _parted(divergence, trace)
+    sides = condition.sides
+    terms = [symbol for side in sides or () for symbol, _ in side.terms]
+    if sides is None or any(symbol.bits & (LANE | SIMD) for symbol in terms):
+        return True
+    parted = _parted(condition, *sides, trace)
     if parted is not None:
         return parted
-    rounded = any(divergence.axes >> axis & 1 for axis in trace.configuration.rounded)
-    return (whole and divergence.axes != 0) or rounded
+    axes = 0
+    for symbol in terms:
+        axes |= symbol.origin.axes
+    rounded = any(axes >> axis & 1 for axis in trace.configuration.rounded)
+    return (whole and axes != 0) or rounded
 
 
-def _parted(divergence: Divergence, trace: Trace) -> bool | None:
+def _parted(condition: Condition, left: LaneValue, right: LaneValue, trace: Trace) -> bool | None:
     """Return whether a guard diverges whose only unknown is the threadgroup's position.
 
     Only threads that are certainly there are asked; None where there is more unknown.
     """
-    condition = divergence.condition
-    sides = None if condition is None else condition.sides
-    if condition is None or sides is None:
-        return None
-    left, right = sides
     terms = [*left.terms, *((symbol, -factor) for symbol, factor in right.terms)]
     if not all(symbol.operation in _GROUPS for symbol, _ in terms):
         return None
-    from embercoach.metal.inspections.bounds import threads_in_grid
-
     fits = _COMPARED[condition.operator]
     gaps = [left.offset(thread) - right.offset(thread) for thread in range(trace.threads)]
     for position in product(*(_positions(trace, axis) for axis in range(3))):
@@ -232,10 +218,3 @@ _COMPARED: dict[str, Callable[[int], bool]] = {
     "==": lambda gap: gap == 0,
     "!=": lambda gap: gap != 0,
 }
-
-
-def _report(divergence: Divergence) -> MetalReport:
-    barrier = divergence.barrier
-    what = hazards.barrier_divergence(divergence.words)
-    help_text = hazards.DIVERGENCE_HELP
-    return MetalReport("KERNEL-BARRIER-001", barrier.spot.place, what, help_text, barrier.spot.text)

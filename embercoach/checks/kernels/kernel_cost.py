@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.kernel_plans import values_of
@@ -33,9 +33,11 @@ from embercoach.metal.program.walk import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.nodes import Expression, Loop, Program, Spot, Variable
+    from embercoach.metal.program.nodes import Expression, Loop, Program, Variable
     from embercoach.metal.program.walk import Node, Values
 
+DIVISION = "KERNEL-PERF-001"
+ARRAY = "KERNEL-PERF-002"
 #: Loops that turn fewer times cost little, and a compiler unrolls them.
 FEW_TURNS = 8
 #: Loops that a compiler may unroll, so that their counters are constants.
@@ -45,19 +47,7 @@ SMALL_ARRAY = 8
 _RUNTIME = frozenset({"input", "metadata", "attribute", "parameter"})
 
 
-@dataclass(frozen=True, slots=True)
-class SlowDivision:
-    """A division or remainder of integers in a loop, by what the compiler does not know.
-
-    Attributes:
-        divisor: what the divisor stems from.
-    """
-
-    divisor: Variable
-    spot: Spot
-
-
-def divisions(program: Program, values: Values) -> Iterator[SlowDivision]:
+def _divisions(program: Program, values: Values) -> Iterator[MetalReport]:
     """Integer divisions in innermost loops by a size, once for each loop and size.
 
     The divisor stays the same while the loop turns. If the dividend does too, the compiler divides
@@ -80,7 +70,13 @@ def divisions(program: Program, values: Values) -> Iterator[SlowDivision]:
             moving = changed(loop)
             if mentioned(dividend) & moving and not mentioned(divisor) & moving:
                 reported.add((loop, owner))
-                yield SlowDivision(owner, node.spot)
+                yield MetalReport(
+                    DIVISION,
+                    node.spot,
+                    f"integer division by a value from `{owner.name}` in an inner loop",
+                    "Update quotient and remainder in the loop, or make the divisor a template "
+                    "argument",
+                )
 
 
 def _given(program: Program) -> frozenset[Variable]:
@@ -144,17 +140,8 @@ def _runtime(
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicIndex:
-    """A private array that is indexed by what is not known when the kernel is compiled."""
-
-    array: Variable
-    by: Variable
-    spot: Spot
-
-
-def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
-    """Such indices of arrays that are written in the kernel, each array once."""
+def _dynamic_indices(program: Program, values: Values) -> Iterator[MetalReport]:
+    """Private arrays that are indexed by what no compiler knows, each once."""
     given = _given(program)
     for body in bodies(program):
         reported: set[Variable] = set()
@@ -176,7 +163,13 @@ def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
             by = by if by is None else turning.get(by, by)
             if by is not None:
                 reported.add(array)
-                yield DynamicIndex(array, by, node.spot)
+                yield MetalReport(
+                    ARRAY,
+                    node.spot,
+                    f"dynamic index into private array `{array.name}`, by `{by.name}`",
+                    "Use constant loop bounds or threadgroup memory; put fixed tables into "
+                    "`constant`",
+                )
 
 
 def _turning(
@@ -234,31 +227,14 @@ def _dynamic(
     return None
 
 
-DIVISION = "KERNEL-PERF-001"
-ARRAY = "KERNEL-PERF-002"
-
-
 @check(DIVISION)
 def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
     """Integer divisions by sizes, in innermost loops."""
     if not {"/", "%"} & set(code.text.text + code.header.text):
         return
 
-    yield from once_at_each_start(
-        _of_division(found)
-        for kernel in code.kernels
-        for found in divisions(kernel.own, values_of(kernel))
-    )
-
-
-def _of_division(found: SlowDivision) -> MetalReport:
-    return MetalReport(
-        DIVISION,
-        found.spot.place,
-        f"integer division by a value from `{found.divisor.name}` in an inner loop",
-        "Update quotient and remainder in the loop, or make the divisor a template argument",
-        found.spot.text,
-    )
+    found = (_divisions(kernel.own, values_of(kernel)) for kernel in code.kernels)
+    yield from once_at_each_start(chain.from_iterable(found))
 
 
 @check(ARRAY)
@@ -268,11 +244,4 @@ def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
         return
 
     for kernel in code.kernels:
-        for found in dynamic_indices(kernel.own, values_of(kernel)):
-            yield MetalReport(
-                ARRAY,
-                found.spot.place,
-                f"dynamic index into private array `{found.array.name}`, by `{found.by.name}`",
-                "Use constant loop bounds or threadgroup memory; put fixed tables into `constant`",
-                found.spot.text,
-            )
+        yield from _dynamic_indices(kernel.own, values_of(kernel))

@@ -6,9 +6,15 @@ known, what one run shows is reported. Where it is assumed, every run must show 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from embercoach.checks.kernels.kernel_arrays import absent_lanes, dropped_results, past_arrays
+from embercoach.checks.kernels.kernel_barriers import unreached
+from embercoach.checks.kernels.kernel_outputs import outputs
+from embercoach.checks.kernels.kernel_races import shared_memory
 from embercoach.checks.registry import check
+from embercoach.metal.inspections.bounds import outside
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -16,10 +22,10 @@ if TYPE_CHECKING:
 
     from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel, MetalReport
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.text_facts import TextSpan
+    from embercoach.metal.program.nodes import Spot
 
-    Key = tuple[str, str | None, TextSpan]
-    Finder = Callable[[Trace, bool], Iterable[MetalReport]]
+    Key = tuple[str, Spot]
+    Finder = Callable[[Trace], Iterable[MetalReport]]
 
 #: The attributes that differ between the threads of a threadgroup.
 THREADS = frozenset(
@@ -47,16 +53,9 @@ def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
-    from embercoach.checks.kernels.kernel_arrays import absent_lanes, dropped_results, past_arrays
-    from embercoach.checks.kernels.kernel_barriers import unreached
-    from embercoach.checks.kernels.kernel_outputs import outputs
-    from embercoach.checks.kernels.kernel_races import shared_memory
-
-    finders: tuple[Finder, ...] = (
-        *(unreached, shared_memory, outputs),
-        *(dropped_results, absent_lanes, past_arrays),
-    )
-    findings = [_Findings(finder, whole) for finder in finders]
+    barriers = partial(unreached, whole=whole)
+    finders = (barriers, shared_memory, outputs, dropped_results, absent_lanes, past_arrays)
+    findings = [_Findings(finder) for finder in finders]
     complete = True
     for number, configuration in enumerate(kernel.configurations):
         # An assumed run reports only what all other runs report too.
@@ -78,9 +77,8 @@ def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
 class _Findings:
     """Run one finder over the traces of a kernel."""
 
-    def __init__(self, finder: Finder, whole: bool) -> None:
+    def __init__(self, finder: Finder) -> None:
         self._finder = finder
-        self._whole = whole
         self._found: list[tuple[Trace, tuple[MetalReport, ...]]] = []
         self._everywhere: set[Key] | None = None
 
@@ -91,7 +89,7 @@ class _Findings:
 
     def look(self, trace: Trace) -> None:
         """Look at a run."""
-        reports = tuple(self._finder(trace, self._whole))
+        reports = tuple(self._finder(trace))
         self._found.append((trace, reports))
         keys = set(map(_key, reports))
         self._everywhere = keys if self._everywhere is None else self._everywhere & keys
@@ -116,8 +114,6 @@ def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
     Not with many threads to a group if it never asks which of them runs, and not with 64 if it has
     an array for 32 threads.
     """
-    from embercoach.metal.inspections.bounds import outside
-
     if not trace.configuration.assumed:
         return True
     attributes = {v.attribute for v in kernel.program.variables.values()}
@@ -125,4 +121,4 @@ def _is_likely(trace: Trace, kernel: MetalKernel) -> bool:
 
 
 def _key(report: MetalReport) -> Key:
-    return report.code, report.text, report.place
+    return report.code, report.spot

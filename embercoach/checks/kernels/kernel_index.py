@@ -36,9 +36,10 @@ from embercoach.metal.program.walk import base, below, bodies, changed, mentione
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.nodes import Expression, Program, Spot, Variable
+    from embercoach.metal.program.nodes import Expression, Program, Variable
     from embercoach.metal.program.walk import Node, Path, Values
 
+CODE = "KERNEL-INDEX-001"
 #: Attributes that are 0 for some thread of every launch; one thread has all of them 0.
 POSITIONS = frozenset(
     {
@@ -365,23 +366,7 @@ _LESS = frozenset({"<", "<="})
 _MORE = frozenset({">", ">="})
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantComparison:
-    """A comparison of an unsigned number with 0 that always has the same outcome.
-
-    Attributes:
-        outcome: it.
-        endless: it keeps a loop going that counts down.
-        compared: the number.
-    """
-
-    outcome: bool
-    endless: bool
-    compared: Expression
-    spot: Spot
-
-
-def settled_comparisons(program: Program, values: Values) -> Iterator[ConstantComparison]:
+def settled_comparisons(program: Program, values: Values) -> Iterator[MetalReport]:
     """Comparisons with 0 that are meant to catch numbers below it, and can't.
 
     Those of a number that nothing is subtracted from are left out, and those next to a comparison
@@ -400,23 +385,17 @@ def settled_comparisons(program: Program, values: Values) -> Iterator[ConstantCo
             loop = _counting_down(path, node, compared)
             suspicious = loop or _subtracts(compared) or mentioned(compared) & lowered
             if suspicious and not _is_bounded(node, path, compared):
-                yield ConstantComparison(outcome, loop, compared, node.spot)
+                harm = "the loop never ends" if loop else "below 0 it wraps around"
+                yield MetalReport(
+                    CODE,
+                    node.spot,
+                    f"comparison of unsigned `{compared.type.scalar}` is always "
+                    f"{'true' if outcome else 'false'}: {harm}",
+                    "Use `int`, or compare before subtracting: `i > 0`, `i >= k`",
+                )
 
 
-@dataclass(frozen=True, slots=True)
-class LowerBound:
-    """A call of ``max`` or ``clamp`` with 0 that changes no unsigned number.
-
-    Attributes:
-        bounded: the number, a difference that wraps around below 0.
-    """
-
-    name: str
-    bounded: Expression
-    spot: Spot
-
-
-def void_bounds(program: Program, values: Values) -> Iterator[LowerBound]:
+def void_bounds(program: Program, values: Values) -> Iterator[MetalReport]:
     """Lower bounds of 0 of unsigned differences, but under conditions on their operands."""
     for body in bodies(program):
         lowered = _lowered(body)
@@ -426,7 +405,14 @@ def void_bounds(program: Program, values: Values) -> Iterator[LowerBound]:
                 if bounded is None or _is_guarded(path, bounded):
                     continue
                 if _subtracts(bounded) or mentioned(bounded) & lowered:
-                    yield LowerBound(node.name, bounded, node.spot)
+                    yield MetalReport(
+                        CODE,
+                        node.spot,
+                        f"`{node.name}` with 0 has no effect: unsigned `{bounded.type.scalar}` "
+                        "wraps around below 0",
+                        "Convert before subtracting: `max(int(i) - 1, 0)`, or write "
+                        "`max(i, 1u) - 1`",
+                    )
 
 
 def _bounded_below(call: Call, values: Values) -> Expression | None:
@@ -518,24 +504,7 @@ def _is_bounded(node: Binary, path: Path, compared: Expression) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedIndex:
-    """An index that is below 0 in the first thread that gets there.
-
-    Attributes:
-        buffer: the input or output.
-        number: the index as it was meant, None for one that depends on sizes.
-        unsigned: it wraps around to a huge number; else it points in front of the buffer.
-    """
-
-    buffer: Variable
-    number: int | None
-    unsigned: bool
-    kind: Literal["read", "write"]
-    spot: Spot
-
-
-def wrapped_indices(program: Program, values: Values) -> Iterator[WrappedIndex]:
+def wrapped_indices(program: Program, values: Values) -> Iterator[MetalReport]:
     """Elements of inputs and outputs in front of the first, which the first thread touches.
 
     Only accesses that it certainly reaches are reported: a condition that excludes it, or that is
@@ -550,16 +519,18 @@ def wrapped_indices(program: Program, values: Values) -> Iterator[WrappedIndex]:
             continue
         found = thread.offset(node.base)
         index = thread.value(node.index)
-        if found is None or found[1] != 0 or index is None or not _is_below(index):
+        if found is None or found[1] != 0 or index is None or not _is_negative(index):
             continue
         if thread.reaches(node, path) and not _is_address_of(path):
-            number = None if isinstance(index, Large) else index
-            unsigned = is_signed(node.index.type) is False
-            yield WrappedIndex(found[0], number, unsigned, _use(node, path), node.index.spot)
-
-
-def _is_below(index: int | Large) -> bool:
-    return index.sign < 0 if isinstance(index, Large) else index < 0
+            number = "below 0" if isinstance(index, Large) else f"{index}"
+            wraps = " (wraps around)" if is_signed(node.index.type) is False else ""
+            why = f"index is {number}{wraps} in the first thread"
+            yield MetalReport(
+                CODE,
+                node.index.spot,
+                hazards.out_of_bounds(_use(node, path), found[0].name, why),
+                "Guard it: `i > 0 ? x[i - 1] : 0`, or `x[max(i, 1u) - 1]`",
+            )
 
 
 def _use(node: Index, path: Path) -> Literal["read", "write"]:
@@ -573,9 +544,6 @@ def _is_address_of(path: Path) -> bool:
     return getattr(around, "operator", "") == "&" and not isinstance(around, Binary)
 
 
-CODE = "KERNEL-INDEX-001"
-
-
 @check(CODE)
 def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     """Comparisons that always have the same outcome, and indices that wrap around."""
@@ -585,45 +553,6 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     reports: list[MetalReport] = []
     for kernel in code.kernels:
         values = values_of(kernel)
-        reports += map(_settled_report, settled_comparisons(kernel.own, values))
-        reports += map(_unbounded, void_bounds(kernel.own, values))
-        reports += map(_wrapped, wrapped_indices(kernel.own, values))
+        for inspection in (settled_comparisons, void_bounds, wrapped_indices):
+            reports += inspection(kernel.own, values)
     yield from once_at_each_start(reports)
-
-
-def _settled_report(found: ConstantComparison) -> MetalReport:
-    outcome = "true" if found.outcome else "false"
-    kind = found.compared.type.scalar
-    harm = "the loop never ends" if found.endless else "below 0 it wraps around"
-    return MetalReport(
-        CODE,
-        found.spot.place,
-        f"comparison of unsigned `{kind}` is always {outcome}: {harm}",
-        "Use `int`, or compare before subtracting: `i > 0`, `i >= k`",
-        found.spot.text,
-    )
-
-
-def _unbounded(found: LowerBound) -> MetalReport:
-    kind = found.bounded.type.scalar
-    return MetalReport(
-        CODE,
-        found.spot.place,
-        f"`{found.name}` with 0 has no effect: unsigned `{kind}` wraps around below 0",
-        "Convert before subtracting: `max(int(i) - 1, 0)`, or write `max(i, 1u) - 1`",
-        found.spot.text,
-    )
-
-
-def _wrapped(found: WrappedIndex) -> MetalReport:
-    number = "below 0" if found.number is None else f"{found.number}"
-    wraps = " (wraps around)" if found.unsigned else ""
-    index = f"index is {number}{wraps} in the first thread"
-    access = "write" if found.kind == "write" else "read"
-    return MetalReport(
-        CODE,
-        found.spot.place,
-        hazards.out_of_bounds(access, found.buffer.name, index),
-        "Guard it: `i > 0 ? x[i - 1] : 0`, or `x[max(i, 1u) - 1]`",
-        found.spot.text,
-    )

@@ -8,9 +8,8 @@ from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from embercoach.metal.program.nodes import Text
     from embercoach.metal.text_facts import Foreign, ForeignKind
 
 CODE = "KERNEL-MSL-001"
@@ -62,11 +61,11 @@ _SAID: dict[ForeignKind, tuple[str, str]] = {
         "`{text}` on an atomic: Metal has only `memory_order_relaxed`",
         "Use `memory_order_relaxed`; order other memory by a barrier or a second kernel",
     ),
+    "lambda": (
+        "lambda expressions need Metal 4 and fail to compile on macOS 14 and 15",
+        "Write the code inline, or as a function in the header",
+    ),
 }
-_LAMBDA = (
-    "lambda expressions need Metal 4 and fail to compile on macOS 14 and 15",
-    "Write the code inline, or as a function in the header",
-)
 
 
 @check(CODE)
@@ -77,25 +76,16 @@ def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
         doubtful.add("lambda")  # the project that builds a file chooses its version, maybe Metal 4
     elif "any" in code.holes:
         doubtful.add("file scope")  # unknown text may open a function
-    yield from _reports([f for f in code.text.foreign if f.kind not in doubtful], None)
-    if not code.whole:
-        yield from _reports([f for f in code.header.foreign if f.kind not in doubtful], "header")
-
-
-def _reports(found: Sequence[Foreign], text: Text | None) -> Iterator[MetalReport]:
-    kinds: dict[str, list[Foreign]] = {}
-    for part in found:
-        kinds.setdefault(part.kind, []).append(part)
-    for parts in kinds.values():
-        first = parts[0]
-        again = f" ({len(parts)} times)" if len(parts) > 1 else ""
-        if first.kind == "lambda":
-            what, help_text = _LAMBDA
-            yield MetalReport(CODE, first.place, what, help_text, text)
-            continue
-        what, help_text = _SAID[first.kind]
-        message = f"{what.format(text=_short(first.text))}{again}"
-        yield MetalReport(CODE, first.place, message, help_text, text)
+    for text in code.texts:
+        kinds: dict[str, list[Foreign]] = {}
+        for part in text.foreign:
+            if part.kind not in doubtful:
+                kinds.setdefault(part.kind, []).append(part)
+        for first, *others in kinds.values():
+            again = f" ({len(others) + 1} times)" if others and first.kind != "lambda" else ""
+            what, help_text = _SAID[first.kind]
+            message = f"{what.format(text=_short(first.text))}{again}"
+            yield MetalReport(CODE, text.at(first.place), message, help_text)
 
 
 def _short(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.strings import ANYTHING
@@ -19,50 +18,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.program.nodes import Program, Text, Variable
+    from embercoach.metal.program.nodes import Program, Variable
     from embercoach.metal.program.walk import Node
     from embercoach.metal.text_facts import Declaration, SizeName, WrittenFunction
     from embercoach.metal.written.body import MetalText
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadgroupArray:
-    """A variable in threadgroup memory and its bytes."""
-
-    variable: Variable
-    bytes: int
-
-
-def threadgroup_arrays(program: Program) -> tuple[ThreadgroupArray, ...]:
-    """The threadgroup variables that occupy memory together, as far as sizes are known.
+def threadgroup_arrays(program: Program) -> dict[Variable, int]:
+    """The threadgroup variables that occupy memory together with their bytes, as far as known.
 
     Unused ones take none. Of alternative scopes only the largest counts:
     a compiler may give them the same memory.
     """
     if program.body is None:
-        return ()
+        return {}
     return _taken(program.body, mentioned(program.body))
 
 
-def _taken(node: Node, used: frozenset[Variable]) -> tuple[ThreadgroupArray, ...]:
-    own: list[ThreadgroupArray] = []
-    most: tuple[ThreadgroupArray, ...] = ()
+def _taken(node: Node, used: frozenset[Variable]) -> dict[Variable, int]:
+    own: dict[Variable, int] = {}
+    most: dict[Variable, int] = {}
     for child in children(node):
         if isinstance(child, Declare):
             kind = child.variable.type
             size = size_of(kind)
             shared = kind.space == "threadgroup" and not kind.pointer and not kind.reference
             if shared and size is not None and child.variable in used:
-                own.append(ThreadgroupArray(child.variable, size))
+                own[child.variable] = size
         elif any(isinstance(inner, Declare) for inner in below(child)):
-            inside = _taken(child, used)
-            most = max(most, inside, key=total)
-    return (*own, *most)
-
-
-def total(arrays: tuple[ThreadgroupArray, ...]) -> int:
-    """Bytes of several variables."""
-    return sum(array.bytes for array in arrays)
+            most = max(most, _taken(child, used), key=lambda taken: sum(taken.values()))
+    return own | most
 
 
 TOO_MUCH = "KERNEL-MEMORY-001"
@@ -79,17 +64,14 @@ def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
 
     for kernel in code.kernels:
         arrays = threadgroup_arrays(kernel.program)
-        if total(arrays) <= MAX_THREADGROUP_BYTES:
-            continue
-        largest = max(arrays, key=lambda array: array.bytes)
-        spot = largest.variable.spot
-        yield MetalReport(
-            TOO_MUCH,
-            spot.place,
-            f"{hazards.threadgroup_memory(total(arrays))}{_with(kernel)}",
-            "Use smaller tiles or half precision, or let two arrays share memory",
-            spot.text,
-        )
+        total = sum(arrays.values())
+        if total > MAX_THREADGROUP_BYTES:
+            yield MetalReport(
+                TOO_MUCH,
+                max(arrays, key=arrays.__getitem__).spot,
+                f"{hazards.threadgroup_memory(total)}{_with(kernel)}",
+                "Use smaller tiles or half precision, or let two arrays share memory",
+            )
 
 
 def _with(kernel: MetalKernel) -> str:
@@ -103,16 +85,10 @@ def _with(kernel: MetalKernel) -> str:
 def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
     """Arrays of variable length, and threadgroup variables where there can be none."""
     runtime = _runtime_names(code)
-    texts: list[tuple[MetalText, Text | None]] = [(code.text, None)]
-    if not code.whole:
-        texts.append((code.header, "header"))
-    for text, name in texts:
-        if not text.parse_ok:
-            continue
-        yield from _variable_sizes(text, runtime, name)
-        yield from _initialized(text, name)
-        if name is not None or code.whole:
-            yield from _in_helpers(text, name)
+    for text in code.texts:
+        if text.parse_ok:
+            yield from _variable_sizes(text, runtime)
+            yield from _threadgroup_variables(text)
 
 
 def _runtime_names(code: MetalCode) -> frozenset[str]:
@@ -126,9 +102,7 @@ def _runtime_names(code: MetalCode) -> frozenset[str]:
     return buffers.union(() if code.whole else ATTRIBUTES)
 
 
-def _variable_sizes(
-    text: MetalText, runtime: frozenset[str], name: Text | None
-) -> Iterator[MetalReport]:
+def _variable_sizes(text: MetalText, runtime: frozenset[str]) -> Iterator[MetalReport]:
     first_sizes: dict[Declaration, SizeName] = {}
     for size in text.size_names:
         # ``{piece}`` and then ``a[i] = 1;`` reads as the declaration of an array.
@@ -138,35 +112,28 @@ def _variable_sizes(
     for array, size in first_sizes.items():
         yield MetalReport(
             ARRAY,
-            size.place,
+            text.at(size.place),
             f"size of array `{array.name}` depends on run-time value `{size.name}`",
             f"Make `{size.name}` a template argument or `constexpr`, or use the largest size",
-            name,
         )
 
 
-def _initialized(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+def _threadgroup_variables(text: MetalText) -> Iterator[MetalReport]:
     for array in text.threadgroup_arrays:
         if array.value is not None:
             yield MetalReport(
                 ARRAY,
-                array.place,
+                text.at(array.place),
                 f"threadgroup variable `{array.name}` can't have an initializer",
                 "Let the threads write it, then wait at a `threadgroup_barrier`",
-                name,
             )
-
-
-def _in_helpers(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
-    for array in text.threadgroup_arrays:
-        helper = _helper_around(text, array)
+        helper = None if text.kind == "body" else _helper_around(text, array)
         if helper is not None:
             yield MetalReport(
                 ARRAY,
-                array.place,
+                text.at(array.place),
                 f"threadgroup variable `{array.name}` in `{helper.name}`, which is not a kernel",
                 "Declare it in the kernel, and pass a `threadgroup` pointer",
-                name,
             )
 
 

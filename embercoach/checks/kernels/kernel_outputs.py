@@ -8,33 +8,39 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
 
-from embercoach.checks.kernels.kernel_races import ACCESS, at_once, causes, is_sure, wrong_flags
+from embercoach.checks.kernels.kernel_races import (
+    ACCESS,
+    Race,
+    causes,
+    is_sure,
+    races,
+    wrong_flags,
+)
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.inspections.bounds import past_buffers
 from embercoach.metal.inspections.footprints import (
     comparable,
+    differ,
     exclusive,
     footprint,
     footprint_of,
+    meetings,
     same_members,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from embercoach.checks.kernels.kernel_fill import Overlap
-    from embercoach.checks.kernels.kernel_races import Race
     from embercoach.metal.execution.events import StepCount, Trace
     from embercoach.metal.execution.values import LaneValue, UnknownNumber
     from embercoach.metal.program.nodes import Spot, Variable
 
 #: The threadgroup's position with its factor, and the other unknowns.
 _Split: TypeAlias = "tuple[UnknownNumber | None, int, dict[UnknownNumber, int]]"
-#: The axis along which accesses race, and the distance of the threadgroups.
-Meeting: TypeAlias = "tuple[int, int]"
 _GROUPS = ("group.x", "group.y", "group.z")
 
 
@@ -103,12 +109,12 @@ class Sides:
     """The sides of accesses, each made once: an access is compared with many.
 
     Attributes:
-        compared: the axis and the distance at which accesses race, None if they do not, by
-            their classes and ``_agreements``.
+        compared: the axis along which accesses race, None if they do not, by their classes and
+            ``_agreements``.
     """
 
     def __init__(self) -> None:
-        self.compared: dict[object, Meeting | None] = {}
+        self.compared: dict[object, int | None] = {}
         self._known: dict[tuple[int, int], Side] = {}
         self._classes: dict[object, int] = {}
 
@@ -200,24 +206,15 @@ _POSITIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Race):
     """Two accesses by different threadgroups to the same element, at least one of them a write.
 
     Attributes:
-        first, second: in the order of the text's run.
         axis: along which the threadgroups are apart.
-        apart: their distance, first minus second; 0 where any two of them race.
-        certain: it is known that there are enough threadgroups.
         barriers: those between the two that order device memory, within a threadgroup only.
     """
 
-    variable: Variable
-    first: Access
-    second: Access
     axis: int
-    apart: int
-    certain: bool
-    barriers: tuple[Synchronization, ...]
 
 
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
@@ -249,10 +246,10 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
                     return tuple(found.values())
                 if not same_members(first, second):
                     continue
-                meeting = _meeting((one, other), first, second, trace, sides)
-                crossing = _crossing(first, second, meeting, trace, barriers)
-                if crossing is not None:
-                    found[here, there] = crossing
+                axis = _meeting((one, other), first, second, trace, sides)
+                if axis is not None:
+                    race = Race.of(first, second, barriers)
+                    found[here, there] = Crossing(first, second, race.barriers, axis)
     return tuple(found.values())
 
 
@@ -278,25 +275,10 @@ def _shared(trace: Trace) -> Iterator[list[Access]]:
             yield list(accesses.values())
 
 
-def _crossing(
-    first: Access,
-    second: Access,
-    meeting: Meeting | None,
-    trace: Trace,
-    barriers: list[Synchronization],
-) -> Crossing | None:
-    if meeting is None:
-        return None
-    axis, apart = meeting
-    between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
-    certain = trace.configuration.groups[axis] is not None
-    return Crossing(first.variable, first, second, axis, apart, certain, tuple(between.values()))
-
-
 def _meeting(
     classes: tuple[int, int], first: Access, second: Access, trace: Trace, sides: Sides
-) -> Meeting | None:
-    """The races of two accesses, computed once for all equal ones."""
+) -> int | None:
+    """The axis along which two accesses race, computed once for all equal ones."""
     trace.inspected.spend(_PAIR)
     agreements = _agreements(first, second)
     key = (classes, agreements, (first.value, second.value) if None in agreements else None)
@@ -311,8 +293,8 @@ def _nearest(
     agreements: tuple[bool | None, ...],
     trace: Trace,
     sides: Sides,
-) -> Meeting | None:
-    """The first axis along which two accesses race, and the distance of the threadgroups."""
+) -> int | None:
+    """The first axis along which two accesses race."""
     alike: set[object] = set()
     for axis, count in enumerate(trace.configuration.groups):
         if count == 1 or agreements[axis]:
@@ -322,16 +304,15 @@ def _nearest(
         if key in alike:
             continue
         alike.add(key)
-        apart = _apart(ours, theirs, agreements[axis], count, trace.inspected)
-        if apart is not None:
-            return axis, apart
+        if _race(ours, theirs, agreements[axis], count, trace.inspected):
+            return axis
     return None
 
 
-def _apart(
+def _race(
     ours: Side, theirs: Side, agree: bool | None, count: int | None, inspected: StepCount
-) -> int | None:
-    """Return the distance of threadgroups that access the same element; None if none do.
+) -> bool:
+    """Return whether different threadgroups along an axis access the same element.
 
     Args:
         ours: one access along an axis.
@@ -341,10 +322,8 @@ def _apart(
         inspected: counts the steps.
     """
     one, other = ours.split, theirs.split
-    if one is None or other is None or one[2] != other[2]:
-        return None
-    if ours.guarded or theirs.guarded:
-        return None
+    if one is None or other is None or one[2] != other[2] or ours.guarded or theirs.guarded:
+        return False
     first, second = ours.access, theirs.access
     factors = one[1], other[1]
     symbol = one[0] or other[0] or ours.position or theirs.position
@@ -368,8 +347,8 @@ def _apart(
                 elsewhere = Elsewhere((), symbol, -apart, count, here)
                 feasible[key] = _feasible(first, second, threads, elsewhere)
             if feasible[key]:
-                return 0 if free and 0 in factors else apart
-    return None
+                return True
+    return False
 
 
 def _candidates(ours: Side, theirs: Side, factor: int) -> Iterator[tuple[int, int]]:
@@ -462,92 +441,133 @@ _OWN = "Let one thread own each element"
 _REDUCE = "Reduce in the threadgroup first, or use `atomic_outputs=True` and atomic functions"
 
 
-def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """Races on outputs, each place once."""
-    from embercoach.checks.kernels.kernel_fill import overlaps
-    from embercoach.checks.kernels.kernel_races import races
-    from embercoach.metal.inspections.bounds import past_buffers
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """One statement by which several threads store different values in one element.
 
+    Attributes:
+        access: the store.
+        threads: two of one threadgroup that race; None where whole threadgroups do.
+        axis: the axis along which different threadgroups write the same; None within one.
+    """
+
+    access: Access
+    threads: tuple[int, int] | None = None
+    axis: int | None = None
+
+    def report(self) -> MetalReport:
+        """Report the store; it may be an update, which gets lost."""
+        if self.threads is not None:
+            who = f"threads {self.threads[0]} and {self.threads[1]} of a threadgroup"
+        else:
+            who = f"all threadgroups along {_AXES[self.axis or 0]}"
+        update = updates(self.access)
+        what = hazards.same_element(self.access.variable.name, who, update=update)
+        advice = _REDUCE if update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
+        return MetalReport("KERNEL-RACE-002", self.access.spot, what, advice)
+
+
+def overlaps(trace: Trace) -> tuple[Overlap, ...]:
+    """The stores that several threads make to one element, one for each place in the text."""
+    found: dict[Spot, Overlap] = {}
+    for event in trace.events:
+        if not isinstance(event, Access) or (event.kind, event.memory) != ("write", "device"):
+            continue
+        known = found.get(event.spot)
+        if known is not None and known.axis is None:
+            continue
+        overlap = _within(event) or (None if known else _between(event, trace))
+        if overlap is not None:
+            found[event.spot] = overlap
+    return tuple(found.values())
+
+
+def updates(access: Access) -> bool:
+    """Return whether the stored value depends on the variable's old value."""
+    if access.value is None:
+        return False
+    symbols = [symbol for symbol, _ in access.value.terms]
+    return any(s.operation == "load" and s.operands[:1] == (access.variable,) for s in symbols)
+
+
+def _within(access: Access) -> Overlap | None:
+    if not comparable(access.index) or exclusive(access.mask.conditions):
+        return None
+    update = updates(access)
+    for _, one, other in meetings(access, access, apart="any"):
+        if update or differ(access, access, one, other):
+            return Overlap(access, threads=(one, other))
+    return None
+
+
+def _between(access: Access, trace: Trace) -> Overlap | None:
+    """Return whether each threadgroup along an axis stores the same element."""
+    value = access.value
+    if value is None or value.origin.blurred or access.index.origin.blurred:
+        return None
+    if exclusive(access.mask.conditions) or access.index.origin.single:
+        return None
+    deciding = access.index.origin.axes
+    for condition in access.mask.conditions:
+        deciding |= condition.symbol.origin.axes
+    update = updates(access)
+    for axis, count in enumerate(trace.configuration.groups):
+        if count == 1 or deciding >> axis & 1:
+            continue
+        if update or value.origin.axes >> axis & 1:
+            return Overlap(access, axis=axis)
+    return None
+
+
+def outputs(trace: Trace) -> Iterator[MetalReport]:
+    """Races on outputs, each place once."""
     # KERNEL-BOUNDS-001 reports what is past the end: such an index races with its neighbours', too.
     reported: set[Spot] = {found.access.spot for found in past_buffers(trace)}
-    used = _used(trace)
+    counted = _counted_on(trace)
     for overlap in overlaps(trace):
-        if overlap.access.spot in reported:
-            continue
-        if overlap.certain or _AXES[overlap.axis or 0] in used:
-            reported.add(overlap.access.spot)
-            yield _overlap(overlap)
+        spot, axis = overlap.access.spot, overlap.axis
+        if spot not in reported and (axis is None or axis in counted):
+            reported.add(spot)
+            yield overlap.report()
     found = races(trace, "device")
     yield from wrong_flags(found, "device")
     for race in causes(race for race in found if not race.barriers and is_sure(race, trace)):
         if not reported & {race.first.spot, race.second.spot}:
             reported |= {race.first.spot, race.second.spot}
-            yield _race(race)
-    yield from _crossed(used, crossings(trace), reported)
+            advice = f"{_OWN}, or separate the accesses by a `mem_flags::mem_device` barrier"
+            yield race.report("KERNEL-RACE-002", "", advice, at_once=race.is_at_once)
+    for crossing in crossings(trace):
+        first, second = crossing.first.spot, crossing.second.spot
+        if reported & {first, second} or crossing.axis not in counted:
+            continue
+        if not crossing.barriers:
+            reported |= {first, second}
+            yield crossing.report(
+                "KERNEL-RACE-002",
+                " between threadgroups",
+                hazards.DEVICE_RACE_HELP,
+                at_once=first == second,
+            )
+        elif crossing.barriers[-1].spot not in reported:
+            reported.add(crossing.barriers[-1].spot)
+            yield _grid_wide(crossing)
 
 
-def _used(trace: Trace) -> frozenset[str]:
-    """The axes along which the kernel counts on several threadgroups: it asks which one it is."""
-    from embercoach.metal.execution.events import Access
-
-    operations = {
+def _counted_on(trace: Trace) -> frozenset[int]:
+    """The axes with several threadgroups for sure, or by which the kernel asks for its own."""
+    asked = {
         symbol.operation
         for event in trace.events
         if isinstance(event, Access)
         for symbol, _ in event.index.terms
     }
-    return frozenset(axis for axis in _AXES if f"group.{axis}" in operations)
+    counts = trace.configuration.groups
+    return frozenset(a for a, n in enumerate(counts) if n is not None or _GROUPS[a] in asked)
 
 
-def _overlap(overlap: Overlap) -> MetalReport:
-    name, spot = overlap.access.variable.name, overlap.access.spot
-    what = hazards.same_element(name, overlap.words, update=overlap.update)
-    help_text = _REDUCE if overlap.update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
-    return MetalReport("KERNEL-RACE-002", spot.place, what, help_text, spot.text)
-
-
-def _race(race: Race) -> MetalReport:
-    name, place = race.variable.name, race.second.spot
-    first, second = ACCESS[race.first.kind], ACCESS[race.second.kind]
-    what = hazards.data_race(name, second, first, "" if at_once(race) else ELSEWHERE)
-    help_text = f"{_OWN}, or separate the accesses by a `mem_flags::mem_device` barrier"
-    other = None if at_once(race) else race.first.spot
-    return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)
-
-
-def _crossed(
-    used: frozenset[str], found: tuple[Crossing, ...], reported: set[Spot]
-) -> Iterator[MetalReport]:
-    for crossing in found:
-        first, second = crossing.first.spot, crossing.second.spot
-        if reported & {first, second} or not (crossing.certain or _AXES[crossing.axis] in used):
-            continue
-        if crossing.barriers:
-            barrier = crossing.barriers[-1].spot
-            if barrier not in reported:
-                reported.add(barrier)
-                yield _grid_wide(crossing, barrier)
-        else:
-            reported |= {first, second}
-            yield _race_report(crossing)
-
-
-def _grid_wide(crossing: Crossing, barrier: Spot) -> MetalReport:
+def _grid_wide(crossing: Crossing) -> MetalReport:
+    barrier, second = crossing.barriers[-1].spot, ACCESS[crossing.second.kind]
     name = crossing.variable.name
-    second = ACCESS[crossing.second.kind]
     what = f"barrier does not order `{name}` between threadgroups: {second} at {ELSEWHERE}"
     help_text = "End the kernel here, and do the rest in a second kernel"
-    return MetalReport(
-        "KERNEL-BARRIER-003", barrier.place, what, help_text, barrier.text, crossing.second.spot
-    )
-
-
-def _race_report(crossing: Crossing) -> MetalReport:
-    name, place = crossing.variable.name, crossing.second.spot
-    first, second = ACCESS[crossing.first.kind], ACCESS[crossing.second.kind]
-    same = crossing.first.spot == place
-    where = "" if same else ELSEWHERE
-    what = hazards.data_race(name, second, first, where, " between threadgroups")
-    help_text = hazards.DEVICE_RACE_HELP
-    other = None if same else crossing.first.spot
-    return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)
+    return MetalReport("KERNEL-BARRIER-003", barrier, what, help_text, crossing.second.spot)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.kernel_plans import values_of
@@ -35,10 +34,15 @@ from embercoach.metal.program.walk import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.nodes import Expression, Loop, Program, Spot, Variable
+    from embercoach.metal.program.nodes import Expression, Loop, Program, Variable
     from embercoach.metal.program.types import Type
     from embercoach.metal.program.walk import Node, Path, Values
 
+SUM = "KERNEL-PRECISION-001"
+LITERAL = "KERNEL-PRECISION-002"
+#: A type's name, and 2 to the number of bits that it keeps of a number.
+_SAID = {"half": ("float16", 2_048), "bfloat": ("bfloat16", 256)}
+_SUFFIXES = {"half": "h", "bfloat": "bf"}
 HALVES = frozenset({"half", "bfloat"})
 #: Sums of fewer numbers than this lose little.
 FEW = 32
@@ -46,22 +50,7 @@ _ARITHMETIC = frozenset({"+", "-", "*", "/"})
 _FUSED = frozenset({"fma", "mad"})
 
 
-@dataclass(frozen=True, slots=True)
-class HalfSum:
-    """A sum that a loop adds to in half precision.
-
-    Attributes:
-        scalar: ``half`` or ``bfloat``.
-        trips: how often the loops add to it, None when that is not known.
-    """
-
-    variable: Variable
-    scalar: str
-    trips: int | None
-    spot: Spot
-
-
-def half_sums(program: Program, values: Values) -> Iterator[HalfSum]:
+def half_sums(program: Program, values: Values) -> Iterator[MetalReport]:
     """Sums in half precision that loops add to many times, each variable once.
 
     Args:
@@ -86,7 +75,7 @@ class _Sums:
                 if variable is not None:
                     self.resets.setdefault(variable, []).append(loops(path))
 
-    def found(self) -> Iterator[HalfSum]:
+    def found(self) -> Iterator[MetalReport]:
         reported: set[Variable] = set()
         for node, path in self.nodes:
             if not isinstance(node, Assign) or not _adds(node):
@@ -97,7 +86,15 @@ class _Sums:
             trips = self._trips(node, variable, loops(path))
             if trips is None or trips >= FEW:
                 reported.add(variable)
-                yield HalfSum(variable, node.target.type.scalar or "", trips, node.spot)
+                name, limit = _SAID[node.target.type.scalar or ""]
+                terms = "" if trips is None else f" {trips:,} terms"
+                yield MetalReport(
+                    SUM,
+                    node.spot,
+                    f"`{variable.name}` accumulates{terms} in {name}: "
+                    f"terms {limit:,} times smaller are lost",
+                    "Sum in `float`, and convert to the smaller type once, after the loop",
+                )
 
     def _trips(self, node: Assign, variable: Variable, around: tuple[Loop, ...]) -> int | None:
         """Return how often loops add to the same element, 0 if that is not certain."""
@@ -172,30 +169,22 @@ def _is_same(one: Expression, other: Expression) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Promotion:
-    """A ``float`` literal that alone makes arithmetic on half or bfloat run in ``float``.
-
-    Attributes:
-        scalar: what the other operands are, and the result is turned back into.
-        implicit: no cast turns it back.
-    """
-
-    literal: NumberLiteral
-    scalar: str
-    implicit: bool
-    spot: Spot
-
-
-def promotions(program: Program) -> Iterator[Promotion]:
-    """Literals without ``h`` among operands in half precision, for a result in half precision."""
+def promotions(program: Program) -> Iterator[MetalReport]:
+    """Literals that alone make arithmetic on half or bfloat run in ``float``."""
     for body in bodies(program):
         for node, path in with_path(body):
             if isinstance(node, Binary) and not _is_inside(node, path):
                 scalar, implicit = _wanted(path, node)
                 found = _only_literals(node) if scalar in HALVES else None
-                if found is not None and found[0] == scalar:
-                    yield Promotion(found[1], scalar, implicit, found[1].spot)
+                if found is None or found[0] != scalar:
+                    continue
+                (name, _), written = _SAID[scalar], found[1].written
+                if scalar == "bfloat" and implicit:
+                    what = f"float literal `{written}` in {name}: no implicit conversion to bfloat"
+                else:
+                    what = f"float literal `{written}` promotes {name} arithmetic to float"
+                suffixed = f"{written.rstrip('fF')}{_SUFFIXES[scalar]}"
+                yield MetalReport(LITERAL, found[1].spot, what, f"Write `{suffixed}`")
 
 
 def _is_inside(node: Binary, path: Path) -> bool:
@@ -240,13 +229,6 @@ def _only_literals(node: Binary) -> tuple[str, NumberLiteral] | None:
     return (scalars.pop(), literal) if literal is not None and len(scalars) == 1 else None
 
 
-SUM = "KERNEL-PRECISION-001"
-LITERAL = "KERNEL-PRECISION-002"
-#: A type's name, and 2 to the number of bits that it keeps of a number.
-_SAID = {"half": ("float16", 2_048), "bfloat": ("bfloat16", 256)}
-_SUFFIXES = {"half": "h", "bfloat": "bf"}
-
-
 @check(SUM)
 def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
     """Loops that add to a variable in half precision."""
@@ -254,43 +236,11 @@ def half_precision_sums(code: MetalCode) -> Iterator[MetalReport]:
         return
 
     for kernel in code.kernels:
-        for found in half_sums(kernel.own, values_of(kernel)):
-            yield MetalReport(
-                SUM,
-                found.spot.place,
-                _sum_message(found),
-                "Sum in `float`, and convert to the smaller type once, after the loop",
-                found.spot.text,
-            )
-
-
-def _sum_message(found: HalfSum) -> str:
-    name, limit = _SAID[found.scalar]
-    terms = "" if found.trips is None else f" {found.trips:,} terms"
-    sums = f"`{found.variable.name}` accumulates{terms} in {name}"
-    return f"{sums}: terms {limit:,} times smaller are lost"
+        yield from half_sums(kernel.own, values_of(kernel))
 
 
 @check(LITERAL)
 def promoting_literals(code: MetalCode) -> Iterator[MetalReport]:
     """``float`` literals in arithmetic of half precision."""
     for kernel in code.kernels:
-        for found in promotions(kernel.own):
-            yield MetalReport(
-                LITERAL,
-                found.spot.place,
-                _literal_message(found),
-                f"Write `{_plain(found)}{_SUFFIXES[found.scalar]}`",
-                found.spot.text,
-            )
-
-
-def _literal_message(found: Promotion) -> str:
-    (name, _), written = _SAID[found.scalar], found.literal.written
-    if found.scalar == "bfloat" and found.implicit:
-        return f"float literal `{written}` in {name}: no implicit conversion to bfloat"
-    return f"float literal `{written}` promotes {name} arithmetic to float"
-
-
-def _plain(found: Promotion) -> str:
-    return found.literal.written.rstrip("fF")
+        yield from promotions(kernel.own)

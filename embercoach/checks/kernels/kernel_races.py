@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalFix, MetalReport
 from embercoach.metal import hazards
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import SIMD_WIDTH
@@ -35,33 +35,50 @@ class Race:
     """Two accesses that nothing orders, at least one of them a write.
 
     Attributes:
-        variable: whose memory it is.
         first, second: in the order of the trace; both are the same for a write that
             several threads do at once.
-        threads: one that does the first and one that does the second, of different simdgroups.
-        element: the index of what both touch, where it is known.
-        barriers: those between that order other memory only; with these flags it is not a race.
-        in_later_iteration: whether the second is in a later iteration of a loop than the first.
+        barriers: those between that order other memory only, each place once.
     """
 
-    variable: Variable
     first: Access
     second: Access
-    threads: tuple[int, int]
-    element: int | None
     barriers: tuple[Synchronization, ...]
-    in_later_iteration: bool
+
+    @classmethod
+    def of(cls, first: Access, second: Access, barriers: Iterable[Synchronization]) -> Race:
+        """The race of two accesses in the order of the trace, with the barriers between them."""
+        between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
+        return cls(first, second, tuple(between.values()))
 
     @property
-    def words(self) -> str:
-        """The two accesses, for a message: ``a write and a read``."""
-        if self.first is self.second:
-            return "several writes"
-        return f"{_word(self.first)} and {_word(self.second)}"
+    def variable(self) -> Variable:
+        """The variable whose memory it is."""
+        return self.first.variable
 
+    @property
+    def in_later_iteration(self) -> bool:
+        """Return whether the second is in a later iteration of a loop than the first."""
+        first, second = self.first.spot, self.second.spot
+        is_before = first.text == second.text and second.place.start <= first.place.start
+        return self.first is not self.second and is_before
 
-def _word(access: Access) -> str:
-    return {"read": "a read", "write": "a write", "atomic": "an atomic update"}[access.kind]
+    @property
+    def is_at_once(self) -> bool:
+        """Return whether both accesses are on one line, where no barrier can separate them."""
+        first, second = self.first.spot, self.second.spot
+        return first.text == second.text and first.place.line == second.place.line
+
+    def report(self, code: str, scope: hazards.Scope, advice: str, *, at_once: bool) -> MetalReport:
+        """Report the second access, and the first one unless both are at once."""
+        what = hazards.data_race(
+            self.variable.name,
+            ACCESS[self.second.kind],
+            ACCESS[self.first.kind],
+            "" if at_once else ELSEWHERE,
+            scope,
+        )
+        other = None if at_once else self.first.spot
+        return MetalReport(code, self.second.spot, what, advice, other)
 
 
 def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
@@ -120,37 +137,18 @@ def _conflict(first: Access, second: Access) -> bool:
 
 def _race(first: Access, second: Access, barriers: list[Synchronization]) -> Race | None:
     writes = first.kind == second.kind == "write"
-    for element, one, other in meetings(first, second, apart="simdgroups"):
+    for _, one, other in meetings(first, second, apart="simdgroups"):
         if writes and not differ(first, second, one, other):
             continue
-        between = tuple(b for b in barriers if first.phase <= b.phase < second.phase)
-        return Race(
-            first.variable,
-            first,
-            second,
-            (one, other),
-            element if first.index.exact else None,
-            _each_once(between),
-            _is_in_later_iteration(first, second),
-        )
+        return Race.of(first, second, barriers)
     return None
-
-
-def _each_once(barriers: tuple[Synchronization, ...]) -> tuple[Synchronization, ...]:
-    return tuple({barrier.spot: barrier for barrier in barriers}.values())
-
-
-def _is_in_later_iteration(first: Access, second: Access) -> bool:
-    if first is second or first.spot.text != second.spot.text:
-        return False
-    return second.spot.place.start <= first.spot.place.start
 
 
 FLAGS: dict[Memory, str] = {"threadgroup": "mem_threadgroup", "device": "mem_device"}
 ACCESS = {"read": "read", "write": "write", "atomic": "atomic update"}
 
 
-def shared_memory(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
+def shared_memory(trace: Trace) -> Iterator[MetalReport]:
     """Races in threadgroup memory, one for each barrier that is missing or orders nothing."""
     found = races(trace, "threadgroup")
     yield from wrong_flags(found, "threadgroup")
@@ -200,38 +198,27 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
     others = (
         "" if barrier.flags in (None, frozenset({"mem_none"})) else f", or `{needed} | {flags}`"
     )
+    new = f"{needed}{'' if flags == NO_FLAG else f' | {flags}'}"
+    fix = MetalFix(f"Pass `{new}`", ((barrier.spot, flags, new),))
     return MetalReport(
         "KERNEL-BARRIER-002",
-        barrier.spot.place,
+        barrier.spot,
         what,
         f"Pass `{needed}`{others}",
-        barrier.spot.text,
         race.second.spot,
-        (flags, f"{needed}{'' if flags == NO_FLAG else f' | {flags}'}") if flags else None,
+        fix if flags else None,
     )
 
 
 def missing_barrier(race: Race) -> MetalReport:
     """The report of two accesses with no barrier between them."""
-    name, place = race.variable.name, race.second.spot
-    first, second = ACCESS[race.first.kind], ACCESS[race.second.kind]
-    if at_once(race):
-        what = hazards.data_race(name, second, first)
-        help_text = "Give each thread its own element, or separate reads from writes by a barrier"
-        return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text)
+    if race.is_at_once:
+        advice = "Give each thread its own element, or separate reads from writes by a barrier"
+        return race.report("KERNEL-RACE-001", "", advice, at_once=True)
     if race.in_later_iteration:
-        what = hazards.data_race(name, second, first, ELSEWHERE, " across iterations")
-        help_text = "End the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"
-    else:
-        what = hazards.data_race(name, second, first, ELSEWHERE)
-        help_text = hazards.RACE_HELP
-    return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text, race.first.spot)
-
-
-def at_once(race: Race) -> bool:
-    """Return whether both accesses are on one line, where no barrier can separate them."""
-    first, second = race.first.spot, race.second.spot
-    return first.text == second.text and first.place.line == second.place.line
+        advice = "End the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"
+        return race.report("KERNEL-RACE-001", " across iterations", advice, at_once=False)
+    return race.report("KERNEL-RACE-001", "", hazards.RACE_HELP, at_once=False)
 
 
 def causes(found: Iterable[Race]) -> Iterator[Race]:
@@ -244,9 +231,9 @@ def causes(found: Iterable[Race]) -> Iterator[Race]:
     for race in found:
         by_variable.setdefault(race.variable, []).append(race)
     for races in by_variable.values():
-        lines = {(r.second.spot.text, r.second.spot.place.line): r for r in races if at_once(r)}
+        lines = {(r.second.spot.text, r.second.spot.place.line): r for r in races if r.is_at_once}
         yield from lines.values()
-        apart = [r for r in races if not at_once(r)]
+        apart = [r for r in races if not r.is_at_once]
         chosen = tuple(_forward([r for r in apart if not r.in_later_iteration]))
         yield from chosen
         places = {race.second.spot for race in chosen}

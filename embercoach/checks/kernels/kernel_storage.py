@@ -31,22 +31,14 @@ from embercoach.metal.program.walk import base, below, bodies, changed, children
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.nodes import Block, Program, Spot, Text, Variable
+    from embercoach.metal.program.nodes import Program, Spot, Variable
     from embercoach.metal.program.walk import Node
     from embercoach.metal.written.body import MetalText
 
 _NUMBERS = frozenset(NAMED) - {"void", "auto"}
 
 
-@dataclass(frozen=True, slots=True)
-class UnsetRead:
-    """A read of a variable that no path assigns before."""
-
-    variable: Variable
-    spot: Spot
-
-
-def unset_reads(program: Program) -> Iterator[UnsetRead]:
+def unset_reads(program: Program) -> Iterator[tuple[Variable, Spot]]:
     """The first read of each variable without a value, in functions that are understood."""
     for body in bodies(program):
         nodes = tuple(below(body))
@@ -55,7 +47,9 @@ def unset_reads(program: Program) -> Iterator[UnsetRead]:
                 node.variable for node in nodes if isinstance(node, Declare) and _is_unset(node)
             )
             if unset:
-                yield from _Reading(unset).of(body)
+                reading = _Reading(unset)
+                reading.run(body)
+                yield from reading.found.items()
 
 
 def _is_unset(declaration: Declare) -> bool:
@@ -73,19 +67,16 @@ class _Reading:
         unset: the variables that are declared without a value.
         assigned: those of them that some path has assigned so far.
         set_in_loop: those that the loops around assign otherwise than by updates.
+        found: the first read of each that no path assigns before.
     """
 
     unset: frozenset[Variable]
     assigned: set[Variable] = field(default_factory=set)
     set_in_loop: frozenset[Variable] = frozenset()
-    found: dict[Variable, UnsetRead] = field(default_factory=dict)
+    found: dict[Variable, Spot] = field(default_factory=dict)
 
-    def of(self, body: Block) -> Iterator[UnsetRead]:
-        """Return the reads of a body."""
-        self._run(body)
-        return iter(self.found.values())
-
-    def _run(self, node: Node) -> None:
+    def run(self, node: Node) -> None:
+        """Run a node once."""
         if isinstance(node, Loop):
             outer, self.set_in_loop = self.set_in_loop, self.set_in_loop | _set_in(node, self.unset)
             self._run_all(node)
@@ -95,7 +86,7 @@ class _Reading:
         elif isinstance(node, Declare):
             self._declare(node)
         elif isinstance(node, Assign):
-            self._run(node.value)
+            self.run(node.value)
             self._target(node)
         elif isinstance(node, Name):
             # An array is passed on by its address.
@@ -113,7 +104,7 @@ class _Reading:
 
     def _run_all(self, node: Node) -> None:
         for child in children(node):
-            self._run(child)
+            self.run(child)
 
     def _hand_on(self, node: Expression) -> None:
         self.assigned |= mentioned(node) & self.unset
@@ -121,14 +112,14 @@ class _Reading:
     def _element(self, node: Index) -> None:
         inner: Expression = node
         while isinstance(inner, Index):
-            self._run(inner.index)
+            self.run(inner.index)
             inner = inner.base
         if node.type.dimensions:
             self._hand_on(node)
         elif isinstance(inner, Name):
             self._read(inner)
         else:
-            self._run(inner)
+            self.run(inner)
 
     def _declare(self, node: Declare) -> None:
         variable = node.variable
@@ -138,17 +129,17 @@ class _Reading:
         if variable.type.reference or variable.type.pointer:
             # It may be assigned under the other name.
             self.assigned |= mentioned(node.initial) & self.unset
-        self._run(node.initial)
+        self.run(node.initial)
 
     def _target(self, node: Assign) -> None:
         variable = base(node.target)
         inner: Expression = node.target
         while isinstance(inner, (Index, Member)):
             if isinstance(inner, Index):
-                self._run(inner.index)
+                self.run(inner.index)
             inner = inner.base
         if not isinstance(inner, Name):
-            self._run(inner)
+            self.run(inner)
         elif node.operator != "=":
             self._read(inner)
         if variable is not None:
@@ -158,7 +149,7 @@ class _Reading:
         variable = name.variable
         if variable not in self.unset or variable in self.assigned | self.set_in_loop:
             return
-        self.found.setdefault(variable, UnsetRead(variable, name.spot))
+        self.found.setdefault(variable, name.spot)
 
 
 def _is_alias(node: Node) -> bool:
@@ -205,9 +196,8 @@ _ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
 @check(LANGUAGE, ATOMIC)
 def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
     """Variables of functions that are declared ``device``, and threadgroup atomics of floats."""
-    yield from _misplaced(code.text, None)
-    if not code.whole:
-        yield from _misplaced(code.header, "header")
+    for text in code.texts:
+        yield from _misplaced(text)
 
 
 @check(UNSET)
@@ -218,21 +208,17 @@ def unset_variables(code: MetalCode) -> Iterator[MetalReport]:
     for kernel in code.kernels:
         if kernel.own.problems:
             continue
-        for found in unset_reads(kernel.own):
-            name, spot = found.variable.name, found.spot
+        for variable, spot in unset_reads(kernel.own):
             yield MetalReport(
                 UNSET,
-                spot.place,
-                f"{hazards.uninitialized_read(name)}: declared without a value",
+                spot,
+                f"{hazards.uninitialized_read(variable.name)}: declared without a value",
                 "Give it a value where it is declared; threadgroup memory needs a store",
-                spot.text,
             )
 
 
-def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
-    if not text.parse_ok:
-        return
-    for declaration in text.declarations:
+def _misplaced(text: MetalText) -> Iterator[MetalReport]:
+    for declaration in text.declarations if text.parse_ok else ():
         if declaration.kind != "local" or declaration.pointer:
             continue
         if text.is_conditional(declaration.place):
@@ -242,16 +228,14 @@ def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
         if space == "device" and kind != "auto":
             yield MetalReport(
                 LANGUAGE,
-                declaration.place,
+                text.at(declaration.place),
                 f"local variable `{name}` in `device` memory",
                 "Drop `device`; for a variable of all threadgroups add an output with `init_value`",
-                where,
             )
         elif space == "threadgroup" and kind in _ATOMIC_FLOATS:
             yield MetalReport(
                 ATOMIC,
-                declaration.place,
+                text.at(declaration.place),
                 f"no atomic type for float variable `{name}` in threadgroup memory",
                 "Reduce with `simd_sum` and a threadgroup array, or use an atomic output",
-                where,
             )

@@ -41,7 +41,7 @@ def locations(code: MetalFile) -> Iterator[MetalReport]:
             if other != parameter.name:
                 yield MetalReport(
                     "KERNEL-UNIT-001",
-                    mark.place,
+                    code.text.at(mark.place),
                     f"`{parameter.name}` and `{other}` have the same {mark.name} index {index}",
                     "Give every argument the index that the host binds it to",
                 )
@@ -56,7 +56,7 @@ def indices(code: MetalFile) -> Iterator[MetalReport]:
             if mark is not None and mark.name == "buffer" and (index or 0) >= MAX_BUFFERS:
                 yield MetalReport(
                     "KERNEL-UNIT-002",
-                    mark.place,
+                    code.text.at(mark.place),
                     f"buffer index {index} is out of range, must be 0 to {MAX_BUFFERS - 1}",
                     "Pass several values in one buffer, as a structure, or use an argument buffer",
                 )
@@ -71,7 +71,7 @@ def results(code: MetalFile) -> Iterator[MetalReport]:
         if function.entry == "kernel" and known and _is_plain(code, result.rstrip("*")):
             yield MetalReport(
                 "KERNEL-UNIT-003",
-                function.place,
+                code.text.at(function.place),
                 f"kernel `{function.name}` must return void, got `{result}`",
                 "Write the result to a `device` buffer, or drop `kernel` from a helper function",
             )
@@ -97,7 +97,7 @@ def spaces(code: MetalFile) -> Iterator[MetalReport]:
                 continue
             yield MetalReport(
                 "KERNEL-UNIT-004",
-                parameter.place,
+                code.text.at(parameter.place),
                 f"{what} in {function.entry} function `{function.name}`",
                 advice,
             )
@@ -117,7 +117,7 @@ def attribute_types(code: MetalFile) -> Iterator[MetalReport]:
             wanted = "`uint`, `uint2` or `uint3`" if vector else "`uint` or `ushort`"
             yield MetalReport(
                 "KERNEL-UNIT-005",
-                parameter.place,
+                code.text.at(parameter.place),
                 f"`{mark.name}` must be {wanted}, got `{parameter.type}`",
                 "Declare it unsigned, and convert it in the body: `int(i)`",
             )
@@ -145,7 +145,7 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
             why = f": line {where.line} declares it in another scope"
         yield MetalReport(
             "KERNEL-SIG-005",
-            found[0].place,
+            code.text.at(found[0].place),
             f"undeclared identifier `{name}`{again}{why}",
             "Declare it, or pass it as an argument of the kernel",
         )

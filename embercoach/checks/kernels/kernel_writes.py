@@ -208,7 +208,7 @@ def writes_to_inputs(code: MetalCode) -> Iterator[MetalReport]:
     for places in found.values():
         first = next(iter(places.values()))
         message = _message(first, len(places))
-        yield MetalReport(CODE, first.spot.place, message, _help(first), first.spot.text)
+        yield MetalReport(CODE, first.spot, message, _help(first))
 
 
 def _message(write: InputWrite, places: int) -> str:

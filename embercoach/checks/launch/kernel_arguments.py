@@ -37,7 +37,8 @@ from embercoach.analysis.values.lattice import (
     as_array,
     options,
 )
-from embercoach.checks.programs.kernels import count, launched
+from embercoach.checks.programs.kernels import launched
+from embercoach.checks.programs.launches import count, item_node
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ PAIRS = 'Write a list of pairs: `template=[("T", x.dtype), ("N", 4)]`'
 def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``template=[("N", 0.5)]``, ``template=("T", mx.float32)``."""
     argument = fact.keyword("template")
-    if argument is None or not launched(fact):
+    if argument is None or not launched(fact, module):
         return
     code, value = "KERNEL-ARGS-005", argument.value
     if isinstance(value, Sequence) and value.kind in ("set", "iterator"):
@@ -272,7 +273,7 @@ def _unfit(value: Value, size: Expression | None) -> tuple[str, str] | None:
 @check("KERNEL-ARGS-006", of=(VALUE,))
 def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     """``stream=mx.cpu``, ``output_dtypes=[mx.float64]``."""
-    if not launched(fact):
+    if not launched(fact, module):
         return
     for node, noun in _doubles(fact):
         yield Report.at(
@@ -300,11 +301,10 @@ def _doubles(fact: CallFact) -> Iterator[tuple[cst.CSTNode, str]]:
         argument = fact.keyword(name)
         if argument is None or not isinstance(argument.value, Sequence):
             continue
-        nodes, items = display(argument.node) or (), argument.value.items or ()
-        for index, item in enumerate(items):
+        for index, item in enumerate(argument.value.items or ()):
             dtype = item.name if isinstance(item, DType) else getattr(as_array(item), "dtype", None)
             if dtype == DOUBLE:
-                yield nodes[index] if len(nodes) == len(items) else argument.node, noun
+                yield item_node(argument, index), noun
 
 
 def _is_cpu(argument: Argument, size: Expression, module: Module) -> bool:

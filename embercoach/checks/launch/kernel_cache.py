@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.kernels import PythonKernel
 
 #: Words in the name of a decorator that keeps what a function returns.
 KEEPERS = ("cache", "memo", "once", "singleton")
@@ -56,12 +56,12 @@ class Build:
 def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``kernel = mx.fast.metal_kernel(...)`` and ``kernel(...)`` in one function."""
     reported: set[cst.CSTNode] = set()
-    for definition in definitions(module, facts):
-        if not definition.own:
+    for kernel in definitions(module, facts):
+        if not kernel.own:
             continue
-        builds = [Build(definition.fact.node, definition.fact.place)]
-        for build in (*builds, *_made_by_a_factory(definition, module, facts)):
-            if build.node not in reported and _is_repeated(build, definition.launches):
+        builds = [Build(kernel.fact.node, kernel.fact.place)]
+        for build in (*builds, *_made_by_a_factory(kernel, facts)):
+            if build.node not in reported and _is_repeated(build, kernel.calls):
                 reported.add(build.node)
                 yield from _report(build, module)
 
@@ -100,12 +100,10 @@ def _launches(call: cst.Call, build: Build) -> bool:
     return isinstance(call.func, cst.Name) and call.func.value in names
 
 
-def _made_by_a_factory(
-    definition: Definition, module: Module, facts: list[Fact]
-) -> Iterator[Build]:
+def _made_by_a_factory(kernel: PythonKernel, facts: list[Fact]) -> Iterator[Build]:
     """The calls of a function that returns a new kernel each time."""
-    factory = definition.fact.place.function
-    if factory is None or runs_once(factory) or not _returns_new(definition, factory):
+    factory, module = kernel.fact.place.function, kernel.module
+    if factory is None or runs_once(factory) or not _returns_new(kernel.fact, factory):
         return
     name = factory.name
     if factory.cls is None:
@@ -122,16 +120,16 @@ def _made_by_a_factory(
             yield Build(fact.node, fact.place, factory)
 
 
-def _returns_new(definition: Definition, factory: FunctionInfo) -> bool:
+def _returns_new(built: CallFact, factory: FunctionInfo) -> bool:
     """Return whether a function always builds a kernel, returns it, and does not keep it."""
-    body, statement = factory.node.body, definition.fact.place.statement
+    body, statement = factory.node.body, built.place.statement
     if isinstance(body, cst.BaseExpression):
-        return body is definition.fact.node
+        return body is built.node
     if any(isinstance(outer, cst.If) for outer in around(body, statement)):
         return False
     if isinstance(statement, cst.Return):
-        return statement.value is definition.fact.node
-    if not isinstance(statement, cst.Assign) or statement.value is not definition.fact.node:
+        return statement.value is built.node
+    if not isinstance(statement, cst.Assign) or statement.value is not built.node:
         return False
     targets = [t.target for t in statement.targets]
     name = targets[0].value if len(targets) == 1 and isinstance(targets[0], cst.Name) else None
@@ -226,13 +224,13 @@ TEXTS = ("source", "header", "name")
 
 
 @check("KERNEL-CACHE-002")
-def compiled_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def compiled_per_call(kernel: PythonKernel) -> Iterator[Report]:
     """``template=[("STEP", self.step)]`` with ``self.step += 1``."""
-    for definition in definitions(module, facts):
-        for launch in definition.launches:
-            yield from _reports(launch, _template_values(launch, module), module)
-        if definition.own:
-            yield from _reports(definition.fact, _formatted(definition.fact, module), module)
+    module = kernel.module
+    for launch in kernel.calls:
+        yield from _reports(launch, _template_values(launch, module), module)
+    if kernel.own:
+        yield from _reports(kernel.fact, _formatted(kernel.fact, module), module)
 
 
 def _reports(fact: CallFact, values: Iterator[Expression], module: Module) -> Iterator[Report]:

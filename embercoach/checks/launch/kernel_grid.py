@@ -17,8 +17,8 @@ from embercoach.analysis.sizes import (
     rounded_down,
     symbolic,
 )
-from embercoach.checks.programs.kernel_plans import lowered
-from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
+from embercoach.checks.programs.kernels import kernel_file, launched
+from embercoach.checks.programs.launches import item_node
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
 from embercoach.metal.numbers import whole_number
 from embercoach.metal.program.lowering import SignatureNames, lower_body
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Kernel
+    from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.metal.program.nodes import Expression as MetalExpression
     from embercoach.metal.program.nodes import Spot, Variable
     from embercoach.metal.program.walk import Node
@@ -212,7 +212,7 @@ SIMPLE = (cst.Name, cst.Integer, cst.Attribute)
 @check("KERNEL-GRID-001", of=(VALUE,))
 def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
-    kernels = launched(fact)
+    kernels = launched(fact, module)
     grid, threadgroup = fact.keyword("grid"), fact.keyword("threadgroup")
     if not kernels or grid is None or threadgroup is None:
         return
@@ -223,25 +223,25 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     for index in range(3):
         axis = _Axis(fact, index, counts[index], groups)
-        what = axis.shortage(kernels, module)
+        what = axis.shortage(kernels)
         if what is None:
             continue
-        nodes = display(grid.node)
+        inline = display(grid.node) is not None
         yield Report.at(
             fact,
             "KERNEL-GRID-001",
-            node=grid.node if nodes is None else nodes[index],
+            node=item_node(grid, index),
             message=f"{AXES[index]} entry of `grid` counts {what}, must count threads",
             help=f"Pass the number of threads{_example(axis, module)}",
-            change=_in_threads(axis, module, None if nodes is None else nodes[index]),
+            change=_in_threads(axis, module) if inline else None,
         )
         return
 
 
-def _in_threads(axis: _Axis, module: Module, node: cst.BaseExpression | None) -> ProposedFix | None:
+def _in_threads(axis: _Axis, module: Module) -> ProposedFix | None:
     """Multiply the number of groups by the threads of a group, where the body works in groups."""
-    by = axis.written.node
-    if node is None or not axis.works_in_groups or not isinstance(by, SIMPLE):
+    node, by = axis.entry.node, axis.written.node
+    if not axis.works_in_groups or not isinstance(by, SIMPLE):
         return None
     text = module.parsed.code(node)
     if isinstance(node, cst.Integer) and text == "1":
@@ -268,7 +268,7 @@ class _Axis:
     ) -> None:
         self.fact = fact
         self.letter = AXES[index]
-        self.scope = count.scope
+        self.entry = count
         self.count = symbolic(count)
         self.written = groups[index]
         self.groups = [symbolic(group) for group in groups]
@@ -280,7 +280,7 @@ class _Axis:
         #: No kernel asks for the position of a thread in the grid.
         self.works_in_groups = True
 
-    def shortage(self, kernels: tuple[Kernel, ...], module: Module) -> str | None:
+    def shortage(self, kernels: tuple[PythonKernel, ...]) -> str | None:
         """Return the unit that the grid's entry counts, if it gives all kernels too few threads."""
         if self.divisor is not None:
             short, what = self._by_division, "threadgroups"
@@ -295,13 +295,13 @@ class _Axis:
         else:
             return None
         for kernel in kernels:
-            texts = _texts(kernel, module)
-            if texts is None or _strides(texts) or not short(texts, kernel.definition):
+            texts = _texts(kernel)
+            if texts is None or _strides(texts) or not short(texts):
                 return None
             self.works_in_groups = self.works_in_groups and not self._uses(texts, THREAD)
         return what
 
-    def _by_division(self, body: _Texts, definition: CallFact) -> bool:
+    def _by_division(self, body: _Texts) -> bool:
         """Return whether the body needs a thread for each element, or a group for each tile."""
         divisor = self.divisor
         if divisor is None or divisor.known == 1:
@@ -309,7 +309,7 @@ class _Axis:
         if (
             self._uses(body, THREAD)
             and divisor in alternatives(self.group)
-            and not self._thread_takes_several(body, definition, divisor)
+            and not self._thread_takes_several(body, divisor)
         ):
             return True
         if not self._uses(body, GROUP) or self.group.known == 1:
@@ -317,14 +317,14 @@ class _Axis:
         if any(divisor in alternatives(group) for group in self.groups):
             return True
         tiles = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
-        return any(self._is(divisor, factor, body, definition) for factor in tiles)
+        return any(self._is(divisor, factor, body) for factor in tiles)
 
-    def _by_floor(self, body: _Texts, definition: CallFact) -> bool:
+    def _by_floor(self, body: _Texts) -> bool:
         """Return whether the body has one element for each thread: no loop, one index."""
         divisor = self.floor
         if divisor is None or divisor.known == 1 or divisor not in alternatives(self.group):
             return False
-        if not self._uses(body, THREAD) or self._thread_takes_several(body, definition, divisor):
+        if not self._uses(body, THREAD) or self._thread_takes_several(body, divisor):
             return False
         return not any(token.text in _LOOPS for token in tokens_of(body.text.text))
 
@@ -342,14 +342,14 @@ class _Axis:
             if sizes and len(known) == len(sizes):
                 yield prod(known)
 
-    def _by_number(self, body: _Texts, definition: CallFact) -> bool:
+    def _by_number(self, body: _Texts) -> bool:
         """Return whether the body counts on whole threadgroups: ``group * 256 + lane``."""
         if self._uses(body, THREAD) or not any(u.name in LANES for u in body.text.attribute_uses):
             return False
         factors = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
-        return any(self._is(self.group, factor, body, definition) for factor in factors)
+        return any(self._is(self.group, factor, body) for factor in factors)
 
-    def _by_item(self, body: _Texts, definition: CallFact) -> bool:
+    def _by_item(self, body: _Texts) -> bool:
         """Return whether a whole threadgroup processes the item of its index, lane by lane."""
         if self.group.known == 1 or self._uses(body, THREAD) or body.threads.spans_groups():
             return False
@@ -362,12 +362,10 @@ class _Axis:
             return False
         factors = {p.factor for p in body.threads.products() if GROUP in p.attributes}
         return not any(
-            self._is(size, factor, body, definition)
-            for size in alternatives(self.group)
-            for factor in factors
+            self._is(size, factor, body) for size in alternatives(self.group) for factor in factors
         )
 
-    def _by_group(self, body: _Texts, definition: CallFact) -> bool:
+    def _by_group(self, body: _Texts) -> bool:
         """Return whether the lanes of a threadgroup share the work among themselves."""
         if self._uses(body, THREAD) or (self.group.known or 2) <= 1:
             return False
@@ -384,15 +382,15 @@ class _Axis:
             for use in body.text.attribute_uses
         )
 
-    def _thread_takes_several(self, body: _Texts, definition: CallFact, divisor: SymInt) -> bool:
+    def _thread_takes_several(self, body: _Texts, divisor: SymInt) -> bool:
         """Return whether a thread may handle as many elements as the count was divided by."""
         known = divisor.known
         if known is not None and known in body.text.numbers:
             return True
         factors = {p.factor for p in body.threads.products() if THREAD in p.attributes}
-        return any(self._is(divisor, factor, body, definition) for factor in factors)
+        return any(self._is(divisor, factor, body) for factor in factors)
 
-    def _is(self, size: SymInt, factor: str, body: _Texts, definition: CallFact) -> bool:
+    def _is(self, size: SymInt, factor: str, body: _Texts) -> bool:
         """Return whether a factor of the body has a size's value."""
         known = _number(factor)
         if known is not None:
@@ -401,47 +399,45 @@ class _Axis:
             name = size.term.parts[0]
             if isinstance(name, str) and name.lower() == factor.lower():
                 return True
-        passed = self._passed(factor, definition)
+        passed = self._passed(factor, body.kernel)
         if passed is not None:
             return passed == size
         written = _written(factor, body)
         return written is not None and written == size.known
 
-    def _passed(self, name: str, definition: CallFact) -> SymInt | None:
+    def _passed(self, name: str, kernel: PythonKernel) -> SymInt | None:
         """The expression that the launch passes under a name, as template argument or input."""
         template = self.fact.keyword("template")
         for pair in self._items(template):
             parts = items(pair) or ()
             if len(parts) == 2 and _is_string(parts[0].node, name):
                 return symbolic(parts[1])
-        inputs, given = names_of(definition, "input_names") or (), self.fact.keyword("inputs")
+        inputs, given = kernel.inputs or (), self.fact.keyword("inputs")
         sizes = self._items(given) if name in inputs else ()
         return symbolic(sizes[inputs.index(name)]) if sizes and len(sizes) == len(inputs) else None
 
     def _items(self, argument: Argument | None) -> Sequence[Expression]:
-        return () if argument is None else items(Expression(argument.node, self.scope)) or ()
+        return () if argument is None else items(Expression(argument.node, self.entry.scope)) or ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """The body and the header of a kernel."""
+    """A kernel whose texts are known, with its body and header."""
 
+    kernel: PythonKernel
     text: MetalText
     header: MetalText
     threads: ThreadValues
 
 
-def _texts(kernel: Kernel, module: Module) -> _Texts | None:
+def _texts(kernel: PythonKernel) -> _Texts | None:
     """The texts of a kernel, None where some of them is unknown or not understood."""
-    from embercoach.metal.program.lowering import SignatureNames
-
-    body, header = body_of(kernel.definition), header_of(kernel.definition)
-    if body is None or header is None or not body.parse_ok:
+    body, header = kernel.text, kernel.header
+    if kernel.source is None or not kernel.header_known or kernel.has_holes or not body.parse_ok:
         return None
-    above = parsed_header(header.text.text)
-    if lowered(module, body.text, above.text, SignatureNames()) is None:
+    if kernel_file(kernel.module).lowered(body.text, header.text, SignatureNames()) is None:
         return None
-    return _Texts(body, above, ThreadValues(body.text, above.text))
+    return _Texts(kernel, body, header, ThreadValues(body.text, header.text))
 
 
 def _is_string(node: cst.CSTNode, text: str) -> bool:

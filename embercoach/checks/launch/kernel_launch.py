@@ -24,14 +24,8 @@ from embercoach.analysis.values.lattice import (
     as_array,
 )
 from embercoach.analysis.values.promotion import FLOATING
-from embercoach.checks.programs.kernels import (
-    PARAMETERS,
-    SETTINGS,
-    argument_of,
-    count,
-    has_spread,
-    launched,
-)
+from embercoach.checks.programs.kernels import PARAMETERS, SETTINGS, PythonKernel, launched
+from embercoach.checks.programs.launches import count, has_spread, item_node, items_of
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Kernel
 
 REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
@@ -48,8 +41,9 @@ KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
 @check("KERNEL-ARGS-003", of=(METAL_KERNEL,))
 def built(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fast.metal_kernel(input_names="x", ...)``."""
+    kernel = PythonKernel(fact, module)
     for parameter in ("input_names", "output_names"):
-        argument = argument_of(fact, parameter)
+        argument = kernel.argument(parameter)
         if argument is not None and isinstance(argument.value, Str):
             yield Report.at(
                 fact,
@@ -60,24 +54,24 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
             )
     if has_spread(fact):
         return
-    missing = [p for p in PARAMETERS[:4] if argument_of(fact, p) is None]
+    missing = [p for p in PARAMETERS[:4] if kernel.argument(p) is None]
     surplus = _unknown_keyword(fact, frozenset((*PARAMETERS, *SETTINGS)))
     if missing or surplus is not None:
-        yield _wrong_keywords(fact, module, "metal_kernel", missing, surplus)
+        yield _wrong_keywords(fact, "metal_kernel", missing, surplus)
 
 
 @check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003", of=(VALUE,))
 def launch_arguments(fact: CallFact, module: Module) -> Iterator[Report]:
     """The inputs, shapes and dtypes of a launch."""
-    kernels = launched(fact)
+    kernels = launched(fact, module)
     if not kernels:
         return
-    yield from _keywords(fact, module)
-    yield from _inputs(fact, module, kernels)
-    yield from _outputs(fact, module, kernels)
+    yield from _keywords(fact)
+    yield from _inputs(fact, kernels)
+    yield from _outputs(fact, kernels)
 
 
-def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
+def _keywords(fact: CallFact) -> Iterator[Report]:
     """Positional arguments, and keywords that are missing or unknown."""
     positional = next((a for a in fact.arguments if not a.star and a.keyword is None), None)
     if positional is not None:
@@ -94,7 +88,7 @@ def _keywords(fact: CallFact, module: Module) -> Iterator[Report]:
     missing = [name for name in REQUIRED if fact.keyword(name) is None]
     surplus = _unknown_keyword(fact, KEYWORDS)
     if missing or surplus is not None:
-        yield _wrong_keywords(fact, module, "kernel launch", missing, surplus)
+        yield _wrong_keywords(fact, "kernel launch", missing, surplus)
 
 
 def _unknown_keyword(fact: CallFact, known: frozenset[str]) -> Argument | None:
@@ -102,7 +96,7 @@ def _unknown_keyword(fact: CallFact, known: frozenset[str]) -> Argument | None:
 
 
 def _wrong_keywords(
-    fact: CallFact, module: Module, callee: str, missing: list[str], surplus: Argument | None
+    fact: CallFact, callee: str, missing: list[str], surplus: Argument | None
 ) -> Report:
     if surplus is not None and not missing:
         return Report.at(
@@ -121,7 +115,7 @@ def _wrong_keywords(
     )
 
 
-def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iterator[Report]:
+def _inputs(fact: CallFact, kernels: tuple[PythonKernel, ...]) -> Iterator[Report]:
     argument = fact.keyword("inputs")
     if argument is None:
         return
@@ -147,15 +141,13 @@ def _inputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iter
             message=f"`inputs` has length {given}, `input_names` has length {_or(wanted)}",
             help="Pass one input for each name in `input_names`, in the same order",
         )
-    assert isinstance(argument.value, Sequence)
-    nodes = display(argument.node)
-    for index, item in enumerate(argument.value.items or ()):
+    for index, item in enumerate(items_of(argument.value) or ()):
         kind = _no_input(item)
         if kind is not None:
             yield Report.at(
                 fact,
                 "KERNEL-ARGS-003",
-                node=nodes[index] if nodes is not None and len(nodes) == given else argument.node,
+                node=item_node(argument, index),
                 message=f"kernel input must be an array or a number, got {kind}",
                 help="Pass an array or a number; convert several numbers with `mx.array`",
             )
@@ -170,7 +162,7 @@ def _no_input(value: Value) -> str | None:
     return "a string" if isinstance(value, Str) else None
 
 
-def _outputs(fact: CallFact, module: Module, kernels: tuple[Kernel, ...]) -> Iterator[Report]:
+def _outputs(fact: CallFact, kernels: tuple[PythonKernel, ...]) -> Iterator[Report]:
     shapes, dtypes = fact.keyword("output_shapes"), fact.keyword("output_dtypes")
     if shapes is not None and _is_shape(shapes.value):
         yield Report.at(
@@ -239,12 +231,12 @@ def _is_shape(value: Value) -> bool:
     return value.kind in ("list", "tuple") and type(any_item(value)) is Number
 
 
-def _counts(kernels: tuple[Kernel, ...], parameter: str) -> frozenset[int]:
+def _counts(kernels: tuple[PythonKernel, ...], parameter: str) -> frozenset[int]:
     """Return the numbers of names of the kernels, empty if one is unknown."""
     counts: set[int] = set()
     for kernel in kernels:
-        argument = argument_of(kernel.definition, parameter)
-        known = None if argument is None else _known_count(kernel.definition, argument)
+        argument = kernel.argument(parameter)
+        known = None if argument is None else _known_count(kernel.fact, argument)
         if known is None:
             return frozenset()
         counts.add(known)
@@ -273,7 +265,7 @@ def _or(counts: frozenset[int]) -> str:
 @check("KERNEL-GRID-002", "KERNEL-GRID-003", of=(VALUE,))
 def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=(n / 2, 1, 1)``, ``grid=(n, 1)``, ``threadgroup=256``."""
-    if not launched(fact):
+    if not launched(fact, module):
         return
     for name in ("grid", "threadgroup"):
         argument = fact.keyword(name)

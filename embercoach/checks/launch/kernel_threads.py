@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.scopes import Expression, display, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, scope_at
 from embercoach.analysis.sizes import (
     Term,
     grows_with_data,
@@ -20,66 +20,58 @@ from embercoach.analysis.sizes import (
     whole_multiple,
 )
 from embercoach.analysis.syntax.trees import walk
-from embercoach.checks.programs.kernel_plans import program_of
-from embercoach.checks.programs.kernels import definitions, launched
+from embercoach.checks.programs.kernels import launched
 from embercoach.checks.programs.launches import (
     MAX_THREADS,
     configurations_of,
     entries_of,
-    launches_of,
+    item_node,
 )
 from embercoach.checks.registry import VALUE, Report, check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
-from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.execution.follow import follow
+from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, LaneValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.sizes import CeilDivision, SymInt
-    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.checks.programs.launches import Entries, Entry, Launch, OutputShape
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.values import LaneValue, UnknownNumber
+    from embercoach.metal.execution.values import UnknownNumber
     from embercoach.metal.program.nodes import Variable
 
 AXES = "xyz"
 
 
 @check("KERNEL-GRID-004")
-def rounded_grids(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def rounded_grids(kernel: PythonKernel) -> Iterator[Report]:
     """``grid=((n + 255) // 256 * 256, 1, 1)`` and ``y[thread_position_in_grid.x] = ...``."""
-    for definition in definitions(module, facts):
-        for launch in launches_of(definition, module):
-            yield from _of_launch(definition, launch, module)
-
-
-def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterator[Report]:
-    for axis, entry in enumerate(launch.grid or ()):
-        rounded = None if entry.size is None else whole_multiple(entry.size)
-        if rounded is None or entry.size is None or not _overshoots(rounded, launch, module):
-            continue
-        written = _unguarded(definition, launch, axis, module) & _of_count(launch, rounded)
-        if not written:
-            continue
-        argument = launch.fact.keyword("grid")
-        assert argument is not None
-        nodes = display(argument.node)
-        name = min(written)
-        yield Report.at(
-            launch.fact,
-            "KERNEL-GRID-004",
-            node=argument.node if nodes is None else nodes[axis],
-            message=(
-                f"{AXES[axis]} entry of `grid` is rounded up: "
-                f"{hazards.out_of_bounds('write', name)}"
-            ),
-            help="Pass the number of elements, or guard the body: `if (i < n)`",
-        )
+    for launch in kernel.launches:
+        for axis, entry in enumerate(launch.grid or ()):
+            rounded = None if entry.size is None else whole_multiple(entry.size)
+            if rounded is None or not _overshoots(rounded, launch, kernel.module):
+                continue
+            written = _unguarded(kernel, launch, axis) & _of_count(launch, rounded)
+            argument = launch.fact.keyword("grid")
+            if not written or argument is None:
+                continue
+            yield Report.at(
+                launch.fact,
+                "KERNEL-GRID-004",
+                node=item_node(argument, axis),
+                message=(
+                    f"{AXES[axis]} entry of `grid` is rounded up: "
+                    f"{hazards.out_of_bounds('write', min(written))}"
+                ),
+                help="Pass the number of elements, or guard the body: `if (i < n)`",
+            )
 
 
 def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:
@@ -102,7 +94,7 @@ def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:
 def _of_count(launch: Launch, rounded: CeilDivision) -> set[str]:
     """The outputs that have as many elements, along some axis, as was rounded up from."""
     names = [output.name for output in launch.outputs or ()]
-    pairs = zip(names, launch.shapes or (), strict=False)
+    pairs = zip(names, launch.shapes, strict=False)
     return {name for name, shape in pairs if _has(shape, rounded.count)}
 
 
@@ -117,22 +109,18 @@ def _has(shape: OutputShape, count: SymInt) -> bool:
     return count.term == size or is_item(count, whole)
 
 
-def _unguarded(definition: Definition, launch: Launch, axis: int, module: Module) -> set[str]:
+def _unguarded(kernel: PythonKernel, launch: Launch, axis: int) -> set[str]:
     """The outputs that every thread of a group writes to, at its own position, without a guard."""
-    from embercoach.metal.execution.follow import follow
-
-    program = program_of(definition, launch, module)
-    if program is None or program.problems:
+    program, arguments = kernel.program(launch), kernel.arguments(launch)
+    if program is None or arguments is None or program.problems:
         return set()
     found = [
         {variable.name for variable in unguarded(follow(program, configuration), axis)}
-        for configuration in configurations_of(definition, launch)
+        for configuration in configurations_of(arguments, launch)
     ]
     return set.intersection(*found) if found else set()
 
 
-SIMD_WIDTH = 32
-"""Threads of a simdgroup, on every GPU that MLX runs on."""
 #: A launch of fewer threads is over before idle lanes matter.
 MANY_THREADS = 1024
 
@@ -141,7 +129,7 @@ MANY_THREADS = 1024
 def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
     """``threadgroup=(64, 32, 1)``, ``threadgroup=(48, 1, 1)``."""
     argument = fact.keyword("threadgroup")
-    if argument is None or not launched(fact):
+    if argument is None or not launched(fact, module):
         return
     group, grid = entries_of(fact, "threadgroup", module), entries_of(fact, "grid", module)
     if group is None:
@@ -211,9 +199,6 @@ def _follows_data(entry: Entry, group: Entry) -> bool:
     return grows_with_data(entry.size) and entry.size != group.size
 
 
-_AXES = "xyz"
-
-
 def unguarded(trace: Trace, axis: int) -> frozenset[Variable]:
     """The outputs that all threads of a group write to at an index that grows with an axis.
 
@@ -258,8 +243,6 @@ def _is_of_others(condition: Condition, trace: Trace, axis: int) -> bool:
 
 def _depends(symbol: UnknownNumber, trace: Trace, axis: int) -> bool:
     """Return whether an unknown may differ along an axis."""
-    from embercoach.metal.execution.values import LaneValue
-
     if symbol.origin.blurred or symbol.origin.axes >> axis & 1:
         return True
     operands = [operand for operand in symbol.operands if isinstance(operand, LaneValue)]
@@ -286,7 +269,7 @@ def _grows(index: LaneValue, trace: Trace, axis: int) -> bool:
     size = trace.configuration.threadgroup
     step = _step(trace, axis)
     for symbol, factor in index.terms:
-        if symbol.operation == f"group.{_AXES[axis]}" and factor > 0 and factor % size[axis] == 0:
+        if symbol.operation == f"group.{AXES[axis]}" and factor > 0 and factor % size[axis] == 0:
             each = factor // size[axis]
             return size[axis] == 1 or index.offset(step) - index.offset(0) == each
         if symbol.operation == "*" and factor > 0 and _is_multiple(symbol, trace, axis):
@@ -296,8 +279,6 @@ def _grows(index: LaneValue, trace: Trace, axis: int) -> bool:
 
 def _is_multiple(symbol: UnknownNumber, trace: Trace, axis: int) -> bool:
     """``position * width`` of an unknown width, which is the same for all threads."""
-    from embercoach.metal.execution.values import LaneValue
-
     operands = [operand for operand in symbol.operands if isinstance(operand, LaneValue)]
     if len(operands) != 2:
         return False

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import reading
-from embercoach.checks.programs.kernels import Definition, definitions, source_of
-from embercoach.checks.programs.launches import kernel_of, launches_of
+from embercoach.checks.programs.kernels import definitions
 from embercoach.metal.contract import MSL_TYPES, signature
 
 if TYPE_CHECKING:
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from embercoach.analysis.project.module import Module
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.parse import Span
+    from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.metal.contract import KernelArguments
 
@@ -132,46 +131,39 @@ def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenK
     with reading(source):
         module = project.open(path, source)
         built = definitions(module, analyse_module(module))
-        nodes = {node: statement for d in built for node, statement in _nodes(d, module)}
-        spans = module.parsed.spans(nodes)
-        found = [_written(d, module, spans) for d in built]
+        spans = module.parsed.spans(dict(node for kernel in built for node in _nodes(kernel)))
+        found = [_written(kernel, spans) for kernel in built]
     project.release()
     known = [kernel for kernel in found if kernel is not None]
     return tuple(sorted(known, key=lambda kernel: kernel.lines))
 
 
-def _nodes(definition: Definition, module: Module) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+def _nodes(kernel: PythonKernel) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """Yield the nodes of a kernel in a file, each with its statement."""
-    fact = definition.fact
-    if definition.own:
-        yield fact.node, fact.place.statement
-    source = source_of(fact)
-    for literal in source.literals if source is not None else ():
-        if not isinstance(literal, str) and literal.module is module:
+    if kernel.own:
+        yield kernel.fact.node, kernel.fact.place.statement
+    for literal in kernel.source.literals if kernel.source is not None else ():
+        if not isinstance(literal, str) and literal.module is kernel.module:
             yield literal.node, literal.statement
-    for launch in definition.launches:
+    for launch in kernel.calls:
         yield launch.node, launch.place.statement
 
 
-def _written(
-    definition: Definition, module: Module, spans: dict[cst.CSTNode, Span]
-) -> WrittenKernel | None:
-    from embercoach.metal.contract import signature
-
+def _written(kernel: PythonKernel, spans: dict[cst.CSTNode, Span]) -> WrittenKernel | None:
     heads: dict[str, list[int]] = {}
-    kernels: list[KernelArguments] = []
-    for launch in launches_of(definition, module) or (None,):
-        kernel = kernel_of(definition, launch)
-        if kernel is None:
+    made: list[KernelArguments] = []
+    for launch in kernel.ways:
+        arguments = kernel.arguments(launch)
+        if arguments is None:
             return None
-        kernels.append(kernel)
-        lines = heads.setdefault(head(kernel), [])
+        made.append(arguments)
+        lines = heads.setdefault(head(arguments), [])
         if launch is not None:
             lines.append(spans[launch.fact.node].line)
-    places = (spans[node] for node, _ in _nodes(definition, module))
+    places = (spans[node] for node, _ in _nodes(kernel))
     return WrittenKernel(
-        kernels[0].name,
+        made[0].name,
         tuple(sorted({(span.line, span.end_line) for span in places})),
         tuple((text, tuple(sorted(set(lines)))) for text, lines in heads.items()),
-        any(signature(kernel).malformed for kernel in kernels),
+        any(signature(arguments).malformed for arguments in made),
     )

@@ -1,18 +1,17 @@
 """Known facts of each launch of a kernel: threads, template, inputs and outputs.
 
 A launch is where most of a kernel's types and sizes come from. Everything here may be unknown, and
-is then None: nothing is guessed, but for ``configurations``, which says what it assumes.
+is then None: nothing is guessed, but for ``configurations_of``, which says what it assumes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
 from embercoach.analysis.sizes import alternatives, symbolic, whole_multiple
 from embercoach.analysis.values.lattice import (
@@ -21,32 +20,84 @@ from embercoach.analysis.values.lattice import (
     DType,
     Number,
     Numpy,
+    Sequence,
+    Str,
     Value,
     as_array,
     as_number,
 )
-from embercoach.checks.programs.kernels import (
-    has_spread,
-    header_of,
-    items_of,
-    names_of,
-    readable,
-    source_of,
-    template_of,
-)
-from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
+from embercoach.metal.contract import Input, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
+
+    import libcst as cst
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.sizes import SymInt
-    from embercoach.checks.programs.kernels import Definition
+    from embercoach.metal.contract import KernelArguments
     from embercoach.metal.execution.events import Configuration
 
 #: Threads of a threadgroup that Metal allows at most.
 MAX_THREADS = 1024
+
+
+def has_spread(fact: CallFact) -> bool:
+    """Return whether arguments are passed by ``*`` or ``**``."""
+    return any(argument.star for argument in fact.arguments)
+
+
+def items_of(value: Value | None) -> tuple[Value, ...] | None:
+    """The items of a list or tuple, None if they are unknown or it is something else."""
+    return value.items if isinstance(value, Sequence) and value.kind in ("list", "tuple") else None
+
+
+def count(value: Value | None) -> int | None:
+    """The length of a list or tuple, None if it is unknown or something else."""
+    items = items_of(value)
+    return None if items is None else len(items)
+
+
+def item_node(argument: Argument, index: int) -> cst.CSTNode:
+    """The expression of an item of a list, or the whole argument where it is written elsewhere."""
+    nodes = display(argument.node)
+    return argument.node if nodes is None or index >= len(nodes) else nodes[index]
+
+
+class Item(NamedTuple):
+    """A value that is passed: what inference knows of it, and how it is written.
+
+    Attributes:
+        sizes: by the inference of shapes, None where it knows nothing.
+        expression: None where the value is put together elsewhere.
+    """
+
+    value: Value = UNKNOWN
+    sizes: Any = None
+    expression: Expression | None = None
+
+    def items(self, length: int | None = None) -> list[Item]:
+        """The items of a list or tuple, unknown ones where it is not known to have this length."""
+        values = items_of(self.value)
+        sizes = self.sizes if type(self.sizes) is tuple else None
+        written = None if self.expression is None else items(self.expression)
+        if length is None:
+            length = next((len(one) for one in (written, values, sizes) if one is not None), 0)
+        parts = (
+            one if one is not None and len(one) == length else (empty,) * length
+            for one, empty in ((values, UNKNOWN), (sizes, None), (written, None))
+        )
+        return [Item(*part) for part in zip(*parts, strict=True)]
+
+
+def passed(fact: CallFact, name: str, module: Module) -> Item:
+    """The argument that a launch passes by a keyword."""
+    argument = fact.keyword(name)
+    if argument is None:
+        return Item()
+    sizes = value_at(module, argument.node, None if fact.visit is None else fact.visit.node)
+    return Item(argument.value, sizes, Expression(argument.node, scope_at(fact, module)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,69 +114,36 @@ class Entry:
     known: int | None = None
     limit: int | None = None
 
+    @classmethod
+    def of(cls, item: Item) -> Entry:
+        """The entry by what is written and by what inference knows."""
+        size = None if item.expression is None else symbolic(item.expression)
+        known = None if size is None else size.known
+        if known is None and type(item.value) is Number and type(item.value.const) is int:
+            known = item.value.const
+        if known is None and type(item.sizes) is int:
+            known = item.sizes
+        if known is not None or size is None:
+            return cls(size, known, known)
+        choices = (choice.known for choice in alternatives(size))
+        return cls(size, None, min((n for n in choices if n is not None), default=None))
+
 
 Entries = tuple[Entry, Entry, Entry]
 
 
 def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
     """The three entries of ``grid`` or ``threadgroup``, None where they are not to be seen."""
-    argument = fact.keyword(name)
-    if argument is None:
-        return None
-    entries = tuple_entries(
-        Expression(argument.node, scope_at(fact, module)),
-        items_of(argument.value),
-        value_at(module, argument.node, None if fact.visit is None else fact.visit.node),
-    )
+    entries = [Entry.of(item) for item in passed(fact, name, module).items()]
     if len(entries) != 3:
         return None
     x, y, z = entries
     return x, y, z
 
 
-def tuple_entries(
-    expression: Expression | None, values: tuple[Value, ...] | None, sizes: Any
-) -> tuple[Entry, ...]:
-    """The entries of a tuple by what is written and by what inference knows; none if unknown.
-
-    Args:
-        expression: what is written.
-        values: of the entries.
-        sizes: the entries' sizes, as the inference of shapes knows them.
-    """
-    written: Sequence[Expression | None] | None = None
-    if expression is not None:
-        written = items(expression)
-    known = sizes if type(sizes) is tuple else None
-    many = next((len(one) for one in (written, values, known) if one is not None), 0)
-    if written is None:
-        written = [None] * many
-    if values is None or len(values) != many:
-        values = (UNKNOWN,) * many
-    if known is None or len(known) != many:
-        known = (None,) * many
-    return tuple(
-        _entry(None if size is None else symbolic(size), value, number)
-        for size, value, number in zip(written, values, known, strict=True)
-    )
-
-
-def _entry(size: SymInt | None, value: Value, number: Any) -> Entry:
-    known = None if size is None else size.known
-    if known is None and type(value) is Number and type(value.const) is int:
-        known = value.const
-    if known is None and type(number) is int:
-        known = number
-    if known is not None or size is None:
-        return Entry(size, known, known)
-    choices = (choice.known for choice in alternatives(size))
-    return Entry(size, None, min((n for n in choices if n is not None), default=None))
-
-
 TemplateValue = int | bool | str | None
 #: Threads along x that an unknown threadgroup is tried with.
 TRIED = (64, 256)
-MAX_CONFIGURATIONS = 4
 _DTYPES = {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}
 
 
@@ -143,10 +161,14 @@ class OutputShape:
     sizes: tuple[SymInt, ...] | None = None
     expression: Expression | None = None
 
-    @property
-    def elements(self) -> int | None:
-        """Number of elements, None when unknown."""
-        return None if self.shape is None else _elements(self.shape)
+    @classmethod
+    def of(cls, item: Item) -> OutputShape:
+        """The shape that is passed."""
+        entries = [Entry.of(size) for size in item.items()]
+        sizes = tuple(entry.size for entry in entries if entry.size is not None)
+        is_known = items_of(item.value) is not None or type(item.sizes) is tuple
+        shape = tuple(entry.known for entry in entries) if is_known else None
+        return cls(shape, sizes if len(sizes) == len(entries) > 0 else None, item.expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +185,6 @@ class Launch:
         outputs: likewise, with their dtypes.
         shapes: the outputs' shapes, in the same order.
         has_init_value: an ``init_value`` is passed; None when unknown.
-        atomic_outputs: what the kernel was built with, None when unknown.
-        ensure_row_contiguous: likewise.
-        stream: the argument, None without one.
     """
 
     fact: CallFact
@@ -174,77 +193,58 @@ class Launch:
     template: Mapping[str, TemplateValue] | None
     inputs: tuple[Input, ...] | None
     outputs: tuple[Output, ...] | None
-    shapes: tuple[OutputShape, ...] | None
+    shapes: tuple[OutputShape, ...]
     has_init_value: bool | None
-    atomic_outputs: bool | None
-    ensure_row_contiguous: bool | None
-    stream: Argument | None
+
+    @classmethod
+    def of(
+        cls,
+        fact: CallFact,
+        inputs: tuple[str, ...] | None,
+        outputs: tuple[str, ...] | None,
+        module: Module,
+    ) -> Launch:
+        """The launch of a kernel with inputs and outputs of these names, None for unknown ones."""
+        initial = fact.keyword("init_value")
+        known_initial = initial is not None and initial.value != NONE
+        dtypes = passed(fact, "output_dtypes", module).items(len(outputs or ()))
+        shapes = passed(fact, "output_shapes", module).items(len(outputs or ()))
+        return cls(
+            fact=fact,
+            grid=entries_of(fact, "grid", module),
+            threadgroup=entries_of(fact, "threadgroup", module),
+            template=_template(fact, module),
+            inputs=None if inputs is None else _inputs(fact, inputs, module),
+            outputs=None if outputs is None else tuple(map(_output, outputs, dtypes)),
+            shapes=tuple(map(OutputShape.of, shapes)),
+            has_init_value=None if initial is None and has_spread(fact) else known_initial,
+        )
 
     @property
     def output_sizes(self) -> dict[str, int | None]:
         """Number of elements of each output by its name, None where unknown."""
-        pairs = zip(self.outputs or (), self.shapes or (), strict=False)
-        return {output.name: shape.elements for output, shape in pairs}
+        pairs = zip(self.outputs or (), self.shapes, strict=False)
+        return {output.name: _elements(shape.shape) for output, shape in pairs}
 
 
-def launches_of(definition: Definition, module: Module) -> tuple[Launch, ...]:
-    """The launches of a kernel in a file."""
-    known = _launches_in(module)
-    found = known.get(definition)
-    if found is None:
-        found = tuple(_launch(definition, fact, module) for fact in definition.launches)
-        known[definition] = found
-    return found
-
-
-@lru_cache(maxsize=2)
-def _launches_in(_module: Module) -> dict[Definition, tuple[Launch, ...]]:
-    """The results of ``launches_of`` for a file; of few files, as it keeps them in memory."""
-    return {}
-
-
-def _launch(definition: Definition, fact: CallFact, module: Module) -> Launch:
-    template = template_of(fact)
-    initial = fact.keyword("init_value")
-    known_initial = initial is not None and initial.value != NONE
-    outputs, shapes = _outputs(definition, fact, module)
-    return Launch(
-        fact=fact,
-        grid=entries_of(fact, "grid", module),
-        threadgroup=entries_of(fact, "threadgroup", module),
-        template=None if template is None else _plain_template(template, fact, module),
-        inputs=_inputs(definition, fact, module),
-        outputs=outputs,
-        shapes=shapes,
-        has_init_value=None if initial is None and has_spread(fact) else known_initial,
-        atomic_outputs=_setting(definition, "atomic_outputs", default=False),
-        ensure_row_contiguous=_setting(definition, "ensure_row_contiguous", default=True),
-        stream=fact.keyword("stream"),
-    )
-
-
-def _plain_template(
-    template: Mapping[str, Value], fact: CallFact, module: Module
-) -> dict[str, TemplateValue]:
-    """The template arguments as the contract takes them."""
-    given = _known_values(fact, "template", len(template), module)
-    pairs = zip(template.items(), given, strict=True)
+def _template(fact: CallFact, module: Module) -> dict[str, TemplateValue] | None:
+    """The template arguments of a launch by name, None where they are unknown."""
+    argument = fact.keyword("template")
+    if argument is None:
+        return None if has_spread(fact) else {}
+    if argument.value == NONE:
+        return {}
+    if items_of(argument.value) is None:
+        return None
     found: dict[str, TemplateValue] = {}
-    for (name, value), pair in pairs:
-        number = pair[1] if type(pair) is tuple and len(pair) == 2 else None
-        plain = _plain(value)
-        found[name] = number if plain is None and type(number) is int else plain
+    for item in passed(fact, "template", module).items(count(argument.value)):
+        name, value = item.items(2)
+        if not isinstance(name.value, Str) or name.value.text is None:
+            return None
+        plain = _plain(value.value)
+        number = value.sizes if plain is None and type(value.sizes) is int else plain
+        found[name.value.text] = number
     return found
-
-
-def _known_values(fact: CallFact, name: str, length: int, module: Module) -> tuple[Any, ...]:
-    """The items of a list, by the inference of shapes; None for each unknown one."""
-    argument = fact.keyword(name)
-    call = None if fact.visit is None else fact.visit.node
-    values = None if argument is None else value_at(module, argument.node, call)
-    if type(values) is tuple and len(values) == length:
-        return values
-    return (None,) * length
 
 
 def _plain(value: Value) -> TemplateValue:
@@ -256,28 +256,15 @@ def _plain(value: Value) -> TemplateValue:
     return None
 
 
-def _setting(definition: Definition, name: str, *, default: bool) -> bool | None:
-    """A flag that the kernel was built with."""
-    argument = definition.fact.keyword(name)
-    if argument is None:
-        return None if has_spread(definition.fact) else default
-    value = argument.value
-    return bool(value.const) if type(value) is Number and value.const is not None else None
-
-
-def _inputs(definition: Definition, fact: CallFact, module: Module) -> tuple[Input, ...] | None:
-    names = names_of(definition.fact, "input_names")
-    argument = fact.keyword("inputs")
-    if names is None:
-        return None
-    values = items_of(argument.value) if argument is not None else None
-    if values is None or len(values) != len(names):
+def _inputs(fact: CallFact, names: tuple[str, ...], module: Module) -> tuple[Input, ...]:
+    given = passed(fact, "inputs", module)
+    if count(given.value) != len(names):
         return tuple(map(Input, names))
-    shapes = _known_values(fact, "inputs", len(names), module)
-    return tuple(map(_input, names, values, shapes))
+    return tuple(map(_input, names, given.items(len(names))))
 
 
-def _input(name: str, value: Value, known: Any) -> Input:
+def _input(name: str, item: Item) -> Input:
+    value, known = item.value, item.sizes
     dtype = dtype_of(value)
     if type(value) is Number or (isinstance(value, Numpy) and value.scalar):
         return Input(name, dtype, 0, 1)
@@ -286,10 +273,14 @@ def _input(name: str, value: Value, known: Any) -> Input:
     return Input(name, dtype, len(known.sizes), _elements(known.sizes))
 
 
-def _elements(sizes: Sizes) -> int | None:
+def _output(name: str, dtype: Item) -> Output:
+    return Output(name, dtype.value.name if isinstance(dtype.value, DType) else None)
+
+
+def _elements(sizes: Sizes | None) -> int | None:
     """The number of elements of an array, None if unknown."""
-    known = [size for size in sizes if size is not None]
-    return prod(known) if len(known) == len(sizes) else None
+    known = [size for size in sizes or () if size is not None]
+    return prod(known) if sizes is not None and len(known) == len(sizes) else None
 
 
 def dtype_of(value: Value) -> str | None:
@@ -298,117 +289,19 @@ def dtype_of(value: Value) -> str | None:
     if array is not None:
         return array.dtype
     number = as_number(value)
-    if number is None or type(value) is not Number:
-        return None
-    return _DTYPES[number.kind]
+    return None if number is None or type(value) is not Number else _DTYPES[number.kind]
 
 
-def _outputs(
-    definition: Definition, fact: CallFact, module: Module
-) -> tuple[tuple[Output, ...] | None, tuple[OutputShape, ...] | None]:
-    names = names_of(definition.fact, "output_names")
-    if names is None:
-        return None, None
-    dtypes = _listed(fact, "output_dtypes", len(names))
-    outputs = tuple(
-        Output(name, value.name if isinstance(value, DType) else None)
-        for name, value in zip(names, dtypes, strict=True)
-    )
-    shapes = _listed(fact, "output_shapes", len(names))
-    argument = fact.keyword("output_shapes")
-    given: list[Expression | None] = [None] * len(names)
-    if argument is not None:
-        written = items(Expression(argument.node, scope_at(fact, module)))
-        if written is not None and len(written) == len(names):
-            given = [*written]
-    sizes = _known_values(fact, "output_shapes", len(names), module)
-    return outputs, tuple(map(_output_shape, shapes, given, sizes))
-
-
-def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
-    """The items of a list among the arguments, None for each where they are unknown."""
-    argument = fact.keyword(name)
-    items = None if argument is None else items_of(argument.value)
-    return items if items is not None and len(items) == length else (None,) * length
-
-
-def _output_shape(value: Value | None, expression: Expression | None, known: Any) -> OutputShape:
-    values = items_of(value)
-    entries = tuple_entries(expression, values, known)
-    sizes = tuple(entry.size for entry in entries if entry.size is not None)
-    is_known = values is not None or type(known) is tuple
-    shape = tuple(entry.known for entry in entries) if is_known else None
-    return OutputShape(shape, sizes if len(sizes) == len(entries) > 0 else None, expression)
-
-
-def kernel_of(definition: Definition, launch: Launch | None = None) -> KernelArguments | None:
-    """The kernel as MLX gets it, as far as it is known.
-
-    Args:
-        definition: the kernel.
-        launch: one of its launches, None for what holds for any.
-
-    Returns:
-        None where the names of inputs or outputs, or some of the texts, are unknown.
-    """
-    texts = texts_of(definition)
-    inputs, outputs = _names(definition)
-    if texts is None or inputs is None or outputs is None:
-        return None
-    template = None if launch is None else launch.template
-    source, header = texts
-    name = definition.argument("name")
-    return KernelArguments(
-        name=getattr(name.value, "text", None) or "" if name is not None else "",
-        inputs=launch.inputs if launch and launch.inputs else tuple(map(Input, inputs)),
-        outputs=launch.outputs if launch and launch.outputs else tuple(map(Output, outputs)),
-        source=source,
-        header=header,
-        template=None
-        if template is None
-        else tuple(TemplateArgument(n, v) for n, v in template.items()),
-        atomic_outputs=bool(_setting(definition, "atomic_outputs", default=False)),
-        ensure_row_contiguous=_setting(definition, "ensure_row_contiguous", default=True)
-        is not False,
-    )
-
-
-def _names(definition: Definition) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    return names_of(definition.fact, "input_names"), names_of(definition.fact, "output_names")
-
-
-def texts_of(definition: Definition) -> tuple[str, str] | None:
-    """Body and header, None unless both are known; unknown numbers may have names there."""
-    source, header = source_of(definition.fact), header_of(definition.fact)
-    return None if source is None or header is None else readable(source, header)
-
-
-def configurations(definition: Definition, module: Module) -> tuple[Configuration, ...]:
-    """The distinct ways in which a kernel is launched, a few at most.
+def configurations_of(
+    arguments: KernelArguments, launch: Launch | None = None
+) -> Iterator[Configuration]:
+    """The configurations of one launch, or what holds for any.
 
     A threadgroup whose size is unknown along x is tried with several sizes, and along y and z with
     one; what a check finds must then hold for all of the configurations that assume something.
     """
-    found: dict[object, Configuration] = {}
-    launches: tuple[Launch | None, ...] = launches_of(definition, module) or (None,)
-    for launch in launches:
-        for configuration in configurations_of(definition, launch):
-            marks = (
-                *(configuration.threadgroup, configuration.assumed, configuration.groups),
-                *(configuration.rounded, configuration.grid),
-                *(tuple(configuration.template.items()), configuration.inputs),
-                *(configuration.outputs, tuple((configuration.output_sizes or {}).items())),
-            )
-            found.setdefault(marks, configuration)
-    known_first = sorted(found.values(), key=lambda configuration: bool(configuration.assumed))
-    return tuple(known_first[:MAX_CONFIGURATIONS])
-
-
-def configurations_of(definition: Definition, launch: Launch | None) -> Iterator[Configuration]:
-    """The configurations of one launch; see ``configurations``."""
     from embercoach.metal.execution.events import Configuration
 
-    inputs, outputs = _names(definition)
     grid = None if launch is None else launch.grid
     group = None if launch is None else launch.threadgroup
     x, y, z = grid or (Entry(),) * 3
@@ -417,11 +310,9 @@ def configurations_of(definition: Definition, launch: Launch | None) -> Iterator
             threadgroup=threads,
             assumed=frozenset(i for i in range(3) if group is None or group[i].limit is None),
             groups=_groups(grid, group),
-            template=dict((launch.template if launch else None) or {}),
-            inputs=launch.inputs if launch and launch.inputs else tuple(map(Input, inputs or ())),
-            outputs=launch.outputs
-            if launch and launch.outputs
-            else tuple(map(Output, outputs or ())),
+            template={given.name: given.value for given in arguments.template or ()},
+            inputs=arguments.inputs,
+            outputs=arguments.outputs,
             output_sizes=launch.output_sizes if launch else None,
             rounded=_rounded(grid),
             grid=(x.known, y.known, z.known),

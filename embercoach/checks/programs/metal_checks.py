@@ -6,12 +6,11 @@ A check is a generator over a :class:`MetalCode`, or a :class:`MetalFile` for fi
     def doubles(code: MetalCode) -> Iterator[MetalReport]:
         for declaration in code.text.declarations:
             if declaration.type == "double":
-                yield MetalReport("KERNEL-MSL-001", declaration.place, "what and why", "the fix")
+                yield MetalReport("KERNEL-MSL-001", code.text.at(declaration.place), "what", "fix")
 
 ``metal_bodies`` runs it over every kernel that a Python file builds, ``metal_units`` over
-``.metal`` files and the Metal text inside Objective-C++. Both place its reports, so a check only
-says which of its texts a place counts in. Nothing here loads a grammar before there is Metal text
-to look at.
+``.metal`` files and the Metal text inside Objective-C++. Both place its reports. Nothing here loads
+a grammar before there is Metal text to look at.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.program.nodes import Program, Spot, Text
-    from embercoach.metal.text_facts import TextSpan
     from embercoach.metal.work_budget import WorkBudget
     from embercoach.metal.written.body import MetalText
 
@@ -36,24 +34,31 @@ ELSEWHERE = "{line}"
 
 
 @dataclass(frozen=True, slots=True)
+class MetalFix:
+    """A fix of Metal text that is written as it stands, in a literal of a Python file.
+
+    edits: a stretch of the text, a part of it, and what is written instead of that.
+    """
+
+    title: str
+    edits: tuple[tuple[Spot, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetalReport:
     """A report about a stretch of Metal text.
 
     Attributes:
-        text: which text ``place`` counts in, as in ``nodes.Spot``: the ``body`` and ``header`` of a
-            kernel in Python, or the ``file``. None for the text that the check was given,
-            ``MetalCode.text``.
         other: a second place, which the message names where it has ``ELSEWHERE``.
-        rewrite: part of the text at ``place``, and what a fix writes instead; in Python files.
+        fix: in Python files.
     """
 
     code: str
-    place: TextSpan
+    spot: Spot
     message: str
     help: str
-    text: Text | None = None
     other: Spot | None = None
-    rewrite: tuple[str, str] | None = None
+    fix: MetalFix | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +110,8 @@ class MetalKernel:
         return found
 
 
-@dataclass(frozen=True, eq=False)
 class MetalCode:
-    """Metal text to check.
+    """Metal text to check: a kernel's body and its header, or a file.
 
     Attributes:
         text: the facts of the body, or of the file.
@@ -115,7 +119,6 @@ class MetalCode:
         holes: kinds of parts that are not known, as in ``strings.Folded``: a ``number`` (written
             as ``1``), or ``any`` text (written as ``strings.ANYTHING``). Empty for a file.
         header_known: False where nothing is known of a body's header; ``header`` is empty then.
-        plan: makes ``kernels``.
     """
 
     whole: ClassVar[bool] = False
@@ -124,7 +127,15 @@ class MetalCode:
     header: MetalText
     holes: frozenset[str] = frozenset()
     header_known: bool = True
-    plan: Callable[[], tuple[MetalKernel, ...]] = field(default=tuple, repr=False)
+
+    def plan(self) -> tuple[MetalKernel, ...]:
+        """Make ``kernels``."""
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> tuple[MetalText, ...]:
+        """The file, or the body and its header."""
+        return (self.text,) if self.whole else (self.text, self.header)
 
     @cached_property
     def kernels(self) -> tuple[MetalKernel, ...]:
@@ -137,9 +148,24 @@ class MetalCode:
 
 
 class MetalFile(MetalCode):
-    """A file with Metal text: entry points with their signatures, and no names from MLX."""
+    """A file with Metal text: entry points with their signatures, and no names from MLX.
+
+    Args:
+        text: the facts of the file.
+        plan: finds its kernels.
+    """
 
     whole = True
+
+    def __init__(self, text: MetalText, plan: Callable[[], tuple[MetalKernel, ...]]) -> None:
+        from embercoach.metal.written.body import EMPTY
+
+        self.text, self.header = text, EMPTY
+        self._plan = plan
+
+    def plan(self) -> tuple[MetalKernel, ...]:
+        """Find the entry points."""
+        return self._plan()
 
 
 def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
@@ -148,7 +174,7 @@ def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
     What ``metal_bodies`` and ``metal_units`` report twice at one place they drop by themselves.
     For checks that may report an expression and its first operand as well.
     """
-    found: dict[tuple[Text | None, int], MetalReport] = {}
+    found: dict[tuple[Text, int], MetalReport] = {}
     for report in reports:
-        found.setdefault((report.text, report.place.start), report)
+        found.setdefault((report.spot.text, report.spot.place.start), report)
     return iter(found.values())

@@ -4,102 +4,68 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.stops import Stop
 from embercoach.checks.file_reports import LineOffsets
-from embercoach.checks.programs.kernel_plans import budget_of, kernels_of
-from embercoach.checks.programs.kernels import (
-    definitions,
-    header_of,
-    parsed,
-    parsed_header,
-    readable,
-    source_of,
-    target,
-)
-from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalCode, MetalFile
+from embercoach.checks.programs.kernels import definitions, kernel_file
+from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile
 from embercoach.checks.registry import ProposedFix, Report, check, checks_on, load_kernel_checks
 from embercoach.finding import Finding, Step
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.programs.kernels import Definition, Target
-    from embercoach.checks.programs.metal_checks import MetalKernel, MetalReport
+    from embercoach.checks.programs.kernels import Target, TextPlaces
+    from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
+    from embercoach.metal.program.nodes import Spot
     from embercoach.metal.work_budget import WorkBudget
     from embercoach.metal.written.body import MetalText
 
 
 @check()
 def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Each kernel whose body is known, once. A body that holds a whole function has no checks."""
-    for definition in definitions(module, facts):
-        source, header = source_of(definition.fact), header_of(definition.fact)
-        if source is None:
-            continue
-        code = code_of(source, header, partial(kernels_of, definition, module))
-        budget_of(module).note(code.text.refusal or code.header.refusal)
-        if code.text.entry_points:
-            continue
-        for body_check in checks_on("MetalCode"):
-            with suppress(WorkBudgetExceeded):
-                for report in body_check(code):
-                    yield from placed_in_python(report, definition, source, header, module)
+    """Each kernel once. A body that holds a kernel function has no checks of Metal text."""
+    for kernel in definitions(module, facts):
+        names = ["PythonKernel"]
+        if kernel.source is not None:
+            kernel_file(module).budget.note(kernel.text.refusal or kernel.header.refusal)
+            names += ["KernelBody"] if kernel.is_body else []
+            names += [] if kernel.text.entry_points else ["MetalCode"]
+        yield from python_reports(kernel, kernel.places, *names)
 
 
-def code_of(
-    source: Folded,
-    header: Folded | None,
-    plan: Callable[[], tuple[MetalKernel, ...]] = tuple,
-) -> MetalCode:
-    """The code of a kernel that MLX builds from these texts; ``plan`` makes its programs."""
-    above = header.text.text if header else ""
-    followed = header is not None and readable(source, header) is not None
-    return MetalCode(
-        text=parsed(source.text.text, above),
-        header=parsed_header(above),
-        # Those that keep a program from being made.
-        holes=frozenset() if followed else source.holes | (header.holes if header else frozenset()),
-        header_known=header is not None,
-        plan=plan,
-    )
+def python_reports(code: MetalCode, places: TextPlaces, *facts: str) -> Iterator[Report]:
+    """Run the checks of these facts over Metal text of a Python file."""
+    for body_check in chain.from_iterable(map(checks_on, facts)):
+        with suppress(WorkBudgetExceeded):
+            for report in body_check(code):
+                if isinstance(report, Report):
+                    yield report
+                else:
+                    yield from _placed_in_python(report, places)
 
 
-def placed_in_python(
-    report: MetalReport,
-    definition: Definition,
-    source: Folded,
-    header: Folded | None,
-    module: Module,
-) -> Iterator[Report]:
+def _placed_in_python(report: MetalReport, places: TextPlaces) -> Iterator[Report]:
     """Report at the literals of a kernel's text; nothing where these are in another file."""
     from embercoach.metal.unknown_numbers import readable_names
 
-    text = header if report.text == "header" else source
-    if text is None:
-        return
-    place = report.place
-    where = target(definition, text, place.start, place.end, module)
+    where = _target(report.spot, places)
     if where is None:
         return
     message, related = report.message, tuple[Stop, ...]()
     if report.other is not None:
-        other = header if report.other.text == "header" else source
-        there = report.other.place
-        second = None
-        if other is not None:
-            second = target(definition, other, there.start, there.end, module)
+        second = _target(report.other, places)
         if second is None or second.span is None:
-            line = f"line {there.line} of the {report.other.text}"
+            line = f"line {report.other.place.line} of the {report.other.text}"
         else:
-            line = _line_of(second, module)
+            line = _line_of(second, places.module)
             related = (Stop(second.node, second.place.statement, OTHER, span=second.span),)
         message = message.replace(ELSEWHERE, line)
     yield Report.at(
@@ -109,21 +75,31 @@ def placed_in_python(
         help=readable_names(report.help),
         text_span=where.span,
         related=related,
-        change=None if report.rewrite is None else _rewritten(where, module, *report.rewrite),
+        change=None if report.fix is None else _written_fix(report.fix, places),
     )
 
 
-def _rewritten(where: Target, module: Module, old: str, new: str) -> ProposedFix | None:
-    """Replace a part of the text that is reported, where it is written exactly so."""
-    if where.span is None:
-        return None
-    start, end = where.span
-    at = module.parsed.code(where.node)[start:end].find(old)
-    if at < 0 or not isinstance(where.node, cst.SimpleString) or where.node.lpar:
-        return None
-    part = (start + at, start + at + len(old))
-    edit = (where.place.statement, where.node, part, new)
-    return ProposedFix(f"Pass `{new}`", False, (), parts=(edit,))
+def _target(spot: Spot, places: TextPlaces) -> Target | None:
+    return places.target(spot.text, spot.place.start, spot.place.end)
+
+
+def _written_fix(fix: MetalFix, places: TextPlaces) -> ProposedFix | None:
+    """Replace parts of the text, where each is written exactly so."""
+    edits = []
+    for spot, old, new in fix.edits:
+        where = _target(spot, places)
+        if where is None or where.span is None:
+            return None
+        start, end = where.span
+        if spot.place.end - spot.place.start > len(old):
+            if not isinstance(where.node, cst.SimpleString):
+                return None
+            start = where.node.value.find(old, start, end)
+            end = start + len(old)
+        if start < 0 or end - start != len(old):
+            return None
+        edits.append((where.place.statement, where.node, (start, end), new))
+    return ProposedFix(fix.title, False, (), parts=tuple(edits))
 
 
 def _line_of(where: Target, module: Module) -> str:
@@ -170,11 +146,10 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ..
 def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
     """Run the checks over a text at file scope, within the remaining steps of its file."""
     from embercoach.checks.programs.kernel_plans import kernels_of_unit
-    from embercoach.metal.written.body import EMPTY
 
     load_kernel_checks()
     budget.note(text.refusal)
-    code = MetalFile(text, EMPTY, plan=partial(kernels_of_unit, text.text, budget))
+    code = MetalFile(text, partial(kernels_of_unit, text.text, budget))
     for text_check in (*checks_on("MetalCode"), *checks_on("MetalFile")):
         with suppress(WorkBudgetExceeded):
             yield from text_check(code)
@@ -193,7 +168,7 @@ def placed(
     lines = LineOffsets(source)
     unique: dict[tuple[str, int, int], Finding] = {}
     for report in reports:
-        start, end = report.place.start, report.place.end
+        start, end = report.spot.place.start, report.spot.place.end
         if offsets is not None:
             # The end is that of the last character: a literal may end in between.
             start, end = offsets[start], offsets[max(end - 1, start)] + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
 )
 from embercoach.analysis.values.strings import fold
-from embercoach.checks.registry import ProposedFix, Report, check, checks_on, load_kernel_checks
+from embercoach.checks.registry import ProposedFix, Report, check, load_kernel_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,23 +189,18 @@ def _library_of(fact: CallFact) -> Str | None:
 def _reports(
     fact: CallFact, source: Folded, launches: list[CallFact], module: Module
 ) -> Iterator[Report]:
-    from embercoach.checks.programs.kernel_plans import budget_of
-    from embercoach.checks.programs.kernels import Definition
+    from embercoach.checks.programs.kernels import TextPlaces, kernel_file
     from embercoach.checks.programs.metal_checks import MetalFile
-    from embercoach.checks.programs.metal_findings import placed_in_python
-    from embercoach.metal.work_budget import WorkBudgetExceeded
-    from embercoach.metal.written.body import EMPTY, read_unit
+    from embercoach.checks.programs.metal_findings import python_reports
+    from embercoach.metal.written.body import read_unit
 
     load_kernel_checks()
-    budget = budget_of(module)
+    budget = kernel_file(module).budget
     text = read_unit(source.text.text)
     budget.note(text.refusal)
-    code = MetalFile(text, EMPTY, plan=partial(_kernels, text.text, launches, budget))
-    definition = Definition(fact, own=True, launches=())
-    for body_check in (*checks_on("MetalCode"), *checks_on("MetalFile")):
-        with suppress(WorkBudgetExceeded):
-            for report in body_check(code):
-                yield from placed_in_python(report, definition, source, None, module)
+    code = MetalFile(text, partial(_kernels, text.text, launches, budget))
+    places = TextPlaces(module, fact.place, None, {"file": source})
+    yield from python_reports(code, places, "MetalCode", "MetalFile")
 
 
 def _kernels(text: str, launches: list[CallFact], budget: WorkBudget) -> tuple[MetalKernel, ...]:

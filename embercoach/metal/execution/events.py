@@ -45,10 +45,10 @@ class Configuration:
     threadgroup: tuple[int, int, int]
     assumed: frozenset[int]
     groups: tuple[int | None, int | None, int | None]
-    template: Mapping[str, int | bool | str | None]
+    template: Mapping[str, int | bool | str | None] = field(hash=False)
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
-    output_sizes: Mapping[str, int | None] | None = None
+    output_sizes: Mapping[str, int | None] | None = field(default=None, hash=False)
     rounded: frozenset[int] = frozenset()
     grid: tuple[int | None, int | None, int | None] = (None, None, None)
 

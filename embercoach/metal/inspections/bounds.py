@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.execution.events import Configuration, Trace
-    from embercoach.metal.program.nodes import Spot, Variable
+    from embercoach.metal.program.nodes import Spot
 
 
 _GROUPS = ("group.x", "group.y", "group.z")
@@ -31,7 +31,6 @@ class Outside:
         count: how many elements the array has.
     """
 
-    variable: Variable
     access: Access
     thread: int
     index: int
@@ -56,7 +55,7 @@ def outside(trace: Trace) -> tuple[Outside, ...]:
         for thread in threads_of(event.mask.lanes):
             index = event.index.offset(thread)
             if index < 0 or index + event.width > count:
-                found[event.spot] = Outside(event.variable, event, thread, index, count)
+                found[event.spot] = Outside(event, thread, index, count)
                 break
     return tuple(found.values())
 
@@ -81,7 +80,7 @@ def past_buffers(trace: Trace) -> tuple[Outside, ...]:
             continue
         last = _last_element(event, trace)
         if last is not None and count <= last[0] < _WRAPPED:
-            found[event.spot] = Outside(variable, event, last[1], last[0], count)
+            found[event.spot] = Outside(event, last[1], last[0], count)
     return tuple(found.values())
 
 

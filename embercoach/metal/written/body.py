@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.numbers import whole_number
 from embercoach.metal.program.declarators import unpack_initialized
+from embercoach.metal.program.nodes import Spot
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.text_facts import SizeName, TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
@@ -176,6 +177,7 @@ class MetalText:
     text: str
     doubtful: tuple[TextSpan, ...]
     names_known: bool
+    kind: Text = "file"
     declarations: tuple[Declaration, ...] = ()
     free: tuple[Use, ...] = ()
     calls: tuple[WrittenCall, ...] = ()
@@ -191,6 +193,10 @@ class MetalText:
     conditional: tuple[TextSpan, ...] = ()
     has_loose_statements: bool = False
     refusal: str | None = None
+
+    def at(self, place: TextSpan) -> Spot:
+        """A place of the text, for a report."""
+        return Spot(self.kind, place)
 
     @property
     def parse_ok(self) -> bool:
@@ -232,11 +238,9 @@ EMPTY = MetalText("", (), names_known=True)
 
 
 @lru_cache(maxsize=64)
-def read_unit(text: str) -> MetalText:
+def read_unit(text: str, kind: Text = "file") -> MetalText:
     """Read text at file scope: the ``header`` of a kernel, or a ``.metal`` file."""
-    if not text.strip():
-        return EMPTY
-    return _read(text, "file", EMPTY)
+    return _read(text, kind, EMPTY) if text.strip() else EMPTY
 
 
 def read_body(source: str, header: MetalText = EMPTY) -> MetalText:
@@ -254,17 +258,18 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
     # Macros that are not C++ are left out.
     parsed = as_written(text, kind, macros.blanks)
     if parsed.is_exceeded:
-        return _refused(text, TOO_INTRICATE)
+        return _refused(text, kind, TOO_INTRICATE)
     try:
         found = names_of(parsed, macros, around.names)
     except NestingError:
-        return _refused(text, TOO_DEEP)
+        return _refused(text, kind, TOO_DEEP)
     sound = around.parse_ok and around.names_known
     foreign = any(
         d.kind == "include" and not is_standard_header(d.target) for d in found.directives
     )
     return MetalText(
         text=text,
+        kind=kind,
         doubtful=parsed.faults,
         names_known=sound and not foreign and not macros.paste,
         declarations=tuple(found.declarations),
@@ -280,13 +285,13 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         size_names=tuple(size_names(parsed, found)),
         bare_casts=tuple(bare_casts(parsed, macros)),
         conditional=tuple(conditional_stretches(parsed)),
-        has_loose_statements=kind == "file" and has_loose_statements(parsed),
+        has_loose_statements=kind != "body" and has_loose_statements(parsed),
     )
 
 
-def _refused(text: str, problem: str) -> MetalText:
+def _refused(text: str, kind: Text, problem: str) -> MetalText:
     everything = (TextSpan(0, len(text), 1, 1),)
-    return MetalText(text, everything, names_known=False, refusal=problem)
+    return MetalText(text, everything, names_known=False, kind=kind, refusal=problem)
 
 
 def _marks(parsed: Parsed) -> Iterator[AttributeMark]:

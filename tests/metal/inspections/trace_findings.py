@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.kernels.kernel_arrays import partial_reductions
+from embercoach.checks.kernels.kernel_arrays import dropped_results
 from embercoach.checks.kernels.kernel_barriers import divergences
-from embercoach.checks.kernels.kernel_fill import overlaps
-from embercoach.checks.kernels.kernel_outputs import crossings
+from embercoach.checks.kernels.kernel_outputs import crossings, overlaps
 from embercoach.checks.kernels.kernel_races import races
 from embercoach.metal.inspections.bounds import outside
 
@@ -37,8 +36,8 @@ def _told(trace: Trace) -> Iterator[Reported]:
         yield _at("device-race", crossing.second.spot)
     for access in outside(trace):
         yield _at("out-of-bounds", access.access.spot)
-    for partial in partial_reductions(trace):
-        yield _at("partial-reduction", partial.store.spot)
+    for partial in dropped_results(trace):
+        yield _at("partial-reduction", partial.spot)
 
 
 def _races(trace: Trace, memory: Memory) -> Iterator[Reported]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.checks.kernels.kernel_index import settled_comparisons, wrapped_indices
-from embercoach.checks.kernels.kernel_memory import threadgroup_arrays, total
+from embercoach.checks.kernels.kernel_memory import threadgroup_arrays
 from embercoach.checks.kernels.kernel_precision import half_sums, promotions
 from embercoach.checks.kernels.kernel_writes import input_writes
 from embercoach.metal.program.walk import known_values
@@ -45,7 +45,7 @@ def read(case: Case) -> list[str]:
     places = [spot.place for spot in spots]
     places += [found.place for found in (*body.foreign, *header.foreign)]
     places += [found.place for found in body.size_names if not found.free]
-    assert total(threadgroup_arrays(program)) <= 32_768
+    assert sum(threadgroup_arrays(program).values()) <= 32_768
     lines = case.source.split("\n")
     return [lines[place.line - 1] for place in places]
 
