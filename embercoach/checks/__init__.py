@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.project.project import Project
 from embercoach.checks.file_reports import place_reports, reports_of
 from embercoach.checks.plugin_checks import plugin_reports
-from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES, load, load_kernel_checks, load_torch_checks
+from embercoach.checks.source_text import SyntaxProblem, deep_recursion, reading
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.shapes.assigned import assigned_shapes
 from embercoach.analysis.syntax.name_reads import name_reads
 from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.reading import SyntaxProblem, reading
+from embercoach.checks.source_text import SyntaxProblem, reading
 from embercoach.fixes.source_file import LineIndex
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.shapes.differing_sizes import unmeant
 from embercoach.analysis.shapes.source_files import shapes_of
 from embercoach.analysis.syntax.conversion.convert_expressions import (

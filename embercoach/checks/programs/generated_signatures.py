@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.checks.programs.kernels import Definition, definitions, source_of
 from embercoach.checks.programs.launches import kernel_of, launches_of
-from embercoach.checks.reading import reading
+from embercoach.checks.source_text import reading
 from embercoach.metal.contract import MSL_TYPES, signature
 
 if TYPE_CHECKING:

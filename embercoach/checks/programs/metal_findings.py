@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.checks.file_reports import LineOffsets
 from embercoach.checks.programs.kernel_plans import budget_of, kernels_of
 from embercoach.checks.programs.kernels import (

@@ -59,7 +59,7 @@ def facts(file: str, output_format: str) -> None:
 
 def _expressions(source: str, path: Path, project: Project) -> list[ExpressionValue]:
     from embercoach.analysis.expression_values import expressions
-    from embercoach.checks.reading import reading
+    from embercoach.checks.source_text import reading
 
     with reading(source):
         return expressions(project.open(path, source))

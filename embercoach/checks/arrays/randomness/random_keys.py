@@ -1,4 +1,4 @@
-"""RANDOM-001: random keys that are used twice, or again at every call."""
+"""RANDOM-001, 002, 003, 005 and 006: keys that are used twice, and equal random numbers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
     by_parameter,
     fixed_attribute,
     scope_of,
 )
-from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
 from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
-from embercoach.checks.registry import Report, check
+from embercoach.checks.arrays.numerics.compositions import meaning_of
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.dataflow.layout import Layout
     from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.dataflow.scopes import Scope
-    from embercoach.analysis.facts.facts import Fact, ProjectCall
+    from embercoach.analysis.facts.facts import Fact, LibraryWrite, ProjectCall
     from embercoach.analysis.project.module import Module
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
@@ -484,4 +487,83 @@ def _is_older(call: LocalCall | ProjectCall, path: str | None, module: Module) -
         return False
     return loop is None or not any(
         b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings
+    )
+
+
+_STATE = "mlx.core.random.state"
+_SHOWN = {"softmax": "probabilities of `softmax`", "quotient": "normalized weights"}
+
+
+@check("RANDOM-002", of=(PREFIX,))
+def same_in_every_lane(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.normal(...)`` without a key in a function that ``mx.vmap`` maps."""
+    function = fact.place.function
+    if function is not None and function.vmapped and draws(fact) and key_of(fact) is None:
+        yield Report.at(
+            fact,
+            "RANDOM-002",
+            message="the random numbers are the same for all elements of `mx.vmap`",
+            help="Map over keys: `mx.vmap(f)(x, mx.random.split(key, len(x)))`",
+        )
+
+
+@check("RANDOM-003")
+def written_state(fact: LibraryWrite, module: Module) -> Iterator[Report]:
+    """``mx.random.state = ...`` and ``mx.random.state[0] = ...``."""
+    if fact.symbol != _STATE:
+        return
+    problem = "raises `TypeError`" if fact.is_item else "does not change MLX's random numbers"
+    yield Report.at(
+        fact,
+        "RANDOM-003",
+        message=f"assignment to `mx.random.state` {problem}",
+        help="Seed with `mx.random.seed(...)`, or pass keys to the functions",
+    )
+
+
+@check("RANDOM-005", of=(f"{PREFIX}categorical",))
+def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.categorical(mx.softmax(logits))``."""
+    argument = fact.argument(0, "logits")
+    if argument is None or argument.star:
+        return
+    sources = sources_of(module)
+    meaning = meaning_of(sources.of(fact, argument.node), sources)
+    if meaning not in ("softmax", "quotient"):
+        return
+    alias, change, node = mlx_alias(module), None, argument.node
+    if meaning == "softmax" and isinstance(node, cst.Call) and node.args:
+        text = module.parsed.code(node.args[0].value)
+        change = ProposedFix("Pass the logits", False, ((node, text),))
+    elif meaning == "quotient" and alias is not None:
+        text = f"{alias}.log({module.parsed.code(node)})"
+        change = ProposedFix("Take the logarithm", False, ((node, text),))
+    yield Report.at(
+        fact,
+        "RANDOM-005",
+        node=argument.node,
+        message=f"`mx.random.categorical()` takes logits, got {_SHOWN[meaning]}",
+        help="Pass the logits" if meaning == "softmax" else "Pass `mx.log(probabilities)`",
+        change=change,
+        subject=argument.node,
+    )
+
+
+@check("RANDOM-006", of=(PREFIX,))
+def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.normal(...)`` without a key or seed in the target of several threads."""
+    function = fact.place.function
+    if function is None or not function.threaded_often or not draws(fact):
+        return
+    if key_of(fact) is not None:
+        return
+    calls = evaluation_of(module).calls
+    inner = (calls.get(node) for node in walk(function.node) if isinstance(node, cst.Call))
+    if any(call is not None and call.symbol == f"{PREFIX}seed" for call in inner):
+        return
+    yield Report.at(
+        fact,
+        "RANDOM-006",
+        message="the random numbers are the same in all threads",
+        help="Pass a key to each thread: `mx.random.split(key, count)`",
     )

@@ -12,8 +12,8 @@ from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.held_sources import is_set_once
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import assigned_attributes, by_parameter, scope_of
-from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.layout import assigned_to, comes_later, layout_of, reads_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of, written_arguments
-from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
     Source,
