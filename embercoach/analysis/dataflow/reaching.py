@@ -26,8 +26,8 @@ class Binding:
 
     ``node`` is what to point at, in ``statement``; ``value`` is the expression that the value comes
     from, None for a parameter and for what is ``opaque``: an import, a definition, a pattern.
-    ``index`` is the name's place among the targets of a loop over several, ``order`` the binding's
-    among those of its name.
+    ``index`` is the name's place among several targets of a loop or an assignment, if it is known,
+    ``order`` the binding's among those of its name.
     """
 
     name: str
@@ -167,8 +167,12 @@ class Reaching:
                 for item, given in zip(items, value.elements, strict=True):
                     state = self._assign_target(state, item.value, given.value, statement)
                 return state
-        for name in target_names(target):
-            state = self._bind(state, name, "unpacked", statement, statement, value)
+        has_star = False
+        for index, item in enumerate(items):
+            has_star = has_star or isinstance(item, cst.StarredElement)
+            known = None if has_star or not isinstance(item.value, cst.Name) else index
+            for name in target_names(item.value):
+                state = self._bind(state, name, "unpacked", statement, statement, value, known)
         return state
 
     def _assign(self, node: cst.Assign, state: State) -> State | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.dataflow.held_sources import changed_keys
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     fixed_attribute,
@@ -16,7 +15,7 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import changed_keys, sources_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk

@@ -11,7 +11,6 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
-from embercoach.analysis.dataflow.held_sources import field_default
 from embercoach.analysis.dataflow.scopes import (
     CONSTRUCTORS,
     Expression,
@@ -19,7 +18,7 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import default_of, sources_of
+from embercoach.analysis.dataflow.value_sources import default_of, field_default, sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted

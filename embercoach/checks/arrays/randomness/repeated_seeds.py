@@ -10,11 +10,10 @@ import libcst as cst
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.held_sources import is_set_once
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import assigned_attributes, by_parameter, scope_of
-from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
+from embercoach.analysis.dataflow.value_sources import Callee, argument_of, is_set_once, sources_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
@@ -206,7 +205,7 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
     owner, *rest = (dotted(node) or "").split(".")
     cls = function.cls
     if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
-        is_set = is_set_once(cls, owner, rest[0], module)
+        is_set = is_set_once(cls, rest[0], module)
         return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
     if rest or function.outer is None or scope_of(module, function).binds(owner):
         return False

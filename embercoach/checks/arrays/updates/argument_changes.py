@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.layout import assigned_to, comes_later, layout_of, reads_of
+from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.dataflow.scopes import by_parameter, scope_of, written_arguments
+from embercoach.analysis.dataflow.scopes import (
+    bindings_at,
+    passed_arguments,
+    scope_of,
+    written_arguments,
+)
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
     Source,
@@ -32,8 +37,22 @@ from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.value_sources import Sources
+    from embercoach.analysis.facts.facts import (
+        BinaryFact,
+        Fact,
+        FactPlace,
+        ItemStoreFact,
+        LocalCall,
+        ProjectCall,
+    )
+    from embercoach.analysis.project.module import Module
+
+    #: Functions with a parameter that have been followed.
+    Seen = set[tuple[FunctionInfo, str]]
 
 
 def is_kept_element(given: Source, sources: Sources) -> bool:
@@ -94,29 +113,6 @@ def updated_names(statement: cst.CSTNode) -> set[str]:
     nodes = (target.value for target in targets if type(target) is cst.Subscript)
     return {node.value for node in nodes if type(node) is cst.Name}
 
-
-def updates(statement: cst.CSTNode, name: str) -> bool:
-    """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
-    return name in updated_names(statement)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.facts.facts import (
-        BinaryFact,
-        Fact,
-        FactPlace,
-        ItemStoreFact,
-        LocalCall,
-        ProjectCall,
-    )
-    from embercoach.analysis.project.module import Module
-
-    #: Functions with a parameter that have been followed.
-    Seen = set[tuple[FunctionInfo, str]]
-    from embercoach.analysis.dataflow.value_sources import Sources
 
 #: Characters of a name that a message quotes.
 LONGEST = 20
@@ -194,8 +190,7 @@ def _may_return_before(
     known = {parameter.name for parameter in function.parameters}
     if not tested <= known:
         return True  # the closure decides
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-    given = by_parameter(function, pairs, is_bound=call.is_bound)
+    given = passed_arguments(call)
     return any(isinstance(given.get(name), _CONSTANTS) for name in tested)
 
 
@@ -279,7 +274,7 @@ def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     node, function = given.node, given.function
     if not isinstance(node, cst.Name) or function is None:
         return False
-    held = scope_of(given.module, function).reaching.before(given.statement, node.value) or ()
+    held = reaching_of(given).before(given.statement, node.value) or ()
     if not any(binding.kind == "parameter" for binding in held):
         return False
     return _harmed_call(function, node.value, sources, seen) is not None
@@ -295,7 +290,7 @@ def _may_be_read(given: Source) -> bool:
 
 def _is_kept(given: Source, place: FactPlace) -> bool:
     """Return whether the array of an argument is read again after the call."""
-    node, statement, loop = given.node, given.statement, place.loop
+    node, statement = given.node, given.statement
     path = dotted(node)
     if path is None or any(dotted(target) == path for target in assigned_to(statement)):
         return _has_alias(given, place)  # the name holds the result then
@@ -303,7 +298,7 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
         return _read_attributes(given.module)[node.attr.value] > 1
     if not isinstance(node, cst.Name):
         return False
-    reaching = scope_of(given.module, given.function).reaching
+    reaching = reaching_of(given)
     if node.value not in reaching.bindings:
         if node.value in place.loop_names:  # ``[(x, change(x)) for x in xs]``
             names = (n for n in walk(statement) if isinstance(n, cst.Tuple))
@@ -312,36 +307,29 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
     loops = sum(1 for _ in layout_of(given.module, given.function).loops(statement))
     if place.loops > loops and node.value not in place.loop_names:
         return True  # by the next iteration of a comprehension
-    reads = reads_of(given.module, given.function)
-    here = [at for at, reader in reads.of.get(node.value, ()) if reader is statement]
+    here = sum(s is statement for s in reads_of(given.module, given.function).get(node.value, ()))
     held = reaching.before(statement, node.value) or ()
-    return any(
-        len(here) > 1 or comes_later(reads, statement, loop, node.value, binding, reaching)
-        for binding in held
-    )
+    return any(here > 1 or is_read_later(node.value, b, place, given.module) for b in held)
 
 
 def _has_alias(given: Source, place: FactPlace) -> bool:
     """Return whether an array is read again under its first name, after ``shaped = logits``."""
     if not isinstance(given.node, cst.Name):
         return False
-    reads = reads_of(given.module, given.function)
-    reaching = scope_of(given.module, given.function).reaching
+    reaching = reaching_of(given)
     for alias in reaching.before(given.statement, given.node.value) or ():
         if alias.kind == "assigned" and isinstance(alias.value, cst.Name):
             name = alias.value.value
             for binding in reaching.before(alias.statement, name) or ():
-                if comes_later(reads, given.statement, place.loop, name, binding, reaching):
+                if is_read_later(name, binding, place, given.module):
                     return True
     return False
 
 
 def _is_global_array(given: Source, name: str) -> bool:
     """Return whether a function changes an array of a scope around, which its next call reads."""
-    found = scope_of(given.module, given.function).find(name)
-    owner = None if found is None else found[0].reaching
-    held = () if owner is None else owner.bindings.get(name, ())
-    return len(held) == 1 and held[0].kind == "assigned"
+    bound = bindings_at(name, given.statement, given.function, given.module)
+    return bound is not None and bound.bindings[0].kind == "assigned"
 
 
 @lru_cache(maxsize=2)

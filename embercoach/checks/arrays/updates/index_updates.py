@@ -14,7 +14,7 @@ from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.updates.argument_changes import updates
+from embercoach.checks.arrays.updates.argument_changes import updated_names
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ HELP = "Write to the array itself: `a[i, j] = v`"
 def chained_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
     """``a[0][1] = 7``, ``a.reshape(-1)[0] = 7``, ``row = a[0]; row[1] = 7``."""
     base = fact.node.value
-    if _is_part(_source(fact, base, module), module):
+    if _is_part(sources_of(module).of(fact, base), module):
         change = _in_one(fact.node, fact.place, module)
         yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, change=change, subject=base)
     elif isinstance(base, cst.Name) and _is_unread_part(base.value, fact, module):
@@ -69,7 +69,7 @@ def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
     is_statement = isinstance(statement, cst.Expr) and statement.value is fact.node
     if not is_statement or isinstance(function.node, cst.Lambda):
         return
-    source = _source(fact, fact.node, module)
+    source = sources_of(module).of(fact, fact.node)
     for parameter in function.parameters:
         given = argument_of(source, Callee(function, fact.is_bound), parameter.name)
         if given is None or given.statement is not statement or not _is_part(given, module):
@@ -78,14 +78,10 @@ def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
         for inner in small_statements(function.node.body):
             held = reaching.before(inner, parameter.name) or ()
             is_given = bool(held) and all(binding.kind == "parameter" for binding in held)
-            if is_given and updates(inner, parameter.name):
+            if is_given and parameter.name in updated_names(inner):
                 node = given.node
                 yield Report.at(fact, "INDEX-002", node=node, message=MESSAGE, help=HELP)
                 break
-
-
-def _source(fact: Fact, node: cst.BaseExpression, module: Module) -> Source:
-    return Source(node, fact.place.statement, fact.place.function, module)
 
 
 def _is_part(source: Source, module: Module) -> bool:
