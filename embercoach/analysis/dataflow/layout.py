@@ -9,7 +9,14 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, head_of, targets_of, walk
+from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
+    SCOPES,
+    head_of,
+    target_names,
+    targets_of,
+    walk,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +54,13 @@ def is_read_later(name: str, binding: Binding, place: FactPlace, module: Module)
     return False
 
 
+def is_older(path: str, loop: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Return whether the object that a path begins with has been made before a loop."""
+    reaching, layout = scope_of(module, place.function).reaching, layout_of(module, place.function)
+    bindings = reaching.before(place.statement, path.partition(".")[0]) or ()
+    return not any(layout.is_bound_in(binding, loop) for binding in bindings)
+
+
 @lru_cache(maxsize=8)
 def reads_of(module: Module, function: FunctionInfo | None) -> dict[str, list[cst.CSTNode]]:
     """Return the statements of a scope that read each name, as often as they read it."""
@@ -72,9 +86,15 @@ def assigned_to(statement: cst.CSTNode) -> list[cst.BaseExpression]:
     return [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
 
 
+def assigned_names(statement: cst.CSTNode) -> set[str]:
+    """The names that an assignment binds."""
+    return {name for target in assigned_to(statement) for name in target_names(target)}
+
+
 _LOOPS = frozenset((cst.For, cst.While))
 _BRANCHING = frozenset((cst.If, cst.Match, cst.Try, cst.TryStar))
-LEAVING = (cst.Return, cst.Raise, cst.Break)
+_ENDING = (cst.Return, cst.Raise)
+LEAVING = (*_ENDING, cst.Break)
 
 
 class Level(NamedTuple):
@@ -141,7 +161,7 @@ class Layout:
         The exit of the function itself does not count: it ends nothing early.
         """
         for level in self.outward(statement):
-            if level.outer is not None and isinstance(level.statements[-1], LEAVING[:2]):
+            if level.outer is not None and isinstance(level.statements[-1], _ENDING):
                 return self.order[id(level.statements[-1])]
         return None
 
