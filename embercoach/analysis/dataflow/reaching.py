@@ -307,7 +307,7 @@ class Reaching:
                 state = self._opaque(names, node, state)
                 self._inside.update((id(node), name) for name in names)
         after = self._run_once(node.body, state)
-        swallows = any(_called(item.item) in _SWALLOWING for item in node.items)
+        swallows = any(last_name(item.item) in _SWALLOWING for item in node.items)
         return self._merged((after, self._during(node.body, state))) if swallows else after
 
     def _run_once(self, body: Any, state: State | None) -> State | None:
@@ -395,9 +395,9 @@ def _imported(node: cst.Import | cst.ImportFrom) -> Iterator[str]:
         yield from target_names(bound)
 
 
-def _called(node: cst.BaseExpression) -> str | None:
-    """The last name of what an expression calls."""
+def last_name(node: cst.CSTNode) -> str:
+    """Return the last name of what an expression calls, or of a path; empty for anything else."""
     function = node.func if isinstance(node, cst.Call) else node
     if isinstance(function, cst.Attribute):
         return function.attr.value
-    return function.value if isinstance(function, cst.Name) else None
+    return function.value if isinstance(function, cst.Name) else ""

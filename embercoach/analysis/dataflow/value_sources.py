@@ -103,6 +103,11 @@ class Callee(NamedTuple):
     function: FunctionInfo
     is_bound: bool
 
+    def passed(self, call: Source) -> dict[str, cst.BaseExpression]:
+        """Return the arguments of a call by parameters; none of a call with stars."""
+        node = cst.ensure_type(call.node, cst.Call)
+        return written_arguments(node, self.function, is_bound=self.is_bound) or {}
+
 
 class LibraryCall(NamedTuple):
     """A call of MLX: the function's name, and the array that it is given first."""

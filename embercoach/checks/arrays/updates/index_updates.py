@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.layout import reads_of
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.shapes.node_shapes import is_scalar
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.updates.argument_changes import updated_names
+from embercoach.checks.arrays.updates.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.facts.facts import (
@@ -65,23 +66,15 @@ def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
 @check("INDEX-002")
 def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
     """``clear(cache[slot])``, where the function writes to its parameter."""
-    statement, function = fact.place.statement, fact.function
-    is_statement = isinstance(statement, cst.Expr) and statement.value is fact.node
-    if not is_statement or isinstance(function.node, cst.Lambda):
+    if not is_discarded(fact):
         return
     source = sources_of(module).of(fact, fact.node)
-    for parameter in function.parameters:
-        given = argument_of(source, Callee(function, fact.is_bound), parameter.name)
-        if given is None or given.statement is not statement or not _is_part(given, module):
+    for name in argument_updates(fact.function):
+        given = argument_of(source, Callee(fact.function, fact.is_bound), name)
+        if given is None or given.statement is not source.statement:
             continue
-        reaching = scope_of(module, function).reaching
-        for inner in small_statements(function.node.body):
-            held = reaching.before(inner, parameter.name) or ()
-            is_given = bool(held) and all(binding.kind == "parameter" for binding in held)
-            if is_given and parameter.name in updated_names(inner):
-                node = given.node
-                yield Report.at(fact, "INDEX-002", node=node, message=MESSAGE, help=HELP)
-                break
+        if _is_part(given, module):
+            yield Report.at(fact, "INDEX-002", node=given.node, message=MESSAGE, help=HELP)
 
 
 def _is_part(source: Source, module: Module) -> bool:
@@ -144,7 +137,7 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
         or not all(_binds_part(binding, place, module) for binding in held)
     ):
         return False
-    return name in _unread(module, function)
+    return all(_is_for(name, reader) for reader in reads_of(module, function).get(name, ()))
 
 
 def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
@@ -155,60 +148,20 @@ def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
     return _is_part(Source(binding.value, binding.statement, place.function, module), module)
 
 
-@lru_cache(maxsize=8)
-def _unread(module: Module, function: FunctionInfo) -> frozenset[str]:
-    """The names of a function that are only bound, written to, updated and evaluated."""
-    written: set[int] = set()
-    names: set[str] = set()
-    read: set[str] = set()
-    for node in walk(function.node):
-        written.update(id(part) for part in _not_read(node))
-        targets: list[cst.CSTNode] = []
-        if isinstance(node, cst.Assign):
-            targets = [target.target for target in node.targets]
-        elif isinstance(node, (cst.AugAssign, cst.For)):
-            targets = [node.target]
-        while targets:
-            target = targets.pop()
-            if isinstance(target, cst.Tuple):
-                targets += [element.value for element in target.elements]
-            while isinstance(target, cst.Subscript):
-                target = target.value
-            if isinstance(target, cst.Name):
-                names.add(target.value)
-                written.add(id(target))
-        written.update(id(part) for part in _read_for_itself(node))
-        if isinstance(node, cst.Name) and id(node) not in written:
-            read.add(node.value)
-    return frozenset(names - read)
+def _is_for(name: str, reader: cst.CSTNode) -> bool:
+    """Test for ``row -= mx.mean(row)``, ``row[0] = row[1]`` and ``mx.eval(row)``.
 
-
-def _read_for_itself(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The names in ``row -= mx.mean(row)`` and ``row[0] = row[1]`` that are only read for them."""
-    if isinstance(node, cst.AugAssign):
-        target: cst.BaseExpression = node.target
-    elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-        target = node.targets[0].target
-        if not isinstance(target, cst.Subscript):
-            return
-    else:
-        return
-    while isinstance(target, cst.Subscript):
-        target = target.value
-    if isinstance(target, cst.Name):
-        for inner in walk(node.value):
-            if isinstance(inner, cst.Name) and inner.value == target.value:
-                yield inner
-
-
-def _not_read(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The parts of a node that read no name: of attributes, keywords, and ``mx.eval(row)``."""
-    if isinstance(node, cst.Attribute):
-        yield node.attr
-    elif isinstance(node, cst.Arg) and node.keyword is not None:
-        yield node.keyword
-    elif isinstance(node, cst.Call) and (dotted(node.func) or "").endswith(".eval"):
-        yield from (argument.value for argument in node.args)
+    They read what a name holds for itself alone.
+    """
+    if isinstance(reader, cst.Expr):
+        call = reader.value
+        return isinstance(call, cst.Call) and (dotted(call.func) or "").endswith(".eval")
+    targets = [*targets_of(reader)]
+    root: cst.CSTNode = targets[0] if len(targets) == 1 else reader
+    is_update = isinstance(root, cst.Subscript) or isinstance(reader, cst.AugAssign)
+    while isinstance(root, cst.Subscript):
+        root = root.value
+    return is_update and isinstance(root, cst.Name) and root.value == name
 
 
 def _in_one(node: cst.Subscript, place: FactPlace, module: Module) -> ProposedFix | None:
@@ -365,7 +318,7 @@ def _is_distinct(source: Source, module: Module, conversions: int = 0) -> bool:
         return conversions > 0
     if not isinstance(node, cst.Call) or conversions > MOST_CONVERSIONS:
         return False
-    name, method = _called(node), isinstance(node.func, cst.Attribute)
+    name, method = last_name(node), isinstance(node.func, cst.Attribute)
     if name == "keys" or (conversions and name in UNIQUE):
         return True
     if name not in CONVERSIONS:
@@ -384,7 +337,7 @@ def _may_hold_repeated(source: cst.BaseExpression) -> bool:
     if isinstance(source, cst.Subscript):
         return _is_column(source)  # others are perhaps a single index
     calls = {
-        _called(node): node
+        last_name(node): node
         for node in islice(walk(source), MOST_NODES)
         if isinstance(node, cst.Call)
     }
@@ -392,7 +345,7 @@ def _may_hold_repeated(source: cst.BaseExpression) -> bool:
         return False
     if _lists_numbers(source) and not _lists_twice(source):
         return False
-    outer = _called(source) if isinstance(source, cst.Call) else None
+    outer = last_name(source) if isinstance(source, cst.Call) else None
     return outer not in SINGLE or any(_takes_axis(node) for node in calls.values())
 
 
@@ -415,7 +368,7 @@ def _holds_repeated(source: cst.BaseExpression) -> bool:
     if _lists_numbers(source):
         return _lists_twice(source)
     nodes = list(islice(walk(source), MOST_NODES))
-    if any(isinstance(node, cst.Call) and _called(node) in REPEATING for node in nodes):
+    if any(isinstance(node, cst.Call) and last_name(node) in REPEATING for node in nodes):
         return True
     operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
     return any(isinstance(operator, (cst.FloorDivide, cst.Modulo)) for operator in operators)
@@ -423,7 +376,7 @@ def _holds_repeated(source: cst.BaseExpression) -> bool:
 
 def _lists_numbers(source: cst.CSTNode) -> bool:
     """Return whether an expression is ``mx.array`` of a list."""
-    if not isinstance(source, cst.Call) or _called(source) != "array" or not source.args:
+    if not isinstance(source, cst.Call) or last_name(source) != "array" or not source.args:
         return False
     return isinstance(source.args[0].value, (cst.List, cst.Tuple))
 
@@ -456,15 +409,7 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
 
 
 def _is_filled(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and _called(node) in FILLED
-
-
-def _called(node: cst.Call) -> str | None:
-    """The last name of what a call calls."""
-    function = node.func
-    if isinstance(function, cst.Attribute):
-        return function.attr.value
-    return function.value if isinstance(function, cst.Name) else None
+    return isinstance(node, cst.Call) and last_name(node) in FILLED
 
 
 def _with_at(

@@ -12,8 +12,9 @@ from embercoach.analysis.dataflow.reaching import without_updates
 from embercoach.analysis.dataflow.scopes import assignments_of, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements
 from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.updates.argument_changes import attribute_reads
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -243,22 +244,8 @@ def _bound_by(cls: ClassInfo, path: str) -> set[FunctionInfo]:
     return {one.setter for one in assigned if isinstance(one.statement, cst.Assign)}
 
 
-@lru_cache(maxsize=8)
-def _read_in(cls: ClassInfo) -> frozenset[str]:
-    """The names in a class, but for those that are only assigned as attributes."""
-    found: set[str] = set()
-    for method in cls.methods.values():
-        written = {
-            id(target) for s in small_statements(method.node.body) for target in assigned_to(s)
-        }
-        for node in walk(method.node.body):
-            if isinstance(node, cst.Attribute) and id(node) not in written:
-                found.update(names_below(node.attr))
-    return frozenset(found)
-
-
 def _reads_attribute(cls: ClassInfo, path: str) -> bool:
-    return path.rpartition(".")[2] in _read_in(cls)
+    return attribute_reads(cls.node)[path.rpartition(".")[2]] > 0
 
 
 @check("INDEX-004")
