@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
@@ -17,6 +16,7 @@ from embercoach.analysis.syntax.trees import (
     targets_of,
     walk,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -247,15 +247,7 @@ def _statements(suite: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return tuple(found)
 
 
+@kept_for_file
 def layout_of(module: Module, function: FunctionInfo | None) -> Layout:
     """Return the layout of a function's body, or of the module's top level."""
-    if module not in _layouts:
-        _layouts.clear()
-    known = _layouts.setdefault(module, {})
-    if function not in known:
-        known[function] = Layout(module.tree if function is None else function.node)
-    return known[function]
-
-
-#: Of the file that is checked: they lead back to the module, which they would keep.
-_layouts: WeakKeyDictionary[Module, dict[FunctionInfo | None, Layout]] = WeakKeyDictionary()
+    return Layout(module.tree if function is None else function.node)

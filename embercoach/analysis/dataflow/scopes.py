@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
@@ -126,33 +125,19 @@ def _value_of(binding: Binding) -> cst.CSTNode | None:
     return cst.Subscript(value=binding.value, slice=[at])
 
 
+@kept_for_file
 def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     """The scope of a function's body, within those around it."""
-    if module not in _scopes and len(_scopes) >= _MOST_MODULES:
-        _scopes.clear()
-    known = _scopes.setdefault(module, {})
-    found = known.get(function)
-    if found is not None:
-        return found
     node = module.tree if function is None else function.node
 
     def reaching() -> Reaching:
         return Reaching(node, has_walrus=module.parsed.may_have_walrus(node))
 
     if function is None:
-        scope = Scope(module, None, reaching, owner=module)
-    else:
-        names = frozenset(function.global_names)
-        around = scope_of(module, function.outer)
-        scope = Scope(module, around, reaching, elsewhere=names, owner=function)
-    known[function] = scope
-    return scope
-
-
-#: Of the file that is checked and of some that it calls: they lead back to the modules, which they
-#: would keep.
-_MOST_MODULES = 6
-_scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
+        return Scope(module, None, reaching, owner=module)
+    names = frozenset(function.global_names)
+    around = scope_of(module, function.outer)
+    return Scope(module, around, reaching, elsewhere=names, owner=function)
 
 
 def is_rebound(module: Module, function: FunctionInfo, name: str) -> bool:
@@ -168,7 +153,7 @@ def scope_at(fact: CallFact, module: Module) -> Scope:
     return _visited(fact.visit, module)
 
 
-@lru_cache(maxsize=32)
+@kept_for_file
 def _visited(visit: FunctionVisit, module: Module) -> Scope:
     """The scope of a function's body in one call of it."""
     info, outer = visit.function, visit.outer
@@ -266,7 +251,7 @@ def written_arguments(
     return by_parameter(function, pairs, is_bound=is_bound)
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
@@ -287,7 +272,7 @@ class AssignedValue(NamedTuple):
     setter: FunctionInfo
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def assignments_of(cls: ClassInfo, name: str) -> tuple[AssignedValue, ...]:
     """Return the statements of a class's methods that assign to ``self.<name>``."""
     found: list[AssignedValue] = []
@@ -392,7 +377,7 @@ def bindings_at(
     return None
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _declared(module: Module) -> frozenset[str]:
     """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
     if "global " not in module.source and "nonlocal " not in module.source:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
@@ -433,7 +431,7 @@ def is_set_once(cls: ClassInfo, name: str, module: Module) -> bool:
     return [one.setter.name for one in assigned_values(cls, name, module)] == ["__init__"]
 
 
-@lru_cache(maxsize=16)
+@kept_for_file
 def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
     """How often the text of a class assigns to each path."""
     targets = (target for node in all_statements(cls.node) for target in targets_of(node))
@@ -447,7 +445,7 @@ class _Others(NamedTuple):
     bases: frozenset[str]
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def _others(module: Module) -> _Others:
     assigned: Counter[str] = Counter()
     bases: set[str] = set()
@@ -538,7 +536,7 @@ def changed_containers(module: Module) -> frozenset[str]:
     return _changed(module)[1]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
     """The literal keys that a file assigns under, and the last names of what else it changes."""
     keys: set[str | int] = set()
@@ -692,16 +690,7 @@ def reaching_of(source: Source) -> Reaching:
     return scope_of(source.module, source.function).reaching
 
 
+@kept_for_file
 def sources_of(module: Module) -> Sources:
     """Return the sources of the file that is checked."""
-    if module not in _known:
-        if len(_known) >= _MOST_MODULES:
-            _known.clear()
-        _known[module] = Sources(module)
-    return _known[module]
-
-
-#: Of the file that is checked and of some that it imports: facts lead back to the modules, which
-#: they would keep.
-_MOST_MODULES = 4
-_known: WeakKeyDictionary[Module, Sources] = WeakKeyDictionary()
+    return Sources(module)

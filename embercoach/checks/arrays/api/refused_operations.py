@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.evaluation import EVALUATING, evaluation_of
-from embercoach.analysis.dataflow.scopes import Expression, fixed_attribute, resolve_name, scope_of
+from embercoach.analysis.dataflow.layout import assigned_to, reads_of
+from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
 from embercoach.analysis.facts.facts import CallFact, calls_by_function, calls_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, targets_of, walk
 from embercoach.analysis.values.joins import as_array, as_number, join_all
 from embercoach.analysis.values.lattice import (
     Array,
@@ -26,7 +25,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.promotion import COMPLEX
-from embercoach.checks.fallbacks import REFUSED, is_expected, is_meant_to_raise
+from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _declared(node: cst.CSTNode, fact: ArrayIndexFact, module: Module) -> Array 
     A function or a property returns it, or the file passes it for the field of a dataclass.
     """
     function = fact.place.function
-    made = resolve_name(Expression(node, scope_of(module, function))).node
+    made = resolved(node, function, module)
     called: FunctionInfo | None = None
     if isinstance(made, cst.Call):
         local = evaluation_of(module).local_call(made)
@@ -115,15 +114,7 @@ def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
 def _is_stored(fact: ArrayIndexFact) -> bool:
     """Test whether the subscript is assigned; ``x[i] += 1`` reads it too."""
     statement = fact.place.statement
-    if isinstance(statement, cst.Assign):
-        return any(_holds(target.target, fact.node) for target in statement.targets)
-    return isinstance(statement, cst.AnnAssign) and statement.target is fact.node
-
-
-def _holds(target: cst.BaseExpression, node: cst.Subscript) -> bool:
-    if isinstance(target, (cst.Tuple, cst.List)):
-        return any(_holds(element.value, node) for element in target.elements)
-    return target is node
+    return fact.node in targets_of(statement) and not isinstance(statement, cst.AugAssign)
 
 
 #: Parts of the names of sizes.
@@ -185,55 +176,45 @@ def _is_plain(node: cst.BaseExpression) -> bool:
 def _names(fact: CallFact, module: Module) -> int | None:
     """The number of names that the parts are unpacked to, here or by each caller."""
     statement = fact.place.statement
-    direct = _unpacking(statement, fact.node)
-    if direct is not None:
-        return direct
+    value, names = _unpacking(statement)
+    if value is fact.node:
+        return names
+    function = fact.place.function
     if isinstance(statement, cst.Assign) and statement.value is fact.node:
-        target = statement.targets[0].target
-        function = fact.place.function
-        if not isinstance(target, cst.Name) or function is None:
-            return None
-        counts = _uses(function.node.body)[target.value] - _uses(statement)[target.value]
-        return next(iter(counts)) if len(counts) == 1 else None
-    if not isinstance(statement, cst.Return) or statement.value is not fact.node:
+        target = dotted(statement.targets[0].target)
+        readers = () if function is None else reads_of(module, function).get(target or "", ())
+    elif isinstance(statement, cst.Return) and statement.value is fact.node:
+        return _names_of_callers(function, module)
+    else:
         return None
-    return _names_of_callers(fact.place.function, module)
-
-
-@lru_cache(maxsize=8)
-def _uses(body: cst.CSTNode) -> defaultdict[str, Counter[int | None]]:
-    """How often statements use each name, by the number of names that they unpack it to."""
-    found: defaultdict[str, Counter[int | None]] = defaultdict(Counter)
-    for statement in small_statements(body) if hasattr(body, "body") else (body,):
-        for node in walk(statement):
-            if isinstance(node, cst.Name):
-                found[node.value][_unpacking(statement, node)] += 1
-    return found
+    found = [_unpacking(reader) for reader in readers]
+    counts = {
+        count if made is not None and dotted(made) == target else None for made, count in found
+    }
+    return next(iter(counts)) if len(counts) == 1 else None
 
 
 def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
     calls = () if function is None else calls_by_function(module).get(function, ())
-    found = {_unpacking(call.place.statement, call.node) for call in calls[:_MOST_CALLERS]}
-    return next(iter(found)) if len(found) == 1 and len(calls) <= _MOST_CALLERS else None
+    found = [(call, *_unpacking(call.place.statement)) for call in calls[:_MOST_CALLERS]]
+    counts = {names if value is call.node else None for call, value, names in found}
+    return next(iter(counts)) if len(counts) == 1 and len(calls) <= _MOST_CALLERS else None
 
 
-def _unpacking(statement: cst.CSTNode, made: cst.CSTNode) -> int | None:
-    """``a, b = made`` and ``a, b = (f(x) for x in made)``."""
-    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
-        return None
-    target, value = statement.targets[0].target, statement.value
-    if not isinstance(target, (cst.Tuple, cst.List)):
-        return None
-    if any(isinstance(element, cst.StarredElement) for element in target.elements):
-        return None
+def _unpacking(statement: cst.CSTNode) -> tuple[cst.CSTNode | None, int]:
+    """What a statement unpacks, and to how many names: ``a, b = made``, ``a, b = map(f, made)``."""
+    targets = assigned_to(statement)
+    names = None if len(targets) != 1 else display(targets[0])
+    if names is None or not isinstance(statement, cst.Assign):
+        return None, 0
+    value = statement.value
     if isinstance(value, (cst.GeneratorExp, cst.ListComp)):
         clause = value.for_in
-        if clause.ifs or clause.inner_for_in is not None:
-            return None
-        value = clause.iter
-    elif isinstance(value, cst.Call) and dotted(value.func) == "map" and len(value.args) == 2:
+        is_plain = not clause.ifs and clause.inner_for_in is None
+        return clause.iter if is_plain else None, len(names)
+    if isinstance(value, cst.Call) and dotted(value.func) == "map" and len(value.args) == 2:
         value = value.args[1].value
-    return len(target.elements) if value is made else None
+    return value, len(names)
 
 
 def _is_size(node: cst.BaseExpression, names: int, fact: CallFact, module: Module) -> bool:
@@ -246,10 +227,10 @@ def _is_size(node: cst.BaseExpression, names: int, fact: CallFact, module: Modul
         return _is_named_so(node.attr.value) or (
             isinstance(made, cst.Name) and _sizes_layer(made.value, function, module)
         )
-    resolved = resolve_name(Expression(node, scope_of(module, function))).node
-    if _is_quotient(resolved, names):
+    origin = resolved(node, function, module)
+    if _is_quotient(origin, names):
         return True
-    is_name = isinstance(resolved, cst.Name) and isinstance(node, cst.Name)
+    is_name = isinstance(origin, cst.Name) and isinstance(node, cst.Name)
     return is_name and isinstance(node, cst.Name) and _is_named_so(node.value)
 
 
@@ -451,7 +432,7 @@ def discarded_initialization(module: Module, facts: list[object]) -> Iterator[Re
 
 def _report(fact: CallFact, name: str, module: Module) -> Iterator[Report]:
     is_cell = fact.place.function is None and module.path.suffix == ".ipynb"
-    if is_cell or fact.place.statement in _attempted(module):
+    if is_cell or is_attempted(module, fact.place.statement):
         return
     yield Report.at(
         fact,
@@ -488,24 +469,10 @@ def _maps_purely(fact: CallFact, module: Module) -> bool:
     first = fact.positional(0)
     if first is None:
         return False
-    function = resolve_name(Expression(first.node, scope_of(module, fact.place.function))).node
+    function = resolved(first.node, fact.place.function, module)
     if not isinstance(function, cst.Lambda):
         return False
     calls = [node for node in walk(function.body) if isinstance(node, cst.Call)]
     known = calls_of(module)
     names = [(known[c].symbol or "") if c in known else "" for c in calls]
     return all(name.startswith(_CORE) and name not in EVALUATING for name in names)
-
-
-@lru_cache(maxsize=2)
-def _attempted(module: Module) -> frozenset[cst.CSTNode]:
-    """The statements of ``try`` blocks, and those that expect an error."""
-    found: set[cst.CSTNode] = set()
-    for node in walk(module.tree, (cst.BaseExpression,)):
-        if isinstance(node, cst.Try):
-            found.update(n for n in walk(node.body) if isinstance(n, cst.Expr))
-        elif isinstance(node, cst.With):
-            expects = any("aises" in module.parsed.code(item.item) for item in node.items)
-            if expects or any("suppress" in module.parsed.code(i.item) for i in node.items):
-                found.update(n for n in walk(node.body) if isinstance(n, cst.Expr))
-    return frozenset(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -34,6 +33,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Transformed,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import SIGNED
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
@@ -464,7 +464,7 @@ def _is_frozen(owner: ClassInfo, name: str) -> bool:
     return any(not _texts(cls).isdisjoint(("", name)) for cls in lineage(owner))
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _texts(cls: ClassInfo) -> frozenset[str]:
     """The strings in a class; the empty one if it calls ``freeze``."""
     found: set[str] = set()

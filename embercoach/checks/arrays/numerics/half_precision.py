@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -25,6 +24,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, BoundMember, DType, Symbol
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import HALF, UNSIGNED
 from embercoach.checks.arrays.numerics.compositions import MEAN, SUM, squared
 from embercoach.checks.arrays.numerics.narrow_integers import LARGEST_NARROW, narrow_arithmetic
@@ -470,7 +470,7 @@ def _casts_large_number(function: FunctionInfo, passed: dict[str, Value]) -> boo
     return False
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _run(function: FunctionInfo, given: tuple[tuple[str, Array | DType], ...]) -> MustExecute:
     """Run a function for what it must execute with these arrays and dtypes."""
     arrays = frozenset(name for name, value in given if not isinstance(value, DType))

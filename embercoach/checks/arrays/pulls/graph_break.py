@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -42,6 +41,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -145,7 +145,7 @@ def _shown_arrays(fact: ProjectCall) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read | None:
     """The first read of an array that must execute when a function is called."""
     if not arrays or info.is_async:

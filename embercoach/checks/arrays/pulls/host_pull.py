@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -38,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     Tree,
     Value,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import element_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -112,7 +112,7 @@ def _is_explained(fact: CallFact, module: Module) -> bool:
     return after.lstrip().startswith("#") or before.lstrip().startswith("#")
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _lines(module: Module) -> list[str]:
     return module.source.splitlines()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -25,6 +24,7 @@ from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, names_below, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays, pulls_of
 from embercoach.analysis.values.lattice import UNKNOWN, BoundMember, LibraryObject
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.arrays.lazy.step_loops import is_long, is_short
 from embercoach.checks.hoisted_reads import is_array
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _MOST_SOURCES = 64
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _is_changed(name: str, body: cst.CSTNode) -> bool:
     """Test whether a body assigns items of what a name holds."""
     region = region_of(body)
@@ -181,7 +181,7 @@ def _is_conditional(call: Read, loop: cst.For) -> bool:
 _TESTS = (cst.If, cst.Else, cst.Try, cst.Match)
 
 
-@lru_cache(maxsize=32)
+@kept_for_file
 def _pulls_in(function: FunctionInfo, module: Module) -> tuple[tuple[cst.CSTNode, ...], bool]:
     """The reads of a function that returns what the host reads of an array.
 
@@ -195,7 +195,7 @@ def _pulls_in(function: FunctionInfo, module: Module) -> tuple[tuple[cst.CSTNode
     return computed or tuple(f.node for f in pulls), bool(computed)
 
 
-@lru_cache(maxsize=32)
+@kept_for_file
 def _pulls_of_imported(function: FunctionInfo) -> tuple[tuple[cst.CSTNode, ...], bool]:
     """``mx.abs(self.w).max().item()``, in a function of another file."""
     computed = tuple(
@@ -224,7 +224,7 @@ def _is_computed(fact: CallFact, function: FunctionInfo, module: Module) -> bool
     return any(isinstance(node, (cst.Call, cst.BinaryOperation)) for node in walk(made))
 
 
-@lru_cache(maxsize=32)
+@kept_for_file
 def _is_pure(function: FunctionInfo) -> bool:
     """Return whether a short function assigns local names alone, and draws or reads nothing."""
     statements = 0

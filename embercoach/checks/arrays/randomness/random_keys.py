@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -22,6 +21,7 @@ from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
 from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.numerics.compositions import meaning_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -324,7 +324,7 @@ def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report
         )
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _fixed_key(method: FunctionInfo) -> str | None:
     """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
     if isinstance(method.node, cst.Lambda) or method.cls is None:

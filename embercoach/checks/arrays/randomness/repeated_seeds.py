@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -32,6 +31,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
 
@@ -372,7 +372,7 @@ def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
     return None if has_star or name in passed_arguments(fact) else parameter.default
 
 
-@lru_cache(maxsize=256)
+@kept_for_file
 def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     """The seed that a function always sets before it draws numbers itself."""
     if isinstance(function.node, cst.Lambda) or "seed" not in names_below(function.node.body):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -31,6 +30,7 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.joins import any_item, as_array
 from embercoach.analysis.values.lattice import Dict, Sequence
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -112,7 +112,7 @@ def updated_names(statement: cst.CSTNode) -> set[str]:
     return {node.value for node in nodes if type(node) is cst.Name}
 
 
-@lru_cache(maxsize=512)
+@kept_for_file
 def argument_updates(function: FunctionInfo) -> dict[str, list[cst.CSTNode]]:
     """Return the statements of a function that update what is passed to it, by parameters."""
     found: dict[str, list[cst.CSTNode]] = {}
@@ -336,7 +336,7 @@ def _has_alias(given: Source, place: FactPlace) -> bool:
     return False
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def attribute_reads(tree: cst.CSTNode) -> Counter[str]:
     """How often a file or a class reads an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
@@ -348,7 +348,7 @@ def attribute_reads(tree: cst.CSTNode) -> Counter[str]:
     return found
 
 
-@lru_cache(maxsize=512)
+@kept_for_file
 def _changes_argument(function: FunctionInfo, name: str, module: Module) -> bool:
     """Return whether a function that a file calls changes its argument."""
     return _changes(function, name, sources_of(module), set())
@@ -374,7 +374,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     )
 
 
-@lru_cache(maxsize=512)
+@kept_for_file
 def _passing(function: FunctionInfo) -> dict[str, list[Source]]:
     """The calls that take a function's arguments and are no statements, by parameters."""
     names = {parameter.name for parameter in function.parameters}
@@ -393,7 +393,7 @@ def _passing(function: FunctionInfo) -> dict[str, list[Source]]:
     return found
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _looks_pure(function: FunctionInfo, name: str) -> bool:
     """Return whether a function returns its argument, or what it computes from the updated one.
 

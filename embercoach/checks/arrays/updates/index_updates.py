@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.updates.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -270,7 +270,7 @@ class ArrayIndex(NamedTuple):
     place: FactPlace
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def array_indices(module: Module) -> dict[cst.CSTNode, ArrayIndex]:
     """The arrays that are indices of arrays in a file, by their nodes."""
     found: dict[cst.CSTNode, ArrayIndex] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -14,6 +13,7 @@ from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.syntax.trees import dotted, small_statements
 from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.updates.argument_changes import attribute_reads
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
@@ -141,7 +141,7 @@ def _holder_in_caller(
     return None
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _getters(cls: ClassInfo) -> dict[str, list[str]]:
     """The methods that return an attribute itself, by its name."""
     found: dict[str, list[str]] = {}
@@ -167,7 +167,7 @@ def _is_held(keep: _Keep, call: LocalCall, module: Module) -> bool:
     return is_again or layout.in_sequence(keep.statement, statement)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _made_with(cls: ClassInfo) -> dict[str, str]:
     """The attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
     init = cls.methods.get("__init__")
@@ -191,7 +191,7 @@ def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
     return is_read_later(keep.holder, held[0], fact.place, module)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
     """The statements of a function that keep an array, by its path or that of its getter."""
     found: dict[str, list[_Keep]] = {}
@@ -227,7 +227,7 @@ def _items(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [node]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
     """The statements of a class that keep an array of an attribute, by its path."""
     found: dict[str, list[_Keep]] = {}
@@ -305,7 +305,7 @@ def _aliases(fact: Fact, name: str, module: Module) -> Iterator[tuple[str, Bindi
         yield other, held[0]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _copies(module: Module, function: FunctionInfo | None) -> dict[str, list[Binding]]:
     """The bindings ``y = x`` of a scope, by ``x``."""
     reaching = scope_of(module, function).reaching
