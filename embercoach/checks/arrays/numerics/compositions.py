@@ -131,6 +131,21 @@ def called(source: Source, sources: Sources) -> Called | None:
     return None if first.array is None else Called(first.name, first.array)
 
 
+def taken(source: Source, functions: frozenset[str], sources: Sources) -> Source | None:
+    """The array that one of some functions of MLX takes to compute an expression."""
+    call = called(source, sources)
+    return call.array if call is not None and call.name in functions else None
+
+
+def sides(source: Source, operator: type, sources: Sources) -> tuple[Source, Source] | None:
+    """The operands of the arithmetic operation that computes an expression."""
+    end = only_end(source, sources)
+    node = end.node
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, operator):
+        return None
+    return end.at(node.left), end.at(node.right)
+
+
 def squared(source: Source, sources: Sources) -> Source | None:
     """Return ``x`` of ``x ** 2``, ``x * x`` and ``mx.square(x)``."""
     found = only_end(source, sources)
@@ -193,32 +208,20 @@ def exponents(source: Source, sources: Sources) -> list[Source]:
     """``x`` of ``mx.exp(x)``, and of its product with a mask, in all alternatives."""
     found: list[Source] = []
     for end in sources.ends(source, through_callers=True):
-        node = end.node
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-            for side in (node.left, node.right):
-                found += _exponents_of_call(only_end(end.at(side), sources), sources)
-        else:
-            found += _exponents_of_call(end, sources)
+        factors = sides(end, cst.Multiply, sources) or (end,)
+        calls = [sources.library_call(only_end(factor, sources)) for factor in factors]
+        found += [c.array for c in calls if c is not None and c.name in EXP and c.array is not None]
     return found
-
-
-def _exponents_of_call(end: Source, sources: Sources) -> list[Source]:
-    call = sources.library_call(end)
-    is_exponential = call is not None and call.name in EXP and call.array is not None
-    return [call.array] if is_exponential and call is not None and call.array is not None else []
 
 
 def beside_one(source: Source, operator: type, sources: Sources) -> Source | None:
     """``x`` of ``1 + x`` and ``x + 1``; of ``1 - x`` alone."""
-    source = only_end(source, sources)
-    node = source.node
-    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, operator):
+    found = sides(source, operator, sources)
+    if found is None:
         return None
-    if is_one(node.left):
-        return source.at(node.right)
-    if operator is cst.Add and is_one(node.right):
-        return source.at(node.left)
-    return None
+    if is_one(found[0].node):
+        return found[1]
+    return found[0] if operator is cst.Add and is_one(found[1].node) else None
 
 
 def is_one(node: cst.CSTNode) -> bool:
@@ -319,31 +322,24 @@ def _log_of_sum(
     """``mx.log(1 + mx.exp(x))``, ``mx.log(mx.exp(x) + mx.exp(y))``, ``mx.log(1 - sigmoid)``."""
     other = beside_one(source, cst.Add, sources)
     if other is not None:
-        exponential = called(other, sources)
-        if exponential is not None and exponential.name in EXP:
+        if taken(other, EXP, sources) is not None:
             change = _log_fix(fact, module, other.node)
             yield unstable(fact, "log(1 + exp(x))", "mx.logaddexp(x, 0)", change)
-        elif not _is_number(other, sources):
+        elif not isinstance(only_end(other, sources).node, (cst.Integer, cst.Float)):
             yield inexact(fact, "log(1 + x)", "mx.log1p(x)")
         return
     other = beside_one(source, cst.Subtract, sources)
     if other is not None:
-        sigmoid = called(other, sources)
-        if sigmoid is not None and sigmoid.name in SIGMOID:
-            yield unstable(fact, "log(1 - sigmoid(x))", "nn.log_sigmoid(-x)")
-            return
         base = squared(other, sources)
-        tanh = None if base is None else called(base, sources)
-        if tanh is not None and tanh.name in _TANH:
+        if taken(other, SIGMOID, sources) is not None:
+            yield unstable(fact, "log(1 - sigmoid(x))", "nn.log_sigmoid(-x)")
+        elif base is not None and taken(base, _TANH, sources) is not None:
             instead = "2 * (math.log(2) - x - nn.softplus(-2 * x))"
             yield unstable(fact, "log(1 - tanh(x) ** 2)", instead)
         return
-    end = only_end(source, sources)
-    node = end.node
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-        sides = [exponents(end.at(side), sources) for side in (node.left, node.right)]
-        if all(len(side) == 1 and not is_bounded(side[0], sources) for side in sides):
-            yield unstable(fact, "log(exp(x) + exp(y))", "mx.logaddexp(x, y)")
+    pair = _exponential_pair(source, cst.Add, sources)
+    if pair is not None and not any(is_bounded(one, sources) for one in pair):
+        yield unstable(fact, "log(exp(x) + exp(y))", "mx.logaddexp(x, y)")
 
 
 def _origin(source: Source, sources: Sources) -> str | None:
@@ -379,8 +375,8 @@ def _log_of_call(fact: CallFact, inner: Called, sources: Sources) -> Iterator[Re
     elif inner.name == "mlx.core.cosh":
         yield unstable(fact, "log(cosh(x))", "mx.logaddexp(x, -x) - math.log(2)")
     elif inner.name in SUM | MEAN:
-        summed = called(inner.array, sources)
-        if summed is not None and summed.name in EXP and not is_bounded(summed.array, sources):
+        exponent = taken(inner.array, EXP, sources)
+        if exponent is not None and not is_bounded(exponent, sources):
             is_sum = inner.name in SUM
             shown = "log(sum(exp(x)))" if is_sum else "log(mean(exp(x)))"
             instead = "mx.logsumexp(x, axis)" + ("" if is_sum else " - math.log(n)")
@@ -447,10 +443,6 @@ def inexact(fact: Fact, shown: str, instead: str) -> Report:
     )
 
 
-def _is_number(source: Source, sources: Sources) -> bool:
-    return isinstance(only_end(source, sources).node, (cst.Integer, cst.Float))
-
-
 @check("DTYPE-011", "DTYPE-012")
 def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``mx.exp(x) / mx.sum(mx.exp(x))``, ``mx.exp(x) - 1``."""
@@ -458,9 +450,7 @@ def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
         yield from _quotient(fact, fact.left.node, fact.right.node, module)
     elif fact.operator == "-" and is_one(fact.right.node):
         sources = sources_of(module)
-        ends = sources.ends(sources.of(fact, fact.left.node), through_callers=True)
-        calls = [sources.library_call(end) for end in ends]
-        if calls and all(call is not None and call.name == "mlx.core.exp" for call in calls):
+        if taken(sources.of(fact, fact.left.node), EXP, sources) is not None:
             yield inexact(fact, "exp(x) - 1", "mx.expm1(x)")
 
 
@@ -477,15 +467,16 @@ def _quotient(
 ) -> Iterator[Report]:
     sources = sources_of(module)
     numerator, denominator = sources.of(fact, left), sources.of(fact, right)
-    above = exponents(numerator, sources) or _summed_exponents(numerator, sources)
+    weighted = taken(numerator, SUM, sources)  # a weighted mean's ``mx.sum(mx.exp(x) * v)``
+    above = exponents(numerator, sources) or (exponents(weighted, sources) if weighted else [])
     if not above:
         if _is_tanh(numerator, denominator, sources):
             yield unstable(fact, "(exp(x) - exp(-x)) / (exp(x) + exp(-x))", "mx.tanh(x)")
         return
-    total = called(denominator, sources)
-    if total is not None and total.name in SUM:
-        summed = exponents(total.array, sources)
-        shared = [x for x in above if _is_among(x, summed, sources)]
+    total = taken(denominator, SUM, sources)
+    if total is not None:
+        summed = exponents(total, sources)
+        shared = [x for x in above if any(is_same(x, other, sources) for other in summed)]
         if shared and not is_bounded(shared[0], sources):
             yield _softmax(fact, shared[0], module)
         return
@@ -499,17 +490,6 @@ def _quotient(
     below = exponents(denominator, sources)
     if len(above) == len(below) == 1 and not any(is_bounded(x, sources) for x in (*above, *below)):
         yield unstable(fact, "exp(x) / exp(y)", "mx.exp(x - y)")
-
-
-def _summed_exponents(numerator: Source, sources: Sources) -> list[Source]:
-    """``x`` of ``mx.sum(mx.exp(x) * v)``, a weighted mean's numerator."""
-    total = called(numerator, sources)
-    is_sum = total is not None and total.name in SUM
-    return exponents(total.array, sources) if is_sum and total is not None else []
-
-
-def _is_among(source: Source, others: list[Source], sources: Sources) -> bool:
-    return any(is_same(source, other, sources) for other in others)
 
 
 def _softmax(fact: Fact, exponent: Source, module: Module) -> Report:
@@ -536,11 +516,8 @@ def _is_tanh(numerator: Source, denominator: Source, sources: Sources) -> bool:
 def _exponential_pair(
     source: Source, operator: type, sources: Sources
 ) -> tuple[Source, Source] | None:
-    end = only_end(source, sources)
-    node = end.node
-    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, operator):
-        return None
-    one, other = (exponents(end.at(side), sources) for side in (node.left, node.right))
+    found = sides(source, operator, sources)
+    one, other = (exponents(side, sources) for side in found) if found else ([], [])
     return (one[0], other[0]) if len(one) == len(other) == 1 else None
 
 
@@ -580,24 +557,18 @@ def _variance(
 
 def _averaged(source: Source, sources: Sources) -> Source | None:
     """``x`` of ``mx.mean(x)``, ``x.mean()``, ``mx.sum(x) / n``, and of a running sum over n."""
-    found = only_end(source, sources)
-    if isinstance(found.node, cst.BinaryOperation) and isinstance(found.node.operator, cst.Divide):
-        return _summed(found.at(found.node.left), sources)
-    mean = called(found, sources)
-    return mean.array if mean is not None and mean.name in MEAN else None
+    quotient = sides(source, cst.Divide, sources)
+    return taken(source, MEAN, sources) if quotient is None else _summed(quotient[0], sources)
 
 
 def _summed(source: Source, sources: Sources) -> Source | None:
     """``x`` of ``mx.sum(x)``, and of what ``+= mx.sum(x)`` or ``+= x`` updates."""
-    total = called(source, sources)
-    if total is not None and total.name in SUM:
-        return total.array
+    total = taken(source, SUM, sources)
+    if total is not None:
+        return total
     path = dotted(source.node)
     added = [] if path is None else _added_to(path, source)
-    if len(added) != 1:
-        return None
-    total = called(added[0], sources)
-    return total.array if total is not None and total.name in SUM else added[0]
+    return (taken(added[0], SUM, sources) or added[0]) if len(added) == 1 else None
 
 
 def _added_to(path: str, source: Source) -> list[Source]:
@@ -665,15 +636,12 @@ def _meaning(source: Source, sources: Sources) -> str | None:
 
 def _is_normalized(source: Source, sources: Sources) -> bool:
     """Test whether an expression is ``x / mx.sum(x)``."""
-    node = source.node
-    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Divide):
+    quotient = sides(source, cst.Divide, sources)
+    total = None if quotient is None else taken(quotient[1], SUM, sources)
+    if quotient is None or total is None:
         return False
-    ends = sources.ends(source.at(node.right))
-    total = sources.library_call(ends[0]) if len(ends) == 1 else None
-    if total is None or total.name not in SUM or total.array is None:
-        return False
-    path = dotted(node.left)
-    return path is not None and path == dotted(total.array.node)
+    path = dotted(quotient[0].node)
+    return path is not None and path == dotted(total.node)
 
 
 @check("NN-008", of=[f"{_LOSSES}{name}" for name in ("cross_entropy", "binary_cross_entropy")])
