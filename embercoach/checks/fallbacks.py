@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.trees import children, names_below, walk
 from embercoach.analysis.values.memo import kept_for_file
@@ -55,10 +56,7 @@ def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
 
 
 def _tests_errors(node: cst.CSTNode) -> bool:
-    if not isinstance(node, cst.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
-    return isinstance(name, cst.Name) and name.value in NAMES
+    return isinstance(node, cst.Call) and last_name(node) in NAMES
 
 
 #: Errors of a missing name, and those that a call of it with other arguments raises.

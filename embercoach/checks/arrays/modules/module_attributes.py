@@ -9,16 +9,17 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.definitions import FunctionInfo
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.layout import assigned_names
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import Expression, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.facts.facts import CallFact, calls_of
+from embercoach.analysis.facts.facts import CallFact, FactPlace, calls_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     dotted,
     evaluated,
     small_statements,
-    target_names,
     walk,
 )
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage
@@ -59,6 +60,18 @@ def replaced_call(fact: InstanceCallFact, module: Module) -> Iterator[Report]:
     )
 
 
+def _methods_of_layers(
+    name: str, module: Module
+) -> Iterator[tuple[FunctionInfo, ClassInfo, cst.FunctionDef, FactPlace]]:
+    """Yield the methods of a name in the layers of a file, with their classes and places."""
+    for info in module.functions:
+        cls, node = info.cls, info.node
+        is_method = info.name == name and isinstance(node, cst.FunctionDef)
+        if cls is not None and cls.frame is not None and is_method and is_layer(cls):
+            place = cls.frame.place()._replace(statement=node)
+            yield info, cls, cst.ensure_type(node, cst.FunctionDef), place
+
+
 #: What ``nn.quantize`` passes by keyword.
 _PASSED = ("group_size", "bits", "mode")
 
@@ -68,21 +81,16 @@ def without_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``def to_quantized(self, group_size, bits)`` of a layer without others in it."""
     if "def to_quantized" not in module.source:
         return
-    for info in module.functions:
-        cls = info.cls
-        if cls is None or info.name != "to_quantized" or cls.frame is None or not is_layer(cls):
-            continue
-        if not isinstance(info.node, cst.FunctionDef) or not info.is_method:
-            continue
-        if any(parameter.star == "**" for parameter in info.parameters):
+    for info, cls, node, place in _methods_of_layers("to_quantized", module):
+        if not info.is_method or any(parameter.star == "**" for parameter in info.parameters):
             continue
         names = {parameter.name for parameter in info.parameters}
         lacking = [name for name in _PASSED if name not in names]
         if lacking and not _has_layers(cls, module):
             yield Report(
                 "NN-012",
-                info.node.name,
-                cls.frame.place()._replace(statement=info.node),
+                node.name,
+                place,
                 message=f"`to_quantized()` lacks `{lacking[-1]}`, which `nn.quantize()` passes",
                 help=f"Add `{lacking[-1]}`, and pass it to `mx.quantize()`",
                 context="default",
@@ -114,17 +122,14 @@ MOST_FIXED = 20
 def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``class Model(nn.Module)`` whose ``__init__`` leaves out ``super().__init__()``."""
     found = 0
-    for info in module.functions:
-        cls = info.cls
-        if cls is None or info.name != "__init__" or cls.frame is None or not is_layer(cls):
-            continue
-        if not isinstance(info.node, cst.FunctionDef) or _initializes(info.node):
+    for info, cls, node, place in _methods_of_layers("__init__", module):
+        if _initializes(node):
             continue
         found += 1
         yield Report(
             "NN-001",
-            info.node.name,
-            cls.frame.place()._replace(statement=info.node),
+            node.name,
+            place,
             message=f"`{cls.name}.__init__()` does not call `super().__init__()`",
             help="Call `super().__init__()` first: it creates what `freeze` and training need",
             context="default",
@@ -188,7 +193,7 @@ def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
         return
-    names = {name for target in statement.targets for name in target_names(target.target)}
+    names = assigned_names(statement)
     if loop is not None:
         body: cst.CSTNode = loop.body
     elif function is not None and not isinstance(function.node, cst.Lambda):
@@ -222,11 +227,8 @@ def _updated_model(body: cst.CSTNode, optimizers: set[str]) -> str | None:
 
 def _is_made_in(body: cst.CSTNode, name: str) -> bool:
     """Return whether statements bind a name: the model is another one in each iteration."""
-    for node in walk(body, (cst.BaseExpression, *_SCOPES)):
-        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-        if any(name in target_names(target) for target in targets):
-            return True
-    return False
+    statements = walk(body, (cst.BaseExpression, *_SCOPES))
+    return any(name in assigned_names(statement) for statement in statements)
 
 
 @check("NN-010", of=(".update",))
@@ -239,8 +241,8 @@ def gradients_as_parameters(fact: CallFact, module: Module) -> Iterator[Report]:
     given = fact.positional(0)
     if not is_module or given is None or not isinstance(given.node, cst.Name):
         return
-    reaching = scope_of(module, fact.place.function).reaching
-    held = reaching.before(fact.place.statement, given.node.value)
+    place = fact.place
+    held = scope_of(module, place.function).reaching.before(place.statement, given.node.value)
     if held and all(_is_gradient(binding.value, module) for binding in held):
         yield Report.at(
             fact,
@@ -281,12 +283,8 @@ def is_host_table(made: cst.CSTNode, symbols: set[str]) -> bool:
         return False
     if {"numpy.sin", "numpy.cos"} <= symbols:
         return "numpy.random" not in symbols
-    names = {
-        (dotted(node.func) or "").rpartition(".")[2]
-        for node in walk(made)
-        if isinstance(node, cst.Call)
-    }
-    return not _MAKERS.isdisjoint(names)
+    calls = (node for node in walk(made) if isinstance(node, cst.Call))
+    return any(last_name(call) in _MAKERS for call in calls)
 
 
 def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
@@ -329,7 +327,7 @@ def _is_projected(fact: AttributeFact, module: Module) -> bool:
 
 def _mentions(node: cst.CSTNode, name: str, method: FunctionInfo, module: Module) -> bool:
     """Return whether an expression, or what its name is bound to, reads an attribute."""
-    made = resolve_name(Expression(node, scope_of(module, method))).node
+    made = resolved(node, method, module)
     return any(isinstance(n, cst.Attribute) and n.attr.value == name for n in walk(made))
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.layout import assigned_names
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sources_of
 from embercoach.analysis.facts.facts import calls_of
@@ -15,7 +17,6 @@ from embercoach.analysis.syntax.trees import (
     names_below,
     small_statements,
     statements_below,
-    target_names,
     walk,
 )
 from embercoach.analysis.values.joins import as_array
@@ -199,7 +200,7 @@ _MOST_PARTS = 32
 _SMALL_RESULTS = frozenset(
     (
         *("clip", "minimum", "tanh", "sin", "cos", "sigmoid", "log", "log_softmax"),
-        *("log_sigmoid", "logsumexp", "stop_gradient"),
+        *("log_sigmoid", "logsumexp", "stop_gradient", "subtract"),
     )
 )
 
@@ -251,10 +252,8 @@ def is_bounded(source: Source, sources: Sources) -> bool:
             pending += [part.at(node.left), part.at(node.right)]
         elif isinstance(node, cst.UnaryOperation):
             pending.append(part.at(node.expression))
-        elif isinstance(node, cst.Call):
-            name = (dotted(node.func) or "").rpartition(".")[2]
-            if name in _SMALL_RESULTS or name == "subtract":
-                return True
+        elif isinstance(node, cst.Call) and last_name(node) in _SMALL_RESULTS:
+            return True
     return False
 
 
@@ -287,7 +286,7 @@ def _is_negated_square(node: cst.CSTNode) -> bool:
             elif isinstance(factor.operator, (cst.Multiply, cst.Divide)):
                 factors += (factor.left, factor.right)
         elif isinstance(factor, cst.Call):
-            squared = squared or (dotted(factor.func) or "").rpartition(".")[2] in ("square", "abs")
+            squared = squared or last_name(factor) in ("square", "abs")
     return squared and negative
 
 
@@ -357,8 +356,7 @@ def _is_sampled(fact: CallFact, module: Module) -> bool:
     for statement in (fact.place.statement, *body):
         names = set(names_below(statement)) if isinstance(statement, cst.Assign) else set()
         if statement is fact.place.statement or not derived.isdisjoint(names):
-            targets = statement.targets if isinstance(statement, cst.Assign) else ()
-            derived.update(name for t in targets for name in target_names(t.target))
+            derived |= assigned_names(statement)
     for statement in (fact.place.statement, *body):
         for node in head_of(statement):
             call = calls_of(module).get(node)

@@ -10,11 +10,11 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
+from embercoach.analysis.dataflow.layout import assigned_to
 from embercoach.analysis.dataflow.scopes import (
     CONSTRUCTORS,
-    Expression,
     made_in_init,
-    resolve_name,
+    resolved,
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import default_of, field_default, sources_of
@@ -210,8 +210,7 @@ def overflow_in_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.where(mask, 0.0, -1e9).astype(mx.float16)``."""
     if len(fact.arguments) != 1 or fact.receiver_node is None:
         return
-    scope = scope_of(module, fact.place.function)
-    source = resolve_name(Expression(fact.receiver_node, scope)).node
+    source = resolved(fact.receiver_node, fact.place.function, module)
     made = calls_of(module).get(source)
     if made is not None and made.symbol in ("mlx.core.where", *FILLING):
         for argument in made.arguments:
@@ -344,8 +343,10 @@ def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if owner != "self" or place.function.cls is None or place.function.name in CONSTRUCTORS:
         return
     statement, array = place.statement, fact.left.array
-    targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-    is_sum = path in map(dotted, targets) and getattr(statement, "value", None) is fact.node
+    is_sum = (
+        path in map(dotted, assigned_to(statement))
+        and getattr(statement, "value", None) is fact.node
+    )
     if not fact.in_place and not is_sum:
         return
     start = calls_of(module).get(made_in_init(place.function.cls, name) or node)
@@ -382,8 +383,7 @@ def _updated(fact: BinaryFact) -> str | None:
     statement = fact.place.statement
     if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
         return None
-    targets = [t.target for t in statement.targets]
-    return name if any(isinstance(t, cst.Name) and t.value == name for t in targets) else None
+    return name if name in map(dotted, assigned_to(statement)) else None
 
 
 def _is_scalar_start(start: CallFact, module: Module) -> bool:
@@ -453,12 +453,11 @@ def _reported(fact: ProjectCall, code: str, remedy: str) -> Report:
 def _casts_large_number(function: FunctionInfo, passed: dict[str, Value]) -> bool:
     """Test for ``mx.where(keep, 0.0, -1e9).astype(dtype)``, where float16 is passed."""
     run = _run(function, tuple((n, v) for n, v in passed.items() if isinstance(v, DType)))
-    scope = scope_of(function.module, function)
     for call, given in run.calls.items():
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value != "astype" or len(given) != 1:
             continue
-        made = resolve_name(Expression(func.value, scope)).node
+        made = resolved(func.value, function, function.module)
         if given[0].value != DType("float16") or not isinstance(made, cst.Call):
             continue
         root, _, name = (dotted(made.func) or "").partition(".")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
 from embercoach.analysis.syntax.trees import walk
@@ -305,7 +306,7 @@ def _is_unsigned_difference(left: Array | None, right: Array | None, second: Val
 
 def _is_excluded(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
     """Return whether the left operand is a result, or the statement selects or bounds values."""
-    source = resolve_name(Expression(node, scope_of(module, fact.place.function))).node
+    source = resolved(node, fact.place.function, module)
     if isinstance(source, cst.BinaryOperation):
         return True
     nodes = [source, *walk(fact.place.statement, (cst.BaseSuite,))]
@@ -317,11 +318,10 @@ def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
 
     A number bounds operands alone: ``mx.maximum(x - 1, 0)`` is given what has wrapped.
     """
-    function = call.func
-    name = function.attr if isinstance(function, cst.Attribute) else function
-    if not isinstance(name, cst.Name) or name.value not in GUARDS:
+    name = last_name(call)
+    if name not in GUARDS:
         return False
-    made = calls_of(module).get(call) if name.value in ("maximum", "clip") else None
+    made = calls_of(module).get(call) if name in ("maximum", "clip") else None
     if made is None:
         return True
     others = [a.value for a in _arguments(made) if difference not in walk(a.node)]

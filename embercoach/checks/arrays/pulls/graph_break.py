@@ -14,6 +14,7 @@ from embercoach.analysis.calls.parameters import annotated_value, canonical_valu
 from embercoach.analysis.dataflow.contexts import context_of, is_forward
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
+from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
@@ -35,7 +36,6 @@ from embercoach.analysis.values.lattice import (
     BoundMember,
     Dict,
     Function,
-    Instance,
     LibraryObject,
     Sequence,
     Str,
@@ -153,11 +153,9 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
     must = must_execute(info, arrays, ())
     for node, how in must.reads.items():
         return _Read(node, how, info)
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    if info.is_method and info.cls is not None and info.parameters:
-        frame.names[info.parameters[0].name] = Instance(info.cls)
     for call, arguments in [*must.calls.items()][: _MOST_FOLLOWED if depth < _MOST_CALLS else 0]:
-        callee = evaluate(frame, call.func) if dotted(call.func) is not None else UNKNOWN
+        is_named = dotted(call.func) is not None
+        callee = value_in(call.func, info, info.module) if is_named else UNKNOWN
         if isinstance(callee, Function):
             given = _arrays(callee.info, arguments, is_bound=callee.bound is not None)
             found = _read(callee.info, given, depth + 1) if given else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contexts import context_of, error_of
+from embercoach.analysis.dataflow.layout import assigned_to
 from embercoach.analysis.values.joins import as_array, definite_array, options
 from embercoach.analysis.values.lattice import BoundMember, Dict, Kernel, Sequence, Str, Value
 from embercoach.analysis.values.promotion import FLOATING
@@ -206,6 +207,6 @@ def _is_fresh(node: cst.BaseExpression, place: FactPlace) -> bool:
 
 def _is_target(statement: cst.CSTNode, node: cst.BaseExpression) -> bool:
     """Return whether an item under a key is assigned."""
-    targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-    indices = (e.slice for t in targets if isinstance(t, cst.Subscript) for e in t.slice)
+    targets = (t for t in assigned_to(statement) if isinstance(t, cst.Subscript))
+    indices = (element.slice for target in targets for element in target.slice)
     return any(isinstance(index, cst.Index) and index.value is node for index in indices)

@@ -17,7 +17,7 @@ from embercoach.analysis.dataflow.contexts import (
 )
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.scopes import resolved, scope_of
 from embercoach.analysis.dataflow.value_uses import Use, region_of, uses_of
 from embercoach.analysis.evaluate.classes import assigned_by
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
@@ -110,7 +110,7 @@ def _is_from_before(name: str, place: FactPlace, module: Module) -> bool:
     found = reaching.before(place.statement, name)
     if found is None:
         return name not in reaching.bindings
-    return all(b.statement is not loop and not layout.is_inside(b.statement, loop) for b in found)
+    return not any(layout.is_bound_in(binding, loop) for binding in found)
 
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _is_computed(fact: CallFact, function: FunctionInfo, module: Module) -> bool
     read = fact.receiver_node if isinstance(fact.callee, BoundMember) else fact.arguments[0].node
     if read is None:
         return False
-    made = resolve_name(Expression(read, scope_of(module, function))).node
+    made = resolved(read, function, module)
     return any(isinstance(node, (cst.Call, cst.BinaryOperation)) for node in walk(made))
 
 
@@ -259,11 +259,8 @@ def _varies(call: Read, loop: cst.For, module: Module) -> bool:
         return True
     reaching = scope_of(module, call.place.function).reaching
     layout = layout_of(module, call.place.function)
-    for name in used:
-        for binding in reaching.bindings.get(name, ()):
-            if binding.statement is loop or layout.is_inside(binding.statement, loop):
-                return True
-    if reaching.gave_up:
+    bound = [binding for name in used for binding in reaching.bindings.get(name, ())]
+    if reaching.gave_up or any(layout.is_bound_in(binding, loop) for binding in bound):
         return True
     roots = {n for n in used if n in reaching.bindings} | {_root(func)}
     state = _attributes_read(call.function)

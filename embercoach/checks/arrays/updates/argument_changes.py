@@ -9,6 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
     bindings_at,
     passed_arguments,
@@ -427,9 +428,7 @@ def _is_metric(value: cst.CSTNode) -> bool:
     """Return whether an expression reduces an array to one number, a norm for example."""
     if not isinstance(value, cst.Call) or any(argument.keyword for argument in value.args):
         return False
-    return (dotted(value.func) or "").rpartition(".")[2] in _REDUCTIONS or (
-        isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCTIONS
-    )
+    return last_name(value) in _REDUCTIONS
 
 
 def _computes(value: cst.CSTNode, names: set[str]) -> bool:
