@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.trees import children, names_below, walk
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.files import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
@@ -21,19 +21,16 @@ if TYPE_CHECKING:
 
 #: The functions of pytest and unittest that expect an error.
 NAMES = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
-_known: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
 
 
 def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
     """Test whether a node is in ``with pytest.raises(...):`` or in the arguments of such a call."""
     if not any(name in module.source for name in NAMES):
         return False
-    found = _known.get(module)
-    if found is None:
-        found = _known[module] = frozenset(_tested(module.tree))
-    return node in found
+    return node in _tested(module.tree)
 
 
+@kept_for_file
 def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
     """All nodes below tests of errors, and of local functions that these name."""
     found: set[cst.CSTNode] = set()
@@ -59,10 +56,7 @@ def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
 
 
 def _tests_errors(node: cst.CSTNode) -> bool:
-    if not isinstance(node, cst.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
-    return isinstance(name, cst.Name) and name.value in NAMES
+    return isinstance(node, cst.Call) and last_name(node) in NAMES
 
 
 #: Errors of a missing name, and those that a call of it with other arguments raises.
@@ -74,10 +68,6 @@ _ASKING = ("attr", "version", "_has_", "support", "compat", "type_checking")
 _MOST_IMPORTED = 128  # modules that a file reaches
 _WITHIN = 80  # characters after ``hasattr(`` in which texts are names
 _LONGEST = 60  # characters of a dotted name in a text
-
-_named: WeakKeyDictionary[Module, _Names] = WeakKeyDictionary()
-_asking: WeakKeyDictionary[Module, dict[cst.CSTNode, bool]] = WeakKeyDictionary()
-_parents: WeakKeyDictionary[Module, dict[cst.CSTNode, cst.CSTNode]] = WeakKeyDictionary()
 
 
 def is_expected(
@@ -93,7 +83,7 @@ def is_expected(
     """
     return any(
         _handles(outer, inner, errors, broadly=broadly)
-        or _asks(module, outer)
+        or (isinstance(outer, cst.If) and _is_question(outer.test))
         or (isinstance(outer, (cst.IndentedBlock, cst.Module)) and inner in _asserted(outer))
         for outer, inner in _outwards(module, node)
     )
@@ -113,7 +103,7 @@ def is_patched(module: Module, owner: str, name: str) -> bool:
     return owner in _owners_set_by_imports(module)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _owners_set_by_imports(module: Module) -> frozenset[str]:
     """Objects of which a module sets or asks for names it computes, or an imported one sets."""
     graph = module.project.graph
@@ -152,18 +142,17 @@ class _Names(NamedTuple):
     assigned: frozenset[str]
 
 
+@kept_for_file
 def _names_of(module: Module) -> _Names:
-    if module not in _named:
-        source = module.source
-        lines = (line for line in source.splitlines() if "=" in line and "." in line)
-        paths = (line.partition("=")[0].strip() for line in lines)
-        ends = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
-        _named[module] = _Names(
-            frozenset(_texts_after(source, "attr(", _WITHIN)),
-            frozenset((*_texts_after(source, "setattr(", _WITHIN), *ends)),
-            frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
-        )
-    return _named[module]
+    source = module.source
+    lines = (line for line in source.splitlines() if "=" in line and "." in line)
+    paths = (line.partition("=")[0].strip() for line in lines)
+    ends = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
+    return _Names(
+        frozenset(_texts_after(source, "attr(", _WITHIN)),
+        frozenset((*_texts_after(source, "setattr(", _WITHIN), *ends)),
+        frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
+    )
 
 
 def _owners(tree: ast.Module) -> Iterator[str]:
@@ -192,23 +181,35 @@ def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:
 
 def _outwards(module: Module, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """The nodes around a statement, each with the one that it directly contains."""
-    if module not in _parents:
-        _parents[module] = dict(_links(module.tree))
-    parents = _parents[module]
+    parents = _parents(module.tree)
     yield node, node  # the test of an ``if``, the items of a ``with``
     while (outer := parents.get(node)) is not None:
         yield outer, node
         node = outer
 
 
-def _links(tree: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+@kept_for_file
+def _parents(tree: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
+    """The node above each statement and each part of one that is no expression."""
+    found: dict[cst.CSTNode, cst.CSTNode] = {}
     pending = [tree]
     while pending:
         outer = pending.pop()
-        for child in children(outer):
-            if not isinstance(child, cst.BaseExpression):
-                yield child, outer
-                pending.append(child)
+        inner = [child for child in children(outer) if not isinstance(child, cst.BaseExpression)]
+        found.update(dict.fromkeys(inner, outer))
+        pending += inner
+    return found
+
+
+def is_attempted(module: Module, statement: cst.CSTNode) -> bool:
+    """Test whether a statement is in the body of a ``try``, or of a ``with`` for its errors."""
+    return any(
+        inner is outer.body
+        if isinstance(outer, cst.Try)
+        else isinstance(outer, cst.With)
+        and any("aises" in n or "suppress" in n for i in outer.items for n in names_below(i))
+        for outer, inner in _outwards(module, statement)
+    )
 
 
 def _handles(
@@ -228,7 +229,7 @@ def _handles(
     return False
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _asserted(block: cst.IndentedBlock | cst.Module) -> frozenset[cst.CSTNode]:
     """The statements of a block that follow one which asserts a version or a feature."""
     for at, line in enumerate(block.body):
@@ -239,16 +240,7 @@ def _asserted(block: cst.IndentedBlock | cst.Module) -> frozenset[cst.CSTNode]:
     return frozenset()
 
 
-def _asks(module: Module, outer: cst.CSTNode) -> bool:
-    """Test whether an ``if`` asks for a version or a feature."""
-    if not isinstance(outer, cst.If):
-        return False
-    known = _asking.setdefault(module, {})
-    if outer not in known:
-        known[outer] = _is_question(outer.test)
-    return known[outer]
-
-
+@kept_for_file
 def _is_question(test: cst.BaseExpression) -> bool:
     names = [f"_{name.lower()}" for name in names_below(test)]
     return any(mark in name for name in names for mark in _ASKING)

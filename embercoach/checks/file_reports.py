@@ -26,7 +26,7 @@ from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.fixes.application import apply
 
 if TYPE_CHECKING:
-    from embercoach.analysis.dataflow.stops import OriginTrace, Stop
+    from embercoach.analysis.dataflow.origins import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
     from embercoach.checks.registry import ProposedFix
 

@@ -17,7 +17,7 @@ from embercoach.analysis.values.lattice import BoundMember, Symbol
 if TYPE_CHECKING:
     import libcst as cst
 
-    from embercoach.analysis.dataflow.stops import Stop
+    from embercoach.analysis.dataflow.origins import Stop
     from embercoach.checks.programs.metal_checks import MetalReport
 
 

@@ -5,33 +5,24 @@ from __future__ import annotations
 import ast
 import symtable
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import Symbol
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
 
-_aliases: WeakKeyDictionary[Module, str | None] = WeakKeyDictionary()
-_shown: WeakKeyDictionary[Module, frozenset[cst.CSTNode]] = WeakKeyDictionary()
 
-
+@kept_for_file
 def mlx_alias(module: Module) -> str | None:
     """The name of ``mlx.core`` everywhere in the module, None if there is none."""
-    if module not in _aliases:
-        mlx_core = Symbol("mlx.core")
-        names = module.frame.names.items()
-        found = (name for name, value in names if value == mlx_core and "." not in name)
-        alias = next(found, None)
-        if alias is not None and _is_rebound(alias, module.source):
-            alias = None
-        _aliases[module] = alias
-    return _aliases[module]
+    names = module.frame.names.items()
+    found = (name for name, value in names if value == Symbol("mlx.core") and "." not in name)
+    alias = next(found, None)
+    return None if alias is None or _is_rebound(alias, module.source) else alias
 
 
 def _is_rebound(name: str, source: str) -> bool:
@@ -60,15 +51,13 @@ def _is_rebound(name: str, source: str) -> bool:
 
 def is_shown(module: Module, node: cst.CSTNode) -> bool:
     """Test whether a node's own text is output, as in ``f"{node=}"``."""
-    if module not in _shown:
-        _shown[module] = frozenset(_shown_nodes(module))
-    return node in _shown[module]
+    return node in _shown_nodes(module)
 
 
-def _shown_nodes(module: Module) -> Iterator[cst.CSTNode]:
+@kept_for_file
+def _shown_nodes(module: Module) -> frozenset[cst.CSTNode]:
     text = "".join(module.source.split())
     if not any(mark in text for mark in ("=}", "=!", "=:")):
-        return  # no need to walk
-    for outer in walk(module.tree):
-        if isinstance(outer, cst.FormattedStringExpression) and outer.equal is not None:
-            yield from walk(outer.expression)
+        return frozenset()  # no need to walk
+    parts = (n for n in walk(module.tree) if isinstance(n, cst.FormattedStringExpression))
+    return frozenset(n for part in parts if part.equal is not None for n in walk(part.expression))

@@ -4,139 +4,80 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import SCOPES, head_of, small_statements, walk
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
+    SCOPES,
+    head_of,
+    target_names,
+    targets_of,
+    walk,
+)
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.reaching import Binding, Reaching
+    from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
 
-def comes_later(
-    reads: Reads,
-    statement: cst.CSTNode,
-    loop: cst.CSTNode | None,
-    name: str,
-    binding: Binding,
-    reaching: Reaching,
-) -> bool:
-    """Return whether a name is read after a statement, while a binding of it may hold."""
-    start = reads.order.get(id(statement))
+def is_read_later(name: str, binding: Binding, place: FactPlace, module: Module) -> bool:
+    """Return whether a name is read after a place, while a binding of it may hold."""
+    statement, loop = place.statement, place.loop
+    layout, reaching = layout_of(module, place.function), scope_of(module, place.function).reaching
+    start = layout.order.get(id(statement))
     if start is None:
         return False
-    begin = start if loop is None else reads.order.get(id(loop), start)
-    end = start if loop is None else reads.ends.get(id(loop), start)
     # An earlier read in the loop is one of the next iteration, after the name is bound again.
-    bound = reads.order.get(id(binding.statement), -1)
-    is_anew = loop is not None and begin <= bound <= end and binding.kind != "updated"
-    branches = reads.branches[id(statement)]
-    leaves = reads.exits.get(id(statement))
-    last = None if leaves is None else reads.order.get(leaves)
-    for at, reader in reads.of.get(name, ()):
+    is_anew = loop is not None and layout.is_bound_in(binding, loop) and binding.kind != "updated"
+    branches = layout.branches(statement)
+    last = layout.last_of(statement)
+    for reader in reads_of(module, place.function).get(name, ()):
+        at = layout.order[id(reader)]
         if last is not None and not start <= at <= last:
             continue  # after the function has returned
-        if any(branches.get(test, branch) != branch for test, branch in reads.at(reader)):
+        if any(branches.get(test, arm) != arm for test, arm in layout.branches(reader).items()):
             continue  # in another branch
-        if at <= start and (is_anew or not (loop is not None and begin <= at <= end)):
+        is_again = loop is not None and (reader is loop or layout.is_inside(reader, loop))
+        if at <= start and (is_anew or not is_again):
             continue
         if reader is statement and (loop is None or is_anew):
             continue
-        held = reaching.before(reader, name)
-        if held is not None and binding in held:
+        if binding in (reaching.before(reader, name) or ()):
             return True
     return False
 
 
-class Reads(NamedTuple):
-    """The statements of a scope that read each name, with their places in the text.
-
-    order: the place of each statement, by its ``id``.
-    ends: the place of the last statement in each loop.
-    branches: of each statement, the branches of tests that it is in, by the ``id`` of the test.
-    exits: of statements in a suite that ends with a return or an error, the ``id`` of that.
-    """
-
-    of: dict[str, list[tuple[int, cst.CSTNode]]]
-    order: dict[int, int]
-    ends: dict[int, int]
-    branches: dict[int, dict[int, bool]]
-    exits: dict[int, int]
-
-    def at(self, statement: cst.CSTNode) -> Iterable[tuple[int, bool]]:
-        """The tests around a statement, and which branch it is in."""
-        return self.branches[id(statement)].items()
+def is_older(path: str, loop: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Return whether the object that a path begins with has been made before a loop."""
+    reaching, layout = scope_of(module, place.function).reaching, layout_of(module, place.function)
+    bindings = reaching.before(place.statement, path.partition(".")[0]) or ()
+    return not any(layout.is_bound_in(binding, loop) for binding in bindings)
 
 
 @lru_cache(maxsize=8)
-def reads_of(module: Module, function: FunctionInfo | None) -> Reads:
-    """The reads of the names of a function's body, or of the module's top level."""
+def reads_of(module: Module, function: FunctionInfo | None) -> dict[str, list[cst.CSTNode]]:
+    """Return the statements of a scope that read each name, as often as they read it."""
     root = module.tree if function is None else function.node.body
-    reads = Reads({}, {}, {}, {}, {})
-    body = (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)
-    for statement in walk(root, body):
+    found: dict[str, list[cst.CSTNode]] = {}
+    for statement in walk(root, (cst.BaseExpression, *DEFINITIONS)):
         if not isinstance(statement, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
             continue
-        at = reads.order[id(statement)] = len(reads.order)
-        around = reads.branches.setdefault(id(statement), {})
-        _note_branches(statement, around, reads)
-        bound = _bound_nodes(statement)
-        whole = isinstance(statement, (cst.FunctionDef, cst.ClassDef))
+        bound = {id(target) for target in targets_of(statement)}
+        whole = isinstance(statement, DEFINITIONS)
         for inner in walk(statement) if whole else head_of(statement):
             if isinstance(inner, cst.Attribute):
                 bound.add(id(inner.attr))
             elif isinstance(inner, cst.Arg) and inner.keyword is not None:
                 bound.add(id(inner.keyword))
             elif isinstance(inner, cst.Name) and id(inner) not in bound:
-                reads.of.setdefault(inner.value, []).append((at, statement))
-    for loop in walk(root, body):
-        if isinstance(loop, (cst.For, cst.While)):
-            last = [reads.order[id(s)] for s in small_statements(loop.body) if id(s) in reads.order]
-            reads.ends[id(loop)] = max(last, default=0)
-    return reads
-
-
-def _note_branches(statement: cst.CSTNode, around: dict[int, bool], reads: Reads) -> None:
-    """Note the branches that the statements right below one are in."""
-    for name in ("body", "orelse"):
-        suite = getattr(statement, name, None)
-        below = around
-        if isinstance(statement, cst.If):
-            below = {**around, id(statement): name == "body"}
-        outer = reads.exits.get(id(statement))
-        if isinstance(suite, cst.If):
-            reads.branches[id(suite)] = below
-            reads.exits.update({} if outer is None else {id(suite): outer})
-            continue
-        if isinstance(suite, cst.Else):
-            suite = suite.body
-        lines = getattr(suite, "body", ())
-        nested = (n.body if isinstance(n, cst.SimpleStatementLine) else (n,) for n in lines)
-        inside = [inner for line in nested for inner in line]
-        leaves = bool(inside) and isinstance(inside[-1], (cst.Return, cst.Raise))
-        end = id(inside[-1]) if leaves else outer
-        for inner in inside:
-            reads.branches[id(inner)] = below
-            reads.exits.update({} if end is None else {id(inner): end})
-    for handler in getattr(statement, "handlers", ()):
-        _note_branches(handler, around, reads)
-
-
-def _bound_nodes(statement: cst.CSTNode) -> set[int]:
-    """The names that a statement binds, by their ``id``."""
-    pending: list[cst.CSTNode] = [*assigned_to(statement)]
-    pending.append(getattr(statement, "target", statement))
-    found: set[int] = set()
-    while pending:
-        target = pending.pop()
-        found.add(id(target))
-        if isinstance(target, (cst.Tuple, cst.List)):
-            pending += [element.value for element in target.elements]
+                found.setdefault(inner.value, []).append(statement)
     return found
 
 
@@ -145,9 +86,15 @@ def assigned_to(statement: cst.CSTNode) -> list[cst.BaseExpression]:
     return [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
 
 
+def assigned_names(statement: cst.CSTNode) -> set[str]:
+    """The names that an assignment binds."""
+    return {name for target in assigned_to(statement) for name in target_names(target)}
+
+
 _LOOPS = frozenset((cst.For, cst.While))
 _BRANCHING = frozenset((cst.If, cst.Match, cst.Try, cst.TryStar))
-LEAVING = (cst.Return, cst.Raise, cst.Break)
+_ENDING = (cst.Return, cst.Raise)
+LEAVING = (*_ENDING, cst.Break)
 
 
 class Level(NamedTuple):
@@ -165,15 +112,22 @@ class Layout:
 
     def __init__(self, scope: cst.FunctionDef | cst.Lambda | cst.Module) -> None:
         self._levels: dict[int, Level] = {}
+        #: The place of each statement in the text.
+        self.order: dict[int, int] = {}
         pending: list[tuple[cst.CSTNode, Level | None]] = [(scope, None)]
         while pending:
             node, around = pending.pop()
-            for arm, statements in _arms(node):
-                for index, statement in enumerate(statements):
-                    level = Level(node, arm, statements, index, around)
-                    self._levels[id(statement)] = level
-                    if not isinstance(statement, SCOPES):
-                        pending.append((statement, level))
+            if around is not None:
+                self._levels[id(node)] = around
+                self.order[id(node)] = len(self.order)
+                if isinstance(node, SCOPES):
+                    continue
+            inner = [
+                (statement, Level(node, arm, statements, index, around))
+                for arm, statements in _arms(node)
+                for index, statement in enumerate(statements)
+            ]
+            pending += reversed(inner)
 
     def outward(self, statement: cst.CSTNode) -> Iterator[Level]:
         """Yield the levels around a statement, innermost first; none for another scope's."""
@@ -191,6 +145,25 @@ class Layout:
     def is_inside(self, statement: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Return whether a statement is in the body of a loop."""
         return any(around is loop for around in self.loops(statement))
+
+    def is_bound_in(self, binding: Binding, loop: cst.CSTNode) -> bool:
+        """Return whether a loop makes a binding, by its target or in its body."""
+        return binding.statement is loop or self.is_inside(binding.statement, loop)
+
+    def branches(self, statement: cst.CSTNode) -> dict[int, str]:
+        """Return the arms of tests that a statement is in, by the ``id`` of the test."""
+        levels = self.outward(statement)
+        return {id(v.owner): v.arm for v in levels if type(v.owner) is cst.If}
+
+    def last_of(self, statement: cst.CSTNode) -> int | None:
+        """Return the place of the exit at the end of the suite around a statement, if it has one.
+
+        The exit of the function itself does not count: it ends nothing early.
+        """
+        for level in self.outward(statement):
+            if level.outer is not None and isinstance(level.statements[-1], _ENDING):
+                return self.order[id(level.statements[-1])]
+        return None
 
     def leaves(self, statement: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Return whether a loop ends with the iteration that executes a statement."""
@@ -254,14 +227,14 @@ def _arms(node: cst.CSTNode) -> Iterator[tuple[str, Sequence[cst.CSTNode]]]:
         yield "body", _statements(node)
     elif isinstance(body, cst.BaseSuite):
         yield "body", _statements(body)
+    for name in ("handlers", "cases"):
+        for index, part in enumerate(getattr(node, name, ())):
+            yield f"{name} {index}", _statements(part.body)
     orelse = getattr(node, "orelse", None)
     if isinstance(orelse, cst.If):
         yield "orelse", (orelse,)
     elif isinstance(orelse, cst.Else):
         yield "orelse", _statements(orelse.body)
-    for name in ("handlers", "cases"):
-        for index, part in enumerate(getattr(node, name, ())):
-            yield f"{name} {index}", _statements(part.body)
     final = getattr(node, "finalbody", None)
     if final is not None:
         yield "finally", _statements(final.body)
@@ -274,15 +247,7 @@ def _statements(suite: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return tuple(found)
 
 
+@kept_for_file
 def layout_of(module: Module, function: FunctionInfo | None) -> Layout:
     """Return the layout of a function's body, or of the module's top level."""
-    if module not in _layouts:
-        _layouts.clear()
-    known = _layouts.setdefault(module, {})
-    if function not in known:
-        known[function] = Layout(module.tree if function is None else function.node)
-    return known[function]
-
-
-#: Of the file that is checked: they lead back to the module, which they would keep.
-_layouts: WeakKeyDictionary[Module, dict[FunctionInfo | None, Layout]] = WeakKeyDictionary()
+    return Layout(module.tree if function is None else function.node)

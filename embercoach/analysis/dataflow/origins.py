@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.reaching import Binding, Reaching
-from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.dataflow.stops import (
-    OriginTrace,
-    Stop,
-    binding_stop,
-    loop_stop,
-    loop_stops,
-    parameter_text,
-)
+from embercoach.analysis.dataflow.contexts import hot_functions
+from embercoach.analysis.dataflow.scopes import Bound, assignments_of, bindings_at, passed_arguments
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     CallFact,
     CompareFact,
     Fact,
-    LocalCall,
     calls_by_function,
 )
-from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import head_of, names_below
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Kernel,
@@ -40,12 +31,89 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
+
+
+class Stop(NamedTuple):
+    """A place in a flow.
+
+    Attributes:
+        node: the node.
+        statement: the statement that contains it.
+        text: the text of the step, with ``{}`` for the source of ``quoted``.
+        quoted: the node to quote.
+        span: start and end in characters of the node's own source, if only a part is meant.
+    """
+
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    text: str
+    quoted: cst.CSTNode | None = None
+    span: tuple[int, int] | None = None
+
+
+class OriginTrace(NamedTuple):
+    """The context of a finding, the origins of its array and the start of the context."""
+
+    context: str
+    flow: list[Stop]
+    start: list[Stop]
+
+
+def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
+    """The stop of a binding; ``maybe`` if it is one of several that may apply."""
+    verb = "may be" if maybe else "is"
+    texts = {
+        "assigned": f"`{binding.name}` {verb} assigned `{{}}`",
+        "unpacked": f"`{binding.name}` {verb} unpacked from `{{}}`",
+        "updated": f"`{binding.name}` {verb} updated with `{{}}`",
+        "element": f"`{binding.name}` {'may iterate' if maybe else 'iterates'} over `{{}}`",
+        "parameter": f"`{binding.name}` may be the function's argument",
+    }
+    return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)
+
+
+def loop_stop(loop: cst.For | cst.While) -> Stop:
+    """The stop of a loop."""
+    if isinstance(loop, cst.For):
+        return Stop(loop.iter, loop, "loop over `{}`", loop.iter)
+    return Stop(loop.test, loop, "loop `while {}`", loop.test)
+
+
+def loop_stops(function: FunctionInfo | None) -> list[Stop]:
+    """The loop that calls a function, and the calls from there to the function."""
+    stops: list[Stop] = []
+    called = function
+    while called is not None:
+        call = hot_functions(called.module).get(called)
+        if call is None:
+            break
+        text = f"`{called.qualified_name}` is called"
+        stops.append(Stop(call.node, call.place.statement, text))
+        if call.place.loop is not None:
+            stops.append(loop_stop(call.place.loop))
+        called = None if call.place.loops else call.place.function
+    return stops[::-1]
+
+
+def parameter_text(
+    parameter: FunctionParameter, function: FunctionInfo, where: str
+) -> tuple[str, cst.CSTNode | None]:
+    """The text of a parameter with the evidence for its type, and the node that it quotes."""
+    text = f"parameter `{parameter.name}` of {where}"
+    if parameter.annotation is not None:
+        return f"{text}, annotated `{{}}`", parameter.annotation
+    if parameter.name in function.shown_arrays:
+        return f"{text}, used as an array", None
+    if parameter.evidence is not None and as_array(parameter.evidence) is not None:
+        return f"{text}, passed an array by calls in this file", None
+    return text, None
+
 
 MOST_STEPS = 8
 #: Bindings or calls that become steps where several may apply; of more, none does.
@@ -69,10 +137,6 @@ class _At(NamedTuple):
     loop_names: AbstractSet[str] = frozenset()
 
 
-#: The function in which a name is bound, and its bindings there.
-_Bound = tuple["FunctionInfo | None", tuple[Binding, ...]]
-
-
 class Origins:
     """The origins of one analysed module's findings."""
 
@@ -81,9 +145,8 @@ class Origins:
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: The roots of operands of nested operators, by function.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
-        self._shared: frozenset[str] | None = None
         #: Shared by findings whose flows have places in common.
-        self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, _Bound | None]]
+        self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, Bound | None]]
         self._ways = {}
         self._stops: dict[tuple[int, bool], Stop] = {}
         #: The names that the comprehensions in a statement bind, by the statement's ``id``.
@@ -135,13 +198,16 @@ class Origins:
                 at = self._before(binding, function)
         return stops[::-1]
 
-    def _reached(self, at: _At) -> tuple[str | None, _Bound | None]:
+    def _reached(self, at: _At) -> tuple[str | None, Bound | None]:
         """The attribute that is read of a name, and the bindings of the name."""
         key = (id(at.node), id(at.statement), at.function)
         known = None if at.loop_names else self._ways.get(key)
         if known is None:
             root, attribute = self._root(at)
-            known = attribute, None if root is None else self._bindings(root, at)
+            found = None
+            if root is not None and not self._is_of_comprehension(root.value, at):
+                found = bindings_at(root.value, at.statement, at.function, self._module)
+            known = attribute, found
             if not at.loop_names:
                 self._ways[key] = known
         return known
@@ -171,7 +237,11 @@ class Origins:
             if giver is None or giver in seen:
                 return []
             seen.add(giver)
-            calls = [c for c in self._calls_of(info) if c.place.function is giver]
+            calls = [
+                c
+                for c in calls_by_function(self._module).get(info, ())
+                if c.place.function is giver
+            ]
             if calls:
                 text = f"`{giver.qualified_name}` calls `{info.qualified_name}`"
                 stops.append(Stop(calls[0].node, calls[0].place.statement, text))
@@ -228,40 +298,6 @@ class Origins:
             facts = self._facts[function] = {id(fact.node): fact for fact in found}
         return facts
 
-    def _bindings(self, root: cst.Name, at: _At) -> _Bound | None:
-        """The bindings of a name and their function; None if unknown."""
-        name, function = root.value, at.function
-        if name in self._declared() or self._is_of_comprehension(name, at):
-            return None
-        scope = self._scope(function)
-        if name in scope.bindings:
-            if function is not None and isinstance(function.node, cst.Lambda):
-                return function, tuple(scope.bindings[name])
-            found = scope.before(at.statement, name)
-            return (function, found) if found else None
-        while function is not None:
-            function = function.outer
-            bindings = self._scope(function).bindings.get(name)
-            if bindings:
-                # The function may run at any time: only a single binding is certain.
-                return (function, tuple(bindings)) if len(bindings) == 1 else None
-        return None
-
-    def _scope(self, function: FunctionInfo | None) -> Reaching:
-        return scope_of(self._module, function).reaching
-
-    def _declared(self) -> frozenset[str]:
-        """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
-        if self._shared is None:
-            found: set[str] = set()
-            if "global " in self._module.source or "nonlocal " in self._module.source:
-                for statement in self._module.tree.body:
-                    for node in small_statements(statement, ()):
-                        if type(node) is cst.Global or type(node) is cst.Nonlocal:
-                            found.update(item.name.value for item in node.names)
-            self._shared = frozenset(found)
-        return self._shared
-
     def _is_of_comprehension(self, name: str, at: _At) -> bool:
         """Test whether a comprehension around the expression may bind a name."""
         statement = at.statement
@@ -299,40 +335,27 @@ class Origins:
 
     def _attribute(self, function: FunctionInfo, owner: str, attribute: str | None) -> list[Stop]:
         """The assignment of ``self.<attribute>``, if the class has a single one."""
-        cls = function.cls
-        assert cls is not None
-        setters = cls.setters.get(attribute or "", ())
-        if len(setters) != 1 or isinstance(setters[0].node, cst.Lambda):
+        assert function.cls is not None
+        found = assignments_of(function.cls, attribute or "")
+        if len(found) != 1 or len(function.cls.setters[attribute or ""]) != 1:
             return []
-        path = (setters[0].parameters[0].name, attribute)
-        found = [s for s in small_statements(setters[0].node.body) if _sets(s, path)]
-        if len(found) != 1:
-            return []
-        value = found[0].value if isinstance(found[0], cst.Assign) else None
-        text = f"`{setters[0].qualified_name}` sets `{owner}.{attribute}`"
-        return [Stop(found[0], found[0], f"{text}: `{{}}`" if value else text, value)]
+        statement, setter = found[0].statement, found[0].setter
+        value = statement.value if isinstance(statement, cst.Assign) else None
+        text = f"`{setter.qualified_name}` sets `{owner}.{attribute}`"
+        return [Stop(statement, statement, f"{text}: `{{}}`" if value else text, value)]
 
     def _passed(self, function: FunctionInfo, parameter: FunctionParameter) -> list[_At]:
         """The arguments of the file's calls for a parameter; none if one call is unclear."""
-        places = [p for p in function.parameters if not p.star and not p.keyword_only]
         found = []
-        for call in self._calls_of(function):
+        for call in calls_by_function(self._module).get(function, ()):
             if parameter.star or any(argument.star for argument in call.node.args):
                 return []
-            positional = [a.value for a in call.node.args if a.keyword is None]
-            named = {a.keyword.value: a.value for a in call.node.args if a.keyword is not None}
-            given = named.get(parameter.name)
-            if given is None and parameter in places:
-                index = places.index(parameter) - call.is_bound
-                given = positional[index] if 0 <= index < len(positional) else None
+            given = passed_arguments(call).get(parameter.name)
             if given is None:
                 return []
             place = call.place
             found.append(_At(given, place.statement, place.function, place.loop_names))
         return found
-
-    def _calls_of(self, function: FunctionInfo) -> tuple[LocalCall, ...]:
-        return calls_by_function(self._module).get(function, ())
 
     def _before(self, binding: Binding, function: FunctionInfo | None) -> _At | None:
         """The expression that a binding takes its value from, and its place."""
@@ -384,17 +407,3 @@ def _source(fact: CallFact) -> cst.BaseExpression | None:
     if array is not None and array.literal:
         return None
     return next((a.node for a in fact.arguments if not a.star and holds_arrays(a.value)), None)
-
-
-def _sets(statement: cst.CSTNode, path: tuple[str, str | None]) -> bool:
-    targets: Iterator[cst.CSTNode] = iter(())
-    if isinstance(statement, cst.Assign):
-        targets = (inner for t in statement.targets for inner in walk(t.target))
-    elif isinstance(statement, (cst.AnnAssign, cst.AugAssign)):
-        targets = walk(statement.target)
-    return any(
-        isinstance(target, cst.Attribute)
-        and isinstance(target.value, cst.Name)
-        and (target.value.value, target.attr.value) == path
-        for target in targets
-    )

@@ -25,8 +25,8 @@ class Binding(Struct, frozen=True, eq=False):
 
     ``node`` is what to point at, in ``statement``; ``value`` is the expression that the value comes
     from, None for a parameter and for what is ``opaque``: an import, a definition, a pattern.
-    ``index`` is the name's place among the targets of a loop over several, ``order`` the binding's
-    among those of its name.
+    ``index`` is the name's place among several targets of a loop or an assignment, if it is known,
+    ``order`` the binding's among those of its name.
     """
 
     name: str
@@ -166,8 +166,12 @@ class Reaching:
                 for item, given in zip(items, value.elements, strict=True):
                     state = self._assign_target(state, item.value, given.value, statement)
                 return state
-        for name in target_names(target):
-            state = self._bind(state, name, "unpacked", statement, statement, value)
+        has_star = False
+        for index, item in enumerate(items):
+            has_star = has_star or isinstance(item, cst.StarredElement)
+            known = None if has_star or not isinstance(item.value, cst.Name) else index
+            for name in target_names(item.value):
+                state = self._bind(state, name, "unpacked", statement, statement, value, known)
         return state
 
     def _assign(self, node: cst.Assign, state: State) -> State | None:
@@ -302,7 +306,7 @@ class Reaching:
                 state = self._opaque(names, node, state)
                 self._inside.update((id(node), name) for name in names)
         after = self._run_once(node.body, state)
-        swallows = any(_called(item.item) in _SWALLOWING for item in node.items)
+        swallows = any(last_name(item.item) in _SWALLOWING for item in node.items)
         return self._merged((after, self._during(node.body, state))) if swallows else after
 
     def _run_once(self, body: Any, state: State | None) -> State | None:
@@ -390,9 +394,9 @@ def _imported(node: cst.Import | cst.ImportFrom) -> Iterator[str]:
         yield from target_names(bound)
 
 
-def _called(node: cst.BaseExpression) -> str | None:
-    """The last name of what an expression calls."""
+def last_name(node: cst.CSTNode) -> str:
+    """Return the last name of what an expression calls, or of a path; empty for anything else."""
     function = node.func if isinstance(node, cst.Call) else node
     if isinstance(function, cst.Attribute):
         return function.attr.value
-    return function.value if isinstance(function, cst.Name) else None
+    return function.value if isinstance(function, cst.Name) else ""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 from msgspec import Struct
@@ -117,49 +116,27 @@ def _value_of(binding: Binding) -> cst.CSTNode | None:
         return binding.value
     if binding.kind == "opaque":
         return binding.node if isinstance(binding.node, cst.FunctionDef) else None
-    statement = binding.statement
-    if binding.kind != "unpacked" or not isinstance(statement, cst.Assign):
+    if binding.kind != "unpacked" or binding.index is None:
         return None
     assert binding.value is not None
-    for target in statement.targets:
-        elements = getattr(target.target, "elements", ())
-        for index, element in enumerate(elements):
-            if isinstance(element, cst.StarredElement):
-                break
-            if isinstance(element.value, cst.Name) and element.value.value == binding.name:
-                # ``rows, columns = x.shape`` binds x.shape[0] and x.shape[1].
-                at = cst.SubscriptElement(cst.Index(cst.Integer(str(index))))
-                return cst.Subscript(value=binding.value, slice=[at])
-    return None
+    # ``rows, columns = x.shape`` binds x.shape[0] and x.shape[1].
+    at = cst.SubscriptElement(cst.Index(cst.Integer(str(binding.index))))
+    return cst.Subscript(value=binding.value, slice=[at])
 
 
+@kept_for_file
 def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     """The scope of a function's body, within those around it."""
-    if module not in _scopes and len(_scopes) >= _MOST_MODULES:
-        _scopes.clear()
-    known = _scopes.setdefault(module, {})
-    found = known.get(function)
-    if found is not None:
-        return found
     node = module.tree if function is None else function.node
 
     def reaching() -> Reaching:
         return Reaching(node, has_walrus=module.parsed.may_have_walrus(node))
 
     if function is None:
-        scope = Scope(module, None, reaching, owner=module)
-    else:
-        names = frozenset(function.global_names)
-        around = scope_of(module, function.outer)
-        scope = Scope(module, around, reaching, elsewhere=names, owner=function)
-    known[function] = scope
-    return scope
-
-
-#: Of the file that is checked and of some that it calls: they lead back to the modules, which they
-#: would keep.
-_MOST_MODULES = 6
-_scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
+        return Scope(module, None, reaching, owner=module)
+    names = frozenset(function.global_names)
+    around = scope_of(module, function.outer)
+    return Scope(module, around, reaching, elsewhere=names, owner=function)
 
 
 def is_rebound(module: Module, function: FunctionInfo, name: str) -> bool:
@@ -175,7 +152,7 @@ def scope_at(fact: CallFact, module: Module) -> Scope:
     return _visited(fact.visit, module)
 
 
-@lru_cache(maxsize=32)
+@kept_for_file
 def _visited(visit: FunctionVisit, module: Module) -> Scope:
     """The scope of a function's body in one call of it."""
     info, outer = visit.function, visit.outer
@@ -211,11 +188,17 @@ def by_parameter(
     return {name: node for name, node in pairs if name is not None}
 
 
+def passed_arguments(call: LocalCall | ProjectCall) -> dict[str, cst.BaseExpression]:
+    """Return what a call passes by parameter, but for arguments with a star."""
+    plain = [a for a in call.node.args if not a.star]
+    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in plain)
+    return by_parameter(call.function, pairs, is_bound=call.is_bound)
+
+
 def passed_with_owner(call: LocalCall | ProjectCall) -> dict[str, cst.BaseExpression]:
     """Return what a call passes by parameter, with the object that a method is of."""
     function, func = call.function, call.node.func
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-    passed = by_parameter(function, pairs, is_bound=call.is_bound)
+    passed = passed_arguments(call)
     if call.is_bound and function.parameters:
         is_named = isinstance(func, cst.Attribute) and func.attr.value == function.name
         if function.name == "__call__" and not is_named:
@@ -267,7 +250,7 @@ def written_arguments(
     return by_parameter(function, pairs, is_bound=is_bound)
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
@@ -280,28 +263,48 @@ def assigned_attributes(module: Module) -> Counter[str]:
     return found
 
 
-@lru_cache(maxsize=16)
+class AssignedValue(NamedTuple):
+    """A statement that assigns to an attribute, its method, and the value if that is plain."""
+
+    value: cst.BaseExpression | None
+    statement: cst.CSTNode
+    setter: FunctionInfo
+
+
+@kept_for_file
+def assignments_of(cls: ClassInfo, name: str) -> tuple[AssignedValue, ...]:
+    """Return the statements of a class's methods that assign to ``self.<name>``."""
+    found: list[AssignedValue] = []
+    for setter in cls.setters.get(name, ()):
+        path = f"{setter.parameters[0].name}.{name}"
+        found += [
+            AssignedValue(_assigned_value(statement, path), statement, setter)
+            for statement in small_statements(setter.node.body)
+            if path in map(dotted, targets_of(statement))
+        ]
+    return tuple(found)
+
+
+def _assigned_value(statement: cst.CSTNode, path: str) -> cst.BaseExpression | None:
+    """The value that a statement assigns to a path, None for one that is updated or unpacked."""
+    pairs: list[tuple[cst.BaseExpression, cst.BaseExpression | None]] = []
+    if isinstance(statement, cst.Assign):
+        pairs = [(target.target, statement.value) for target in statement.targets]
+    elif isinstance(statement, cst.AnnAssign):
+        pairs = [(statement.target, statement.value)]
+    while pairs:
+        target, value = pairs.pop()
+        if dotted(target) == path:
+            return value
+        targets, values = display(target) or [], display(value) or []
+        pairs += zip(targets, values, strict=False) if len(targets) == len(values) else ()
+    return None
+
+
 def made_in_init(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
     """Return what the constructor of a class assigns to ``self.<name>``, if it does so once."""
-    setters = [f for f in cls.setters.get(name, ()) if f.name in CONSTRUCTORS]
-    found = [
-        statement.value
-        for setter in setters
-        for statement in small_statements(setter.node.body)
-        if isinstance(statement, (cst.Assign, cst.AnnAssign))
-        and any(_is_attribute_of_self(t, name) for t in _targets(statement))
-    ]
+    found = [one.value for one in assignments_of(cls, name) if one.setter.name in CONSTRUCTORS]
     return found[0] if len(found) == 1 else None
-
-
-def _targets(statement: cst.Assign | cst.AnnAssign) -> list[cst.BaseExpression]:
-    if isinstance(statement, cst.Assign):
-        return [target.target for target in statement.targets]
-    return [statement.target]
-
-
-def _is_attribute_of_self(node: cst.BaseExpression, name: str) -> bool:
-    return isinstance(node, cst.Attribute) and dotted(node) == f"self.{name}"
 
 
 def fixed_attribute(
@@ -336,6 +339,53 @@ def display(node: cst.CSTNode | None) -> list[cst.BaseExpression] | None:
     if any(isinstance(element, cst.StarredElement) for element in node.elements):
         return None
     return [element.value for element in node.elements]
+
+
+def resolved(node: cst.CSTNode, function: FunctionInfo | None, module: Module) -> cst.CSTNode:
+    """Return the expression that a name of a function is bound to, or the node itself."""
+    return resolve_name(Expression(node, scope_of(module, function))).node
+
+
+class Bound(NamedTuple):
+    """The bindings of a name that may hold, and the function that binds it."""
+
+    function: FunctionInfo | None
+    bindings: tuple[Binding, ...]
+
+
+def bindings_at(
+    name: str, statement: cst.CSTNode, function: FunctionInfo | None, module: Module
+) -> Bound | None:
+    """Return the bindings of a name that may hold where a statement begins; None if unknown.
+
+    A function may run at any time: of a name of a scope around it, only a single binding is known.
+    """
+    if name in _declared(module):
+        return None
+    reaching = scope_of(module, function).reaching
+    if name in reaching.bindings:
+        is_lambda = function is not None and isinstance(function.node, cst.Lambda)
+        all_of_them = tuple(reaching.bindings[name])
+        found = all_of_them if is_lambda else reaching.before(statement, name)
+        return Bound(function, found) if found else None
+    while function is not None:
+        function = function.outer
+        held = scope_of(module, function).reaching.bindings.get(name)
+        if held:
+            return Bound(function, tuple(held)) if len(held) == 1 else None
+    return None
+
+
+@kept_for_file
+def _declared(module: Module) -> frozenset[str]:
+    """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
+    if "global " not in module.source and "nonlocal " not in module.source:
+        return frozenset()
+    nodes = small_statements(module.tree, ())
+    declarations = (
+        node for node in nodes if type(node) is cst.Global or type(node) is cst.Nonlocal
+    )
+    return frozenset(item.name.value for node in declarations for item in node.names)
 
 
 def items(expression: Expression) -> list[Expression] | None:

@@ -1,32 +1,50 @@
 """Sources of values: the expressions that compute a value, in whatever function or file they are.
 
-Names, attributes that are set once, results of functions and methods, and parameters are followed.
-Checks ask for few expressions of a file; nothing is executed.
+Names, attributes that are set once, results of functions and methods, entries of dictionaries, and
+parameters are followed. Checks ask for few expressions of a file; nothing is executed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 from msgspec import Struct
 
-from embercoach.analysis.calls.parameters import parameter_value
-from embercoach.analysis.dataflow import held_sources
-from embercoach.analysis.dataflow.scopes import scope_of, written_arguments
+from embercoach.analysis.calls.parameters import closure_of, parameter_value
+from embercoach.analysis.dataflow.scopes import (
+    assigned_attributes,
+    assignments_of,
+    bindings_at,
+    made_in_init,
+    scope_of,
+    written_arguments,
+)
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.syntax.trees import names_below
-from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.syntax.trees import (
+    SCOPES,
+    all_statements,
+    dotted,
+    evaluated,
+    names_below,
+    small_statements,
+    targets_of,
+    walk,
+)
+from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
+    Class,
     Function,
     Instance,
     LibraryObject,
+    ModuleRef,
     Symbol,
     Transformed,
     Value,
@@ -35,62 +53,19 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import WorkExceededError
 
-#: Sequences inside of each other that are followed.
-_MOST_NESTED = 4
-_SEQUENTIAL = frozenset(("mlx.nn.Sequential", "mlx.nn.layers.containers.Sequential"))
-
-
-def constructor(sources: Sources, callee: Source) -> Source | None:
-    """The expression that made a layer, the last one of an ``nn.Sequential``."""
-    for _ in range(_MOST_NESTED):
-        ends = sources.ends(callee)
-        if len(ends) != 1:
-            return None
-        made, value = ends[0].node, sources.value(ends[0])
-        is_sequence = isinstance(value, LibraryObject) and value.cls in _SEQUENTIAL
-        if not is_sequence or not isinstance(made, cst.Call):
-            return ends[0]
-        if not made.args or made.args[-1].star:
-            return None
-        callee = ends[0].at(made.args[-1].value)
-    return None
-
-
-def last_layer(sources: Sources, callee: Source, cls: str) -> str:
-    """The class of the layer that computes the result: the last one of ``nn.Sequential``."""
-    made = constructor(sources, callee) if cls in _SEQUENTIAL else None
-    last = None if made is None else sources.value(made)
-    if isinstance(last, Symbol):
-        return last.name
-    return last.cls if isinstance(last, LibraryObject) else cls
-
-
-def default_of(source: Source) -> Source | None:
-    """The default of a parameter, None for anything else."""
-    function, node = source.function, source.node
-    if function is None or not isinstance(node, cst.Name):
-        return None
-    parameters = (p for p in function.parameters if p.name == node.value)
-    default = next((p.default for p in parameters), None)
-    return None if default is None else source.at(default)
-
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding, Reaching
+    from embercoach.analysis.dataflow.scopes import AssignedValue
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
-    #: From a subscript or an attribute, and what it may be of, to what it may be.
-    Step = Callable[["Sources", "Source", list["Source"]], list["Source"] | None]
-
 #: Expressions that are looked at for one question, and calls inside of each other.
-MOST_STEPS, MOST_CALLS = 48, 4
-#: Steps for the containers of one question.
-MOST_NESTED_STEPS = 192
+MOST_STEPS, MOST_CALLS = 192, 4
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
+_SEQUENTIAL = frozenset(("mlx.nn.Sequential", "mlx.nn.layers.containers.Sequential"))
 
 
 class Source(Struct, frozen=True, eq=False):
@@ -104,32 +79,19 @@ class Source(Struct, frozen=True, eq=False):
 
     def at(self, node: cst.BaseExpression) -> Source:
         """Another expression of the same statement."""
-        return Source(node, self.statement, self.function, self.module, self.call)
+        return self.moved(node, self.statement)
 
     def moved(self, node: cst.BaseExpression, statement: cst.CSTNode) -> Source:
         """An expression of another statement of the same function."""
         return Source(node, statement, self.function, self.module, self.call)
 
-    def elsewhere(
-        self,
-        node: cst.BaseExpression,
-        statement: cst.CSTNode,
-        function: FunctionInfo | None,
-        module: Module,
-    ) -> Source:
-        """An expression of another function or file, of no call in particular."""
-        return Source(node, statement, function, module)
-
-    def called(
-        self, node: cst.BaseExpression, statement: cst.CSTNode, function: FunctionInfo
-    ) -> Source:
-        """An expression of the function that this one, a call, calls."""
-        return Source(node, statement, function, function.module, self)
-
-    @property
-    def depth(self) -> int:
-        """How many calls inside of each other it is in."""
-        return 0 if self.call is None else 1 + self.call.depth
+    def results(self, function: FunctionInfo) -> list[Source] | None:
+        """The results of a function that this expression calls; None if they are not known."""
+        depth, call = 0, self.call
+        while call is not None:
+            depth, call = depth + 1, call.call
+        results = returned_by(function) if depth < MOST_CALLS else []
+        return [Source(v, s, function, function.module, self) for v, s in results] or None
 
 
 class Callee(NamedTuple):
@@ -137,6 +99,11 @@ class Callee(NamedTuple):
 
     function: FunctionInfo
     is_bound: bool
+
+    def passed(self, call: Source) -> dict[str, cst.BaseExpression]:
+        """Return the arguments of a call by parameters; none of a call with stars."""
+        node = cst.ensure_type(call.node, cst.Call)
+        return written_arguments(node, self.function, is_bound=self.is_bound) or {}
 
 
 class LibraryCall(NamedTuple):
@@ -153,8 +120,7 @@ class Sources:
         """Collect the calls of the file."""
         self.module = module
         self._ends: dict[tuple[object, ...], list[Source]] = {}
-        self._nested = 0
-        self._steps = 0  # of this question, those of containers among them
+        self._steps = 0  # of the question at hand, those for containers among them
         self._calls = calls_of(module)
         self._callees: dict[cst.CSTNode, list[Callee]] = {}
         self._callers: dict[FunctionInfo, list[LocalCall | ProjectCall]] = {}
@@ -170,7 +136,7 @@ class Sources:
 
     def of(self, fact: Fact, node: cst.BaseExpression) -> Source:
         """An expression of a fact of this file."""
-        return Source(node, fact.place.statement, fact.place.function, self.module)
+        return self.at_place(node, fact.place)
 
     def at_place(self, node: cst.BaseExpression, place: FactPlace) -> Source:
         """An expression of a place in this file."""
@@ -183,13 +149,15 @@ class Sources:
             source: the expression that is asked for.
             through_callers: parameters are what the calls in this file pass.
         """
-        if self._nested:  # in the steps that are left
+        if self._steps:  # a part of another question, in the steps that are left
             return self._followed(source, through_callers=through_callers)
         key = source.node, source.statement, source.call, through_callers
-        known = self._ends.get(key)
-        if known is None:
-            known = self._ends[key] = self._followed(source, through_callers=through_callers)
-        return known
+        if key not in self._ends:
+            try:
+                self._ends[key] = self._followed(source, through_callers=through_callers)
+            finally:
+                self._steps = 0
+        return self._ends[key]
 
     def _followed(self, source: Source, *, through_callers: bool) -> list[Source]:
         pending = [source]
@@ -201,9 +169,8 @@ class Sources:
             if key in seen:
                 continue
             seen.add(key)
-            is_new = self._nested == 0 and len(seen) == 1
-            self._steps = 1 if is_new else self._steps + 1
-            if len(seen) > MOST_STEPS or self._steps > MOST_NESTED_STEPS:
+            self._steps += 1
+            if self._steps > MOST_STEPS:
                 return []
             further = self._step(current, through_callers=through_callers)
             if further is None:
@@ -232,20 +199,7 @@ class Sources:
 
     def value(self, source: Source) -> Value:
         """The value of an expression of globals, attributes and annotated parameters."""
-        info = source.function
-        with suppress(WorkExceededError):
-            outer = source.module.frame if info is None else info.closure or source.module.frame
-            frame = Frame(source.module, info, outer, record=False)
-            frame.statement = source.statement
-            if info is not None:
-                names = set(names_below(source.node))
-                for parameter in info.parameters:
-                    if parameter.name in names:
-                        frame.names[parameter.name] = parameter_value(info, parameter, None)
-                if info.is_method and info.cls is not None and info.parameters:
-                    frame.names[info.parameters[0].name] = Instance(info.cls)
-            return evaluate(frame, source.node)
-        return UNKNOWN
+        return value_in(source.node, source.function, source.module, source.statement)
 
     def _callee(self, source: Source, node: cst.Call) -> Value:
         if source.module is self.module:
@@ -269,55 +223,39 @@ class Sources:
         if isinstance(node, cst.Call):
             return self._returned(source)
         if isinstance(node, cst.Attribute):
-            return held_sources.own_attribute(source, node) or self._held(
-                source, node.value, held_sources.attribute, through_callers=through_callers
-            )
+            own = _own_attribute(source, node)
+            if own is not None:
+                return own
+            bases = self.ends(source.at(node.value), through_callers=through_callers)
+            return _attribute(self, source, node, bases)
         if isinstance(node, cst.Subscript):
-            return self._held(
-                source, node.value, held_sources.item, through_callers=through_callers
-            )
+            bases = self.ends(source.at(node.value), through_callers=through_callers)
+            return _item(self, source, node, bases)
         if isinstance(node, cst.IfExp):
             return [source.at(node.body), source.at(node.orelse)]
         return None
 
-    def _held(
-        self, source: Source, base: cst.BaseExpression, step: Step, *, through_callers: bool
-    ) -> list[Source] | None:
-        """Return the values that dictionaries and objects hold, those that ``base`` may be."""
-        if self._nested >= held_sources.MOST_NESTED:
-            return None
-        self._nested += 1
-        try:
-            bases = self.ends(source.at(base), through_callers=through_callers)
-            return step(self, source, bases)
-        finally:
-            self._nested -= 1
-
     def _bound(self, source: Source, name: str, *, through_callers: bool) -> list[Source] | None:
-        function, statement = source.function, source.statement
-        scope = scope_of(source.module, function)
-        reaching = scope.reaching
-        if name not in reaching.bindings:
-            return held_sources.outer(source, name)
-        if function is not None and isinstance(function.node, cst.Lambda):
-            bindings: tuple[Binding, ...] | None = tuple(reaching.bindings[name])
-        else:
-            bindings = reaching.before(statement, name)
+        bound = bindings_at(name, source.statement, source.function, source.module)
+        if bound is None:
+            return None
+        if bound.function is not source.function:  # of whatever call of the function around
+            source = Source(source.node, source.statement, bound.function, source.module)
         found: list[Source] = []
-        for binding in bindings or ():
+        for binding in bound.bindings:
             further: list[Source] | None = None
             if binding.kind == "parameter":
                 further = self._arguments(source, name, through_callers=through_callers)
             elif binding.kind == "unpacked":
-                further = self._item(source, binding)
+                further = self._unpacked(source, binding)
             elif binding.kind == "opaque":
-                further = held_sources.imported(source.moved(source.node, binding.statement), name)
+                further = _imported(source.moved(source.node, binding.statement), name)
             elif binding.kind == "assigned" and binding.value is not None:
                 further = [source.moved(binding.value, binding.statement)]
             if further is None:
                 return None
             found += further
-        return found or None
+        return found
 
     def _arguments(
         self, source: Source, name: str, *, through_callers: bool
@@ -340,10 +278,10 @@ class Sources:
             found.append(given)
         return found or None
 
-    def _item(self, source: Source, binding: Binding) -> list[Source] | None:
+    def _unpacked(self, source: Source, binding: Binding) -> list[Source] | None:
         """The item of a returned tuple that one of several targets is assigned."""
-        index = _target_index(binding)
-        if index is None or binding.value is None or source.depth >= MOST_CALLS:
+        index = binding.index
+        if index is None or binding.value is None:
             return None
         found: list[Source] = []
         value = source.moved(binding.value, binding.statement)
@@ -357,16 +295,35 @@ class Sources:
 
     def _returned(self, source: Source) -> list[Source] | None:
         """The results of the functions that an expression calls."""
-        if source.depth >= MOST_CALLS:
-            return None
         found: list[Source] = []
         for callee in self.callees(source):
-            results = held_sources.returned_by(callee.function)
-            if not results:
+            results = source.results(callee.function)
+            if results is None:
                 return None
-            module = callee.function.module
-            found += [Source(v, s, callee.function, module, source) for v, s in results]
+            found += results
         return found or None
+
+
+def value_in(
+    node: cst.BaseExpression,
+    function: FunctionInfo | None,
+    module: Module,
+    statement: cst.CSTNode | None = None,
+) -> Value:
+    """Return the value of an expression of globals, attributes and annotated parameters."""
+    with suppress(WorkExceededError):
+        outer = module.frame if function is None else closure_of(function)
+        frame = Frame(module, function, outer, record=False)
+        frame.statement = node if statement is None else statement
+        if function is not None:
+            names = set(names_below(node))
+            for parameter in function.parameters:
+                if parameter.name in names:
+                    frame.names[parameter.name] = parameter_value(function, parameter, None)
+            if function.is_method and function.cls is not None and function.parameters:
+                frame.names[function.parameters[0].name] = Instance(function.cls)
+        return evaluate(frame, node)
+    return UNKNOWN
 
 
 def _functions(callee: Value) -> Iterator[Callee]:
@@ -402,17 +359,329 @@ def _defaults(function: FunctionInfo) -> dict[str, cst.BaseExpression]:
     return {p.name: p.default for p in function.parameters if p.default is not None}
 
 
-def _target_index(binding: Binding) -> int | None:
-    statement = binding.statement
-    targets = statement.targets if isinstance(statement, cst.Assign) else ()
-    if len(targets) != 1 or not isinstance(targets[0].target, (cst.Tuple, cst.List)):
+def default_of(source: Source) -> Source | None:
+    """The default of a parameter, None for anything else."""
+    function, node = source.function, source.node
+    if function is None or not isinstance(node, cst.Name):
         return None
-    for index, element in enumerate(targets[0].target.elements):
-        if isinstance(element, cst.StarredElement):
+    parameters = (p for p in function.parameters if p.name == node.value)
+    default = next((p.default for p in parameters), None)
+    return None if default is None else source.at(default)
+
+
+def constructor(sources: Sources, callee: Source) -> Source | None:
+    """The expression that made a layer, the last one of an ``nn.Sequential``."""
+    for _ in range(MOST_CALLS):
+        ends = sources.ends(callee)
+        if len(ends) != 1:
             return None
-        if isinstance(element.value, cst.Name) and element.value.value == binding.name:
-            return index
+        made, value = ends[0].node, sources.value(ends[0])
+        is_sequence = isinstance(value, LibraryObject) and value.cls in _SEQUENTIAL
+        if not is_sequence or not isinstance(made, cst.Call):
+            return ends[0]
+        if not made.args or made.args[-1].star:
+            return None
+        callee = ends[0].at(made.args[-1].value)
     return None
+
+
+def last_layer(sources: Sources, callee: Source, cls: str) -> str:
+    """The class of the layer that computes the result: the last one of ``nn.Sequential``."""
+    made = constructor(sources, callee) if cls in _SEQUENTIAL else None
+    last = None if made is None else sources.value(made)
+    if isinstance(last, Symbol):
+        return last.name
+    return last.cls if isinstance(last, LibraryObject) else cls
+
+
+def _own_attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
+    """The values of ``self.<name>``: a property's results, or those of its assignments."""
+    owner, _, name = (dotted(node) or "").partition(".")
+    bound = bindings_at(owner, source.statement, source.function, source.module)
+    function = None if bound is None else bound.function
+    if function is None or function.cls is None or not function.is_method or "." in name:
+        return None
+    if owner != function.parameters[0].name:
+        return None
+    method = function.cls.methods.get(name)
+    if method is not None:
+        return source.results(method) if method.is_property else None
+    found = assigned_values(function.cls, name, source.module)
+    return [Source(v, s, setter, source.module) for v, s, setter in found if v is not None] or None
+
+
+def assigned_values(cls: ClassInfo, name: str, module: Module) -> tuple[AssignedValue, ...]:
+    """The statements that assign a value to ``self.<name>``, but for None.
+
+    None of them if other code, or a derived class, may assign to it, or a statement updates it.
+    """
+    found = assignments_of(cls, name)
+    if not found or any(one.value is None for one in found):
+        return ()
+    paths, others = _assigned_paths(cls), _others(module)
+    is_changed = len(found) != paths[f"{found[0].setter.parameters[0].name}.{name}"]
+    if is_changed or others.assigned[name] or cls.name in others.bases:
+        return ()
+    return tuple(one for one in found if getattr(one.value, "value", None) != "None")
+
+
+def is_set_once(cls: ClassInfo, name: str, module: Module) -> bool:
+    """Return whether one statement of ``__init__`` alone assigns to ``self.<name>``."""
+    return [one.setter.name for one in assigned_values(cls, name, module)] == ["__init__"]
+
+
+@kept_for_file
+def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
+    """How often the text of a class assigns to each path."""
+    targets = (target for node in all_statements(cls.node) for target in targets_of(node))
+    return Counter(map(dotted, targets))
+
+
+class _Others(NamedTuple):
+    """Names of attributes that are assigned by other names than ``self``, and of base classes."""
+
+    assigned: Counter[str]
+    bases: frozenset[str]
+
+
+@kept_for_file
+def _others(module: Module) -> _Others:
+    assigned: Counter[str] = Counter()
+    bases: set[str] = set()
+    for node in all_statements(module.tree):
+        if type(node) is cst.ClassDef:
+            bases.update((dotted(base.value) or "").rpartition(".")[2] for base in node.bases)
+        for target in targets_of(node):
+            if type(target) is cst.Attribute and dotted(target.value) != "self":
+                assigned[target.attr.value] += 1
+    return _Others(assigned, frozenset(bases))
+
+
+#: Methods that change which entries a dictionary or a list has.
+_CHANGES = frozenset(
+    ("pop", "popitem", "clear", "update", "setdefault", "append", "extend", "insert", "remove")
+)
+_WRITES = frozenset((cst.AssignTarget, cst.AugAssign, cst.Del))
+_FIELDS = frozenset(("field", "dataclasses.field"))
+_PLAIN_OBJECTS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
+
+
+def _item(
+    sources: Sources, source: Source, node: cst.Subscript, bases: list[Source]
+) -> list[Source] | None:
+    """The value under a literal key or index of each of several dictionaries, lists and tuples."""
+    key = _literal(node)
+    owner = (dotted(node.value) or "").rpartition(".")[2]
+    if key is None or _may_change(source.module, owner, key):
+        return None
+    found: list[Source] = []
+    for base in bases:
+        held = _entry(sources, base, key)
+        if held is None or _may_change(base.module, owner, key):
+            return None
+        found.append(held)
+    return found or None
+
+
+def _literal(node: cst.Subscript) -> str | int | None:
+    part = node.slice[0].slice if len(node.slice) == 1 else None
+    inner = part.value if isinstance(part, cst.Index) else None
+    value = evaluated(inner) if isinstance(inner, (cst.SimpleString, cst.Integer)) else None
+    return value if isinstance(value, (str, int)) else None
+
+
+def _entry(sources: Sources, base: Source, key: str | int) -> Source | None:
+    node = base.node
+    if isinstance(node, (cst.List, cst.Tuple)) and isinstance(key, int):
+        has_star = any(isinstance(e, cst.StarredElement) for e in node.elements)
+        inside = not has_star and key < len(node.elements)
+        return base.at(node.elements[key].value) if inside else None
+    if isinstance(node, cst.Dict):
+        for element in reversed(node.elements):
+            if not isinstance(element, cst.DictElement):
+                return None
+            name = element.key
+            literal = isinstance(name, (cst.SimpleString, cst.Integer))
+            if literal and evaluated(name) == key:  # type: ignore[arg-type]
+                return base.at(element.value)
+        return None
+    if isinstance(node, cst.Call) and isinstance(key, str):
+        callee = sources.value(base.at(node.func))
+        if callee == Symbol("builtins.dict") and not any(a.star for a in node.args):
+            return _keyword(base, node, key)
+    return None
+
+
+def _keyword(base: Source, node: cst.Call, name: str) -> Source | None:
+    for argument in node.args:
+        if argument.keyword is not None and argument.keyword.value == name:
+            return base.at(argument.value)
+    return None
+
+
+def _may_change(module: Module, owner: str, key: str | int) -> bool:
+    """Return whether a file assigns under a key, or changes a container of this name."""
+    keys, owners = _changed(module)
+    return key in keys or owner in owners
+
+
+def changed_keys(module: Module) -> frozenset[str | int]:
+    """The literal keys that a file assigns under, or deletes."""
+    return _changed(module)[0]
+
+
+def changed_containers(module: Module) -> frozenset[str]:
+    """The last names of the dictionaries and lists that a file changes: ``state.append(x)``."""
+    return _changed(module)[1]
+
+
+@kept_for_file
+def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
+    """The literal keys that a file assigns under, and the last names of what else it changes."""
+    keys: set[str | int] = set()
+    owners: set[str] = set()
+    for node in walk(module.tree):
+        if type(node) in _WRITES:
+            target: cst.CSTNode = node.target  # type: ignore[attr-defined]
+            if isinstance(target, cst.Subscript):
+                key = _literal(target)
+                if key is None:
+                    owners.add((dotted(target.value) or "").rpartition(".")[2])
+                else:
+                    keys.add(key)
+        elif type(node) is cst.Call and type(node.func) is cst.Attribute:
+            changed = node.func.value if node.func.attr.value in _CHANGES else None
+            key = _literal(changed) if isinstance(changed, cst.Subscript) else None
+            if key is not None:  # ``config["optimizer"].pop("lr")``
+                keys.add(key)
+            elif changed is not None:
+                owners.add((dotted(changed) or "").rpartition(".")[2])
+    return frozenset(keys), frozenset(owners - {""})
+
+
+def _attribute(
+    sources: Sources, source: Source, node: cst.Attribute, bases: list[Source]
+) -> list[Source] | None:
+    """The value of an attribute of objects that are made once, or of other files."""
+    name = node.attr.value
+    owner = sources.value(source.at(node.value))
+    if isinstance(owner, ModuleRef):
+        return _global_of(source, owner.module, name)
+    found: list[Source] = []
+    for base in bases:
+        held = _field(sources, base, name)
+        if held is None or assigned_attributes(source.module)[name] > 1:
+            return None
+        found.append(held)
+    return found or None
+
+
+def _field(sources: Sources, base: Source, name: str) -> Source | None:
+    """The value of an attribute of an object that a call makes."""
+    node = base.node
+    if not isinstance(node, cst.Call) or any(a.star for a in node.args):
+        return None
+    made = sources.value(base.at(node.func))
+    if isinstance(made, Symbol) and made.name in _PLAIN_OBJECTS:
+        is_set = assigned_attributes(base.module)[name] > 0
+        return None if is_set else _keyword(base, node, name)
+    if not isinstance(made, Class):
+        return None
+    init = find_method(made.info, "__init__")
+    if init is None:
+        return _of_dataclass(base, node, made.info, name)
+    value = made_in_init(made.info, name)
+    if value is None or assigned_attributes(init.module)[name] != 1 or init.cls is not made.info:
+        return None
+    statement = next(one.statement for one in assignments_of(made.info, name) if one.value is value)
+    return Source(value, statement, init, init.module, base)
+
+
+def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> Source | None:
+    owners = {field: cls for cls in reversed([*lineage(info)]) for field in cls.annotations}
+    cls = owners.get(name)
+    if cls is None or assigned_attributes(info.module)[name] > 0:
+        return None
+    given = _keyword(base, node, name)
+    places = [a.value for a in node.args if a.keyword is None]
+    index = list(owners).index(name)
+    if given is not None or index < len(places):
+        return given or base.at(places[index])
+    default = _default(cls, name)
+    return None if default is None else Source(default, cls.node, None, cls.module)
+
+
+def field_default(source: Source) -> Source | None:
+    """The default of a field ``self.<name>`` that nothing in the file passes or assigns."""
+    cls, node = None if source.function is None else source.function.cls, source.node
+    if cls is None or not isinstance(node, cst.Attribute):
+        return None
+    owner, name = dotted(node.value), node.attr.value
+    known = source.module
+    if owner != "self" or (cls, name) in known.fields or assigned_attributes(known)[name]:
+        return None
+    default = _default(cls, name)
+    return None if default is None else Source(default, cls.node, None, cls.module)
+
+
+def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
+    """The default of a field, or what its ``default_factory`` returns."""
+    for node in walk(cls.node.body):
+        if not isinstance(node, cst.AnnAssign) or dotted(node.target) != name:
+            continue
+        value = node.value
+        if not isinstance(value, cst.Call) or dotted(value.func) not in _FIELDS:
+            return value
+        given = {a.keyword.value: a.value for a in value.args if a.keyword is not None}
+        factory = given.get("default_factory")
+        return factory.body if isinstance(factory, cst.Lambda) else given.get("default")
+    return None
+
+
+def _global_of(source: Source, module: Module, name: str) -> list[Source] | None:
+    """The value of a top-level name of another file, if it is bound once."""
+    held = scope_of(module, None).reaching.bindings.get(name, ())
+    if len(held) != 1 or any(name in f.global_names for f in module.functions):
+        return None
+    value, statement = held[0].value, held[0].statement
+    if held[0].kind == "assigned" and value is not None:
+        return [Source(value, statement, None, module)]
+    return _imported(Source(source.node, statement, None, module), name)
+
+
+def _imported(source: Source, name: str) -> list[Source] | None:
+    """The value of a name that ``from other import name`` binds, for its import statement."""
+    node = source.statement
+    if not isinstance(node, cst.ImportFrom) or isinstance(node.names, cst.ImportStar):
+        return None
+    level = len(node.relative)
+    origin = dotted(node.module) or "" if node.module is not None else ""
+    if level == 0 and origin.partition(".")[0] in LIBRARIES:
+        return None
+    module = source.module.import_module(origin, level)
+    for alias in node.names:
+        bound = alias.asname.name if alias.asname is not None else alias.name
+        if module is not None and dotted(bound) == name and isinstance(alias.name, cst.Name):
+            return _global_of(source, module, alias.name.value)
+    return None
+
+
+def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CSTNode]]:
+    """The results of a function, with the statements; none where it may return something else."""
+    node = function.node
+    if isinstance(node, cst.Lambda):
+        return [(node.body, node)]
+    if function.is_async or function.name == "__init__":
+        return []
+    found: list[tuple[cst.BaseExpression, cst.CSTNode]] = []
+    for statement in small_statements(node.body):
+        if isinstance(statement, cst.Return):
+            if statement.value is None:
+                return []
+            found.append((statement.value, statement))
+    if found and any(type(inner) is cst.Yield for inner in walk(node.body, SCOPES)):
+        return []
+    return found
 
 
 def reaching_of(source: Source) -> Reaching:
@@ -420,16 +689,7 @@ def reaching_of(source: Source) -> Reaching:
     return scope_of(source.module, source.function).reaching
 
 
+@kept_for_file
 def sources_of(module: Module) -> Sources:
     """Return the sources of the file that is checked."""
-    if module not in _known:
-        if len(_known) >= _MOST_MODULES:
-            _known.clear()
-        _known[module] = Sources(module)
-    return _known[module]
-
-
-#: Of the file that is checked and of some that it imports: facts lead back to the modules, which
-#: they would keep.
-_MOST_MODULES = 4
-_known: WeakKeyDictionary[Module, Sources] = WeakKeyDictionary()
+    return Sources(module)

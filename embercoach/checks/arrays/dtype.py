@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from embercoach.analysis.calls.call_results import model_dtype as set_dtype
 from embercoach.analysis.dataflow.contexts import context_of
-from embercoach.analysis.dataflow.held_sources import returned_by
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
 from embercoach.analysis.facts.facts import Operand, calls_of
 from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.values.inheritance import is_layer

@@ -8,7 +8,8 @@ import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.calls.fourier import ExpressionValue, role_of, text_of
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray
 from embercoach.analysis.shapes.node_shapes import values_by_call
@@ -43,7 +44,7 @@ class TransformLengths:
     def __init__(self, module: Module, function: FunctionInfo | None) -> None:
         """Prepare for the expressions of a function."""
         self.module = module
-        self.scope = scope_of(module, function)
+        self.function = function
 
     def is_length(
         self,
@@ -99,7 +100,7 @@ class TransformLengths:
 
     def _inner(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         if isinstance(node, cst.Name):
-            found = resolve_name(Expression(node, self.scope)).node
+            found = resolved(node, self.function, self.module)
             return found if isinstance(found, cst.BaseExpression) and found is not node else None
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
             is_one = isinstance(node.left, (cst.Integer, cst.Float)) and evaluated(node.left) == 1
@@ -108,8 +109,7 @@ class TransformLengths:
             return None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "astype":
             return node.func.value
-        name = (dotted(node.func) or "").rpartition(".")[2]
-        return node.args[0].value if name in _CASTS else None
+        return node.args[0].value if last_name(node) in _CASTS else None
 
     def _values(self, node: cst.CSTNode) -> list[Any]:
         return [one for some in values_by_call(self.module, node).values() for one in some]

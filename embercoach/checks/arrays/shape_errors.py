@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.shapes.differing_sizes import unmeant
 from embercoach.analysis.shapes.source_files import shapes_of
 from embercoach.analysis.syntax.convert_expressions import packed_name_range, packed_range
@@ -60,7 +61,7 @@ class ShapeNodes:
         calls = self._calls.get(line)
         if not calls:
             return None
-        return next((one for one in calls if _called(one.node) in callees), calls[0])
+        return next((one for one in calls if last_name(one.node) in callees), calls[0])
 
     @cached_property
     def _own(self) -> frozenset[int]:
@@ -88,14 +89,6 @@ class ShapeNodes:
             if span is not None and isinstance(one.node, cst.Call):
                 found.setdefault(span.line, []).append(one)
         return found
-
-
-def _called(node: cst.CSTNode) -> str:
-    """The last name of what is called."""
-    called = node.func if isinstance(node, cst.Call) else node
-    if isinstance(called, cst.Attribute):
-        called = called.attr
-    return called.value if isinstance(called, cst.Name) else ""
 
 
 def _located(tree: cst.Module) -> Iterator[LocatedNode]:

@@ -8,15 +8,15 @@ import libcst as cst
 
 from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.held_sources import returned_by
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
     by_parameter,
     made_in_init,
     scope_of,
 )
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.checks.file_reports import LineOffsets
 from embercoach.checks.programs.kernels import definitions, kernel_file
 from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile

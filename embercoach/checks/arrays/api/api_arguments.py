@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.dataflow.held_sources import changed_keys
 from embercoach.analysis.dataflow.scopes import (
-    Expression,
-    fixed_attribute,
+    bindings_at,
     is_rebound,
-    resolve_name,
-    scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import Source, changed_keys, sources_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
@@ -33,6 +28,7 @@ from embercoach.analysis.values.lattice import (
     Value,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import DTYPES, FLOATING
 from embercoach.checks.fallbacks import REFUSED, is_expected, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -41,7 +37,8 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Argument, CallFact, Fact
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
 
@@ -65,11 +62,9 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     accepted = {param.name for entry in known for param in entry.params}
     given = {a.keyword for a in fact.arguments}
-    keywords = Keywords(module)
     for argument in starred:
-        scope = scope_of(module, fact.place.function)
-        found = list(keywords.of(Expression(argument.node, scope), fact))
-        for name, where, node in found or _held(argument, fact, module):
+        passed = sources_of(module).of(fact, argument.node)
+        for name, where, node in dict.fromkeys(_keys(passed, fact, module)):
             if name not in accepted and name not in given:
                 shown = module.parsed.code(fact.node.func)
                 yield from _refused(where, node, name, known[0], module, shown)
@@ -104,28 +99,6 @@ def _refused(
     )
 
 
-def _held(
-    argument: Argument, fact: CallFact, module: Module
-) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
-    """The keys of dictionaries that a file, an object or another dictionary holds."""
-    sources = sources_of(module)
-    owner = (dotted(argument.node) or "").rpartition(".")[2]
-    if owner in {path.rpartition(".")[2] for path in _reduced(module.tree)}:
-        return
-    ends = sources.ends(sources.of(fact, argument.node), through_callers=True)
-    found: dict[str, None] = {}
-    for end in ends:
-        elements = end.node.elements if isinstance(end.node, cst.Dict) else ()
-        for element in elements:
-            literal = element.key if isinstance(element, cst.DictElement) else None
-            key = evaluated(literal) if isinstance(literal, cst.SimpleString) else None
-            if isinstance(key, str):
-                found[key] = None
-        if isinstance(end.node, cst.Call) and dotted(end.node.func) == "dict":
-            found.update((a.keyword.value, None) for a in end.node.args if a.keyword is not None)
-    yield from ((key, fact, fact.node) for key in found if key not in changed_keys(module))
-
-
 def _class_or_function(callee: object) -> ApiEntry | None:
     """The entry of a function or class of MLX whose parameters are all known."""
     if not isinstance(callee, Symbol) or not callee.name.startswith("mlx."):
@@ -143,82 +116,67 @@ def _listed(entry: ApiEntry) -> str:
     return ", ".join(names) if names else "no keyword arguments"
 
 
-class Keywords:
-    """The keys of the dictionaries that a file passes by ``**``."""
+def _keys(
+    passed: Source, where: Fact, module: Module, depth: int = _DEEPEST
+) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
+    """Yield the keys of a dictionary, and the call and the expression that each is reported at."""
+    if depth == 0 or _is_reduced(passed):
+        return
+    # What a list or another dictionary holds has no name that ``_is_reduced`` knows.
+    changed = frozenset() if isinstance(passed.node, cst.Name) else changed_keys(module)
+    for end in sources_of(module).ends(passed, through_callers=True):
+        for key, value in _entries(end.node):
+            if key is None:
+                yield from _keys(end.at(value), where, module, depth - 1)
+            elif key not in changed:
+                yield key, where, where.node
+        if isinstance(end.node, cst.Name) and end.function is not None:
+            yield from _gathered(end.node.value, end.function, module, depth)
 
-    def __init__(self, module: Module) -> None:
-        """Prepare for one call."""
-        self._module = module
 
-    def of(
-        self, passed: Expression, where: Fact, depth: int = _DEEPEST
-    ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
-        """Yield the keys, and the call and the expression that each is reported at."""
-        if depth == 0:
-            return
-        node = passed.node
-        if isinstance(node, cst.Dict):
-            yield from self._written(passed, node, where, depth)
-        elif isinstance(node, cst.Call) and dotted(node.func) == "dict":
-            for argument in node.args:
-                if argument.keyword is not None:
-                    yield argument.keyword.value, where, where.node
-                elif argument.star == "**":
-                    yield from self.of(passed.at(argument.value), where, depth - 1)
-        elif isinstance(node, cst.Attribute):
-            made = fixed_attribute(node, where.place.function, self._module)
-            if made is not None and dotted(node) not in _reduced(self._module.tree):
-                yield from self.of(passed.at(made), where, depth - 1)
-        elif isinstance(node, cst.Name) and not self._is_reduced(passed, node.value):
-            yield from self._of_name(passed, node, where, depth)
-
-    def _written(
-        self, passed: Expression, node: cst.Dict, where: Fact, depth: int
-    ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
+def _entries(node: cst.CSTNode) -> Iterator[tuple[str | None, cst.BaseExpression]]:
+    """Yield the keys and values of a dictionary as written; None for one that is unpacked in it."""
+    if isinstance(node, cst.Dict):
         for element in node.elements:
-            if isinstance(element, cst.StarredDictElement):
-                yield from self.of(passed.at(element.value), where, depth - 1)
-            elif isinstance(element, cst.DictElement):
-                literal = element.key if isinstance(element.key, cst.SimpleString) else None
-                key = None if literal is None else evaluated(literal)
-                if isinstance(key, str):
-                    yield key, where, where.node
-
-    def _is_reduced(self, passed: Expression, name: str) -> bool:
-        """Return whether entries may be taken out of a dictionary, where its name is bound."""
-        found = passed.scope.find(name)
-        owner = None if found is None else found[0].owner
-        function = next((f for f in self._module.functions if f is owner), None)
-        tree = self._module.tree if function is None else function.node
-        return name in _reduced(tree)
-
-    def _of_name(
-        self, passed: Expression, node: cst.Name, where: Fact, depth: int
-    ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
-        made = resolve_name(passed)
-        if made.node is not node:
-            yield from self.of(made, where, depth - 1)
-            return
-        function = where.place.function
-        if function is None or passed.scope.owner is not function:
-            return
-        if is_rebound(self._module, function, node.value):
-            return
-        if all(p.star != "**" or p.name != node.value for p in function.parameters):
-            return
-        named = {p.name for p in function.parameters if not p.star}
-        for call in calls_by_function(self._module).get(function, ()):
-            for argument in call.node.args:
-                if argument.keyword is not None and argument.keyword.value not in named:
-                    yield argument.keyword.value, call, argument.value
-                elif argument.star == "**":
-                    scope = scope_of(self._module, call.place.function)
-                    given = Expression(argument.value, scope)
-                    found = self.of(given, call, depth - 1)
-                    yield from (entry for entry in found if entry[0] not in named)
+            literal = element.key if isinstance(element, cst.DictElement) else None
+            key = evaluated(literal) if isinstance(literal, cst.SimpleString) else None
+            if isinstance(key, str) or isinstance(element, cst.StarredDictElement):
+                yield key if isinstance(key, str) else None, element.value
+    elif isinstance(node, cst.Call) and dotted(node.func) == "dict":
+        for argument in node.args:
+            if argument.keyword is not None or argument.star == "**":
+                yield argument.keyword.value if argument.keyword else None, argument.value
 
 
-@lru_cache(maxsize=8)
+def _gathered(
+    name: str, function: FunctionInfo, module: Module, depth: int
+) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
+    """Yield the keys that callers pass for ``**name``."""
+    stars = {parameter.name: parameter.star for parameter in function.parameters}
+    if stars.get(name) != "**" or is_rebound(function.module, function, name):
+        return
+    named = {name for name, star in stars.items() if not star}
+    for call in calls_by_function(module).get(function, ()):
+        for argument in call.node.args:
+            if argument.keyword is not None and argument.keyword.value not in named:
+                yield argument.keyword.value, call, argument.value
+            elif argument.star == "**":
+                given = sources_of(module).of(call, argument.value)
+                found = _keys(given, call, module, depth - 1)
+                yield from (entry for entry in found if entry[0] not in named)
+
+
+def _is_reduced(passed: Source) -> bool:
+    """Return whether entries may be taken out of a dictionary, where its name is bound."""
+    path = dotted(passed.node)
+    if path is None:
+        return False
+    bound = bindings_at(path, passed.statement, passed.function, passed.module)
+    function = None if bound is None else bound.function
+    return path in _reduced(passed.module.tree if function is None else function.node)
+
+
+@kept_for_file
 def _reduced(tree: cst.CSTNode) -> frozenset[str]:
     """The paths of what a tree takes entries out of, or deletes."""
     found: set[str] = set()

@@ -9,9 +9,8 @@ import libcst as cst
 
 from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.dataflow.contexts import is_traced
-from embercoach.analysis.dataflow.held_sources import changed_containers
 from embercoach.analysis.dataflow.scopes import made_in_init, scope_of
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import changed_containers, sources_of
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact

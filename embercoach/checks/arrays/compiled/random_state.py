@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.calls.parameters import closure_of
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, match

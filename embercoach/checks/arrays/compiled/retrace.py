@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import annotated_value
-from embercoach.analysis.dataflow.held_sources import returned_by
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import CallFact, CompileFact, LocalCall, calls_by_function
 from embercoach.analysis.syntax.trees import (
     all_statements,

@@ -8,8 +8,8 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
-from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.syntax.trees import (
     SCOPES,

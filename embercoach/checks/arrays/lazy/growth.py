@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append, is_at_update
-from embercoach.analysis.dataflow.held_sources import returned_by
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, display, made_in_init, scope_of
+from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.evaluation import EVALUATING, PULLS, evaluation_of
-from embercoach.analysis.dataflow.held_sources import returned_by
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import Expression, display, resolve_name, scope_of
+from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,

@@ -10,8 +10,8 @@ import libcst as cst
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import passed_with_owner
-from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import UNKNOWN, Instance, Value

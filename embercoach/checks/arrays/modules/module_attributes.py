@@ -1,30 +1,43 @@
-"""NN: attributes of modules that are trained by accident, or never."""
+"""NN: attributes of modules that are trained by accident, or never, and what training replaces."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.definitions import FunctionInfo
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.layout import assigned_names
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import Expression, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated, small_statements, walk
-from embercoach.analysis.values.inheritance import is_layer, lineage
+from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.facts.facts import CallFact, FactPlace, calls_of
+from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
+    dotted,
+    evaluated,
+    small_statements,
+    walk,
+)
+from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Array,
+    BoundMember,
+    Dict,
     Instance,
     LibraryObject,
     Sequence,
     Symbol,
+    Transformed,
     any_item,
+    options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import SIGNED
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
@@ -32,9 +45,222 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.dataflow.scopes import Scope
-    from embercoach.analysis.facts.facts import AttributeFact
+    from embercoach.analysis.facts.facts import AttributeFact, Fact, InstanceCallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
+
+
+@check("NN-007")
+def replaced_call(fact: InstanceCallFact, module: Module) -> Iterator[Report]:
+    """``layer.__call__ = f``."""
+    yield Report.at(
+        fact,
+        "NN-007",
+        message="`__call__` set on an instance: calls of the module never run it",
+        help="Replace the module by one that wraps it, or set `__call__` of a subclass",
+    )
+
+
+def _methods_of_layers(
+    name: str, module: Module
+) -> Iterator[tuple[FunctionInfo, ClassInfo, cst.FunctionDef, FactPlace]]:
+    """Yield the methods of a name in the layers of a file, with their classes and places."""
+    for info in module.functions:
+        cls, node = info.cls, info.node
+        is_method = info.name == name and isinstance(node, cst.FunctionDef)
+        if cls is not None and cls.frame is not None and is_method and is_layer(cls):
+            place = cls.frame.place()._replace(statement=node)
+            yield info, cls, cst.ensure_type(node, cst.FunctionDef), place
+
+
+#: What ``nn.quantize`` passes by keyword.
+_PASSED = ("group_size", "bits", "mode")
+
+
+@check("NN-012")
+def without_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``def to_quantized(self, group_size, bits)`` of a layer without others in it."""
+    if "def to_quantized" not in module.source:
+        return
+    for info, cls, node, place in _methods_of_layers("to_quantized", module):
+        if not info.is_method or any(parameter.star == "**" for parameter in info.parameters):
+            continue
+        names = {parameter.name for parameter in info.parameters}
+        lacking = [name for name in _PASSED if name not in names]
+        if lacking and not _has_layers(cls, module):
+            yield Report(
+                "NN-012",
+                node.name,
+                place,
+                message=f"`to_quantized()` lacks `{lacking[-1]}`, which `nn.quantize()` passes",
+                help=f"Add `{lacking[-1]}`, and pass it to `mx.quantize()`",
+                context="default",
+            )
+
+
+def _has_layers(cls: ClassInfo, module: Module) -> bool:
+    """Return whether a layer holds others: ``nn.quantize`` asks those instead."""
+    names = {name for base in lineage(cls) for name in base.setters}
+    return any(_is_layer(member(module.frame, Instance(cls), name)) for name in names)
+
+
+def _is_layer(value: Value) -> bool:
+    for option in options(value):
+        inner = any_item(option) if type(option) is Sequence else option
+        inner = inner.item if type(inner) is Dict else inner
+        if type(inner) is Instance and is_layer(inner.info):
+            return True
+        if type(inner) is LibraryObject and mlx_api.is_layer(inner.cls):
+            return True
+    return False
+
+
+#: Classes of a file that are fixed: the place of each is searched.
+MOST_FIXED = 20
+
+
+@check("NN-001")
+def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``class Model(nn.Module)`` whose ``__init__`` leaves out ``super().__init__()``."""
+    found = 0
+    for info, cls, node, place in _methods_of_layers("__init__", module):
+        if _initializes(node):
+            continue
+        found += 1
+        yield Report(
+            "NN-001",
+            node.name,
+            place,
+            message=f"`{cls.name}.__init__()` does not call `super().__init__()`",
+            help="Call `super().__init__()` first: it creates what `freeze` and training need",
+            context="default",
+            change=_call_first(info, cls, module) if found <= MOST_FIXED else None,
+        )
+
+
+def _initializes(node: cst.FunctionDef) -> bool:
+    """Test whether a constructor calls another one, sets the state itself, raises, or is `...`."""
+    last = _last(node)
+    if last and isinstance(last[-1], cst.Expr) and isinstance(last[-1].value, cst.Ellipsis):
+        return True
+    for inner in walk(node.body):
+        if isinstance(inner, cst.Raise) and inner in last:
+            return True
+        if isinstance(inner, cst.Attribute) and inner.attr.value in ("__init__", "_no_grad"):
+            return True
+    return False
+
+
+def _last(node: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
+    suite = node.body
+    last = suite if isinstance(suite, cst.SimpleStatementSuite) else suite.body[-1]
+    simple = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+    return tuple(last.body) if isinstance(last, simple) else ()
+
+
+def _call_first(info: FunctionInfo, cls: ClassInfo, module: Module) -> ProposedFix | None:
+    """Insert the call before the first statement that is not the docstring."""
+    if cls.bases != (Symbol(MODULE_CLASS),) or not isinstance(info.node.body, cst.IndentedBlock):
+        return None
+    for line in info.node.body.body:
+        if not isinstance(line, cst.SimpleStatementLine):
+            return None
+        first = line.body[0]
+        if isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString):
+            continue
+        column = module.parsed.spans({first: first})[first].column
+        text = f"super().__init__()\n{' ' * column}{module.parsed.code(first)}"
+        return ProposedFix("Call `super().__init__()`", False, ((first, text),))
+    return None
+
+
+#: Optimizers that keep moments of the gradients; SGD does so with a momentum.
+_OPTIMIZERS = frozenset(
+    f"mlx.optimizers.{name}"
+    for name in (
+        *("SGD", "RMSprop", "Adagrad", "AdaDelta", "Adam", "AdamW", "Adamax", "Lion"),
+        *("Adafactor", "Muon"),
+    )
+)
+_LOOPS = (cst.For, cst.While)
+_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
+
+
+@check("NN-009", of=_OPTIMIZERS)
+def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``for batch in data: optimizer = optim.Adam(lr); ...; optimizer.update(model, grads)``."""
+    statement, function, loop = fact.place.statement, fact.place.function, fact.place.loop
+    if fact.symbol == "mlx.optimizers.SGD" and fact.argument(1, "momentum") is None:
+        return
+    if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
+        return
+    names = assigned_names(statement)
+    if loop is not None:
+        body: cst.CSTNode = loop.body
+    elif function is not None and not isinstance(function.node, cst.Lambda):
+        calls = sources_of(module).callers(function)
+        if not any(call.place.loops for call in calls):
+            return
+        body = function.node.body
+    else:
+        return
+    model = _updated_model(body, names)
+    if model is not None and not _is_made_in(body, model):
+        yield Report.at(
+            fact,
+            "NN-009",
+            message="optimizer made in every iteration: its state is lost after each step",
+            help="Make the optimizer once, before the loop",
+        )
+
+
+def _updated_model(body: cst.CSTNode, optimizers: set[str]) -> str | None:
+    """The name of the model that one of the optimizers updates, once in each iteration."""
+    for node in walk(body, (*_LOOPS, *_SCOPES)):
+        func = node.func if isinstance(node, cst.Call) else None
+        if not isinstance(func, cst.Attribute) or dotted(func.value) not in optimizers:
+            continue
+        if func.attr.value == "update" and isinstance(node, cst.Call) and node.args:
+            path = dotted(node.args[0].value)
+            return None if path is None else path.partition(".")[0]
+    return None
+
+
+def _is_made_in(body: cst.CSTNode, name: str) -> bool:
+    """Return whether statements bind a name: the model is another one in each iteration."""
+    statements = walk(body, (cst.BaseExpression, *_SCOPES))
+    return any(name in assigned_names(statement) for statement in statements)
+
+
+@check("NN-010", of=(".update",))
+def gradients_as_parameters(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``model.update(grads)``."""
+    owner = fact.callee.owner if isinstance(fact.callee, BoundMember) else None
+    is_module = isinstance(owner, Instance) and is_layer(owner.info)
+    if isinstance(owner, LibraryObject):
+        is_module = owner.cls.startswith("mlx.nn.")
+    given = fact.positional(0)
+    if not is_module or given is None or not isinstance(given.node, cst.Name):
+        return
+    place = fact.place
+    held = scope_of(module, place.function).reaching.before(place.statement, given.node.value)
+    if held and all(_is_gradient(binding.value, module) for binding in held):
+        yield Report.at(
+            fact,
+            "NN-010",
+            message=f"`update({given.node.value})` replaces the parameters by gradients",
+            help="Use `optimizer.update(model, grads)`",
+        )
+
+
+def _is_gradient(made: cst.BaseExpression | None, module: Module) -> bool:
+    """Return whether a call of a differentiated function computes a value, or a pair with it."""
+    fact = None if made is None else calls_of(module).get(made)
+    callee = None if fact is None else fact.callee
+    while isinstance(callee, Transformed) and callee.transform in ("compile", "partial", "same"):
+        callee = callee.inner
+    return isinstance(callee, Transformed) and "grad" in callee.transform
+
 
 #: Functions of NumPy and audio libraries that make windows, filters and grids.
 _MAKERS = frozenset(
@@ -58,12 +284,8 @@ def is_host_table(made: cst.CSTNode, symbols: set[str]) -> bool:
         return False
     if {"numpy.sin", "numpy.cos"} <= symbols:
         return "numpy.random" not in symbols
-    names = {
-        (dotted(node.func) or "").rpartition(".")[2]
-        for node in walk(made)
-        if isinstance(node, cst.Call)
-    }
-    return not _MAKERS.isdisjoint(names)
+    calls = (node for node in walk(made) if isinstance(node, cst.Call))
+    return any(last_name(call) in _MAKERS for call in calls)
 
 
 def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
@@ -106,7 +328,7 @@ def _is_projected(fact: AttributeFact, module: Module) -> bool:
 
 def _mentions(node: cst.CSTNode, name: str, method: FunctionInfo, module: Module) -> bool:
     """Return whether an expression, or what its name is bound to, reads an attribute."""
-    made = resolve_name(Expression(node, scope_of(module, method))).node
+    made = resolved(node, method, module)
     return any(isinstance(n, cst.Attribute) and n.attr.value == name for n in walk(made))
 
 
@@ -241,7 +463,7 @@ def _is_frozen(owner: ClassInfo, name: str) -> bool:
     return any(not _texts(cls).isdisjoint(("", name)) for cls in lineage(owner))
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _texts(cls: ClassInfo) -> frozenset[str]:
     """The strings in a class; the empty one if it calls ``freeze``."""
     found: set[str] = set()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import by_parameter, made_in_init
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import made_in_init, passed_with_owner, scope_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
 from embercoach.analysis.syntax.trees import (
@@ -18,7 +18,6 @@ from embercoach.analysis.syntax.trees import (
     children,
     dotted,
     is_one_of,
-    target_names,
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer, lineage
@@ -66,6 +65,11 @@ def is_imported(fact: Fact, module: Module) -> TypeGuard[ProjectCall]:
     return type(fact) is ProjectCall and fact.function.module is not module
 
 
+def _calls(facts: list[Fact], module: Module) -> list[LocalCall | ProjectCall]:
+    """The calls of functions of the file, and of other files."""
+    return [fact for fact in facts if type(fact) is LocalCall or is_imported(fact, module)]
+
+
 class ModeEffects:
     """The effects of the functions of a file on models."""
 
@@ -73,9 +77,7 @@ class ModeEffects:
         """Index the calls of the file."""
         self._module = module
         self._calls: dict[cst.CSTNode, LocalCall | ProjectCall] = {
-            fact.node: fact
-            for fact in module.facts()
-            if type(fact) is LocalCall or is_imported(fact, module)
+            call.node: call for call in _calls(module.facts(), module)
         }
         self._known: dict[FunctionInfo, tuple[Effect, ...]] = {}
 
@@ -116,40 +118,15 @@ class ModeEffects:
         self, call: LocalCall | ProjectCall, effects: tuple[Effect, ...]
     ) -> Iterator[tuple[str, Kind]]:
         """The effects as the caller sees them, on what it passes."""
-        if not effects:
-            return
-        function, node = call.function, call.node
-        pairs = ((a.keyword.value if a.keyword else None, a.value) for a in node.args if not a.star)
-        passed = by_parameter(function, pairs, is_bound=call.is_bound)
-        own = {p.name for p in function.parameters} | _bound_in(function)
-        first = function.parameters[0].name if function.is_method and function.parameters else None
+        function = call.function
+        passed = passed_with_owner(call) if effects else {}
         for path, kind, _, _ in effects:
             name, dot, rest = path.partition(".")
-            if name == first and call.is_bound:
-                receiver = _receiver(node, function)
-            elif name in passed:
-                receiver = dotted(passed[name])
-            else:
-                is_free = name not in own and function.module is self._module
-                receiver = name if is_free else None
+            receiver = dotted(passed[name]) if name in passed else None
+            if function.module is self._module and not scope_of(self._module, function).binds(name):
+                receiver = name
             if receiver is not None:
                 yield f"{receiver}{dot}{rest}", kind
-
-
-def _receiver(node: cst.Call, function: FunctionInfo) -> str | None:
-    if function.name == "__call__":
-        return dotted(node.func)
-    return dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-
-
-@lru_cache(maxsize=64)
-def _bound_in(function: FunctionInfo) -> frozenset[str]:
-    return frozenset(
-        name
-        for node in walk(function.node.body, (cst.BaseExpression, *DEFINITIONS))
-        if isinstance(node, (cst.AssignTarget, cst.For))
-        for name in target_names(node.target)
-    )
 
 
 def _direct(node: cst.Call) -> list[tuple[str, Kind]]:
@@ -189,86 +166,65 @@ def _unknown(node: cst.Call) -> list[tuple[str, Kind]]:
 
 #: Layers that compute something else in training.
 NAMES = ("Dropout", "BatchNorm")
-_DROPOUT = "mlx.nn.Dropout"
 #: How deep layers are searched for others.
 DEEPEST = 4
 
 
-def changes_by_mode(
-    cls: ClassInfo,
-    module: Module,
-    depth: int,
-    *,
-    certain: bool = False,
-    names: tuple[str, ...] = NAMES,
-) -> bool:
-    """Return whether a layer holds one that computes something else in training.
+class _Layer(NamedTuple):
+    """A layer of MLX: its class, and the call that makes it, if that is known."""
 
-    Args:
-        cls: the class of the layer.
-        module: the file that is checked.
-        depth: how deep layers are searched.
-        certain: a dropout counts if its rate is a literal above 0.
-        names: how the names of the layers begin.
-    """
+    name: str
+    made: cst.BaseExpression | None = None
+
+    @property
+    def drops(self) -> bool:
+        """Return whether it is no dropout, or ``nn.Dropout()`` or ``nn.Dropout(0.1)``."""
+        if not self.name.startswith("Dropout"):
+            return True
+        if not isinstance(self.made, cst.Call):
+            return False
+        rate = self.made.args[0].value if self.made.args else None
+        return rate is None or (isinstance(rate, cst.Float) and rate.evaluated_value > 0)
+
+
+def _layers_of(cls: ClassInfo, module: Module, depth: int = DEEPEST) -> Iterator[_Layer]:
+    """Yield the layers of MLX that a layer holds, by itself or in others."""
     if depth == 0 or not is_layer(cls):
-        return False
+        return
     for name in {name for base in lineage(cls) for name in base.setters}:
         value = member(module.frame, Instance(cls), name)
-        if certain and type(value) is LibraryObject and value.cls.startswith(_DROPOUT):
-            if _drops(made_in_init(cls, name)):
-                return True
-        elif is_by_mode(value, module, depth, certain=certain, names=names) or (
-            _is_in_sequence(cls, name, certain=certain, names=names)
-        ):
-            return True
-    return False
+        yield from _layers_in(value, made_in_init(cls, name), module, depth)
 
 
-def _drops(made: cst.CSTNode | None) -> bool:
-    """Test for ``nn.Dropout()`` and ``nn.Dropout(0.1)``."""
-    if not isinstance(made, cst.Call):
-        return False
-    rate = made.args[0].value if made.args else None
-    return rate is None or (isinstance(rate, cst.Float) and rate.evaluated_value > 0)
+def _layers_in(
+    value: Value, made: cst.BaseExpression | None, module: Module, depth: int
+) -> Iterator[_Layer]:
+    """Yield the layers of MLX that a value is or holds, of which ``made`` may be the call."""
+    if type(value) is LibraryObject and value.cls.startswith("mlx.nn."):
+        yield _Layer(value.cls.removeprefix("mlx.nn."), made)
+    elif type(value) is Instance:
+        yield from _layers_of(value.info, module, depth - 1)
+    elif type(value) is Sequence and depth:
+        for item in value.items if value.items is not None else (any_item(value),):
+            yield from _layers_in(item, None, module, depth - 1)
+    # ``nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))``
+    if isinstance(made, cst.Call) and (dotted(made.func) or "").endswith("Sequential"):
+        calls = (a.value for a in made.args if isinstance(a.value, cst.Call))
+        yield from (_Layer(last_name(call), call) for call in calls)
 
 
-def _is_in_sequence(
-    cls: ClassInfo, name: str, *, certain: bool, names: tuple[str, ...] = NAMES
-) -> bool:
-    """``self.layers = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))``."""
-    made = made_in_init(cls, name)
-    if not isinstance(made, cst.Call) or not (dotted(made.func) or "").endswith("Sequential"):
-        return False
-    for inner in (a.value for a in made.args if isinstance(a.value, cst.Call)):
-        kind = (dotted(inner.func) or "").rpartition(".")[2]
-        if kind.startswith(names) and not (
-            certain and kind.startswith("Dropout") and not _drops(inner)
-        ):
-            return True
-    return False
+def changes_by_mode(cls: ClassInfo, module: Module, *, certain: bool = False) -> bool:
+    """Return whether a layer holds one that computes something else in training.
+
+    With ``certain``, a dropout counts if its rate is a literal above 0.
+    """
+    layers = _layers_of(cls, module)
+    return any(v.name.startswith(NAMES) and (v.drops or not certain) for v in layers)
 
 
-def is_by_mode(
-    value: Value,
-    module: Module,
-    depth: int,
-    *,
-    certain: bool = False,
-    names: tuple[str, ...] = NAMES,
-) -> bool:
+def is_by_mode(value: Value, module: Module, depth: int, *, names: tuple[str, ...] = NAMES) -> bool:
     """Return whether a value is, or holds, a layer that computes something else in training."""
-    if type(value) is LibraryObject:
-        is_layer_of_them = value.cls.startswith("mlx.nn.") and value.cls[7:].startswith(names)
-        return is_layer_of_them and not (certain and value.cls.startswith(_DROPOUT))
-    if type(value) is Instance:
-        return changes_by_mode(value.info, module, depth - 1, certain=certain, names=names)
-    if type(value) is Sequence and depth:
-        items = value.items if value.items is not None else (any_item(value),)
-        return any(
-            is_by_mode(item, module, depth - 1, certain=certain, names=names) for item in items
-        )
-    return False
+    return any(layer.name.startswith(names) for layer in _layers_in(value, None, module, depth))
 
 
 #: What a file would say that chooses the mode, or that differentiates.
@@ -280,7 +236,8 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     """``model(x)`` after ``fit(model)`` of another file, or after ``model.load_weights(path)``."""
     if any(text in module.source for text in _BY_MODE):
         return
-    imported = [fact for fact in facts if is_imported(fact, module)]
+    calls = _calls(facts, module)
+    imported = [call for call in calls if is_imported(call, module)]
     if not imported and not any(name in module.source for name in NAMES):
         return
     effects = ModeEffects(module)
@@ -291,11 +248,9 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     trained = [(fact, cls) for fact in imported for cls in _trained_by(fact, found[fact], module)]
     is_loaded = ".load_weights(" in module.source or "load" in kinds
     ranges = module.parsed.converted.ranges or {}
-    for fact in facts:
-        if not (type(fact) is LocalCall or is_imported(fact, module)):
-            continue
+    for fact in calls:
         cls = fact.function.cls
-        if cls is None or fact.function.name != "__call__" or not _is_inference(fact):
+        if cls is None or fact.function.name != "__call__" or not _is_outside(fact):
             continue
         if ".eval()" in cls.module.source:
             continue
@@ -307,8 +262,8 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             )
             for trainer, one in trained
         )
-        if (is_trained and changes_by_mode(cls, module, DEEPEST)) or (
-            is_loaded and changes_by_mode(cls, module, DEEPEST, certain=True)
+        if (is_trained and changes_by_mode(cls, module)) or (
+            is_loaded and changes_by_mode(cls, module, certain=True)
         ):
             yield Report.at(
                 fact,
@@ -332,8 +287,8 @@ def _trained_by(
     yield from (value.info for value in values if type(value) is Instance)
 
 
-def _is_inference(call: LocalCall | ProjectCall) -> bool:
-    """Return whether a model is called outside of layers, tests and what is differentiated."""
+def _is_outside(call: LocalCall | ProjectCall) -> bool:
+    """Return whether a call is outside of layers, tests and what is differentiated."""
     caller = call.place.function
     if caller is None:
         return True
@@ -360,15 +315,11 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         return
     if any(e.kind == "eval" for e in _imported_effects(facts, module)):
         return
-    calls = [
-        f
-        for f in facts
-        if (type(f) is LocalCall or is_imported(f, module)) and not _is_transformed(f, module)
-    ]
+    calls = [call for call in _calls(facts, module) if not _is_transformed(call, module)]
     by_mode = {call for call in calls if _calls_by_mode(call, module)}
     losses = {f for c in by_mode if (f := c.place.function) is not None and f.differentiated}
     roots = {root.info for root in module.gradient_roots}
-    if any(changes_by_mode(cls, module, DEEPEST) for cls in _layers(module)):
+    if any(changes_by_mode(cls, module) for cls in _layers(module)):
         losses |= {info for info in roots if info.module is module}
     for fact in calls:
         is_loss = fact.function in losses or _is_loss_of(fact, roots, module)
@@ -377,7 +328,7 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             continue
         if fact not in by_mode and not is_loss and not (is_named and _evaluates(fact, module)):
             continue
-        if _is_evaluation(fact):
+        if _is_outside(fact):
             yield Report.at(
                 fact,
                 "NN-005",
@@ -426,7 +377,7 @@ def _calls_by_mode(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a model with such layers is called."""
     cls = call.function.cls
     is_call = call.function.name == "__call__" and cls is not None
-    return is_call and cls is not None and changes_by_mode(cls, module, DEEPEST)
+    return is_call and cls is not None and changes_by_mode(cls, module)
 
 
 def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module: Module) -> bool:
@@ -441,15 +392,6 @@ def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a gradient or a compilation of a function is called."""
     fact = calls_of(module).get(call.node)
     return fact is not None and isinstance(fact.callee, Transformed)
-
-
-def _is_evaluation(call: LocalCall | ProjectCall) -> bool:
-    """Return whether a model or a loss is called for its result, without a gradient."""
-    caller = call.place.function
-    if caller is None:
-        return True
-    is_part = caller.cls is not None and is_layer(caller.cls)
-    return not (is_part or caller.differentiated or caller.is_test)
 
 
 @check("NN-006")

@@ -1,4 +1,4 @@
-"""DTYPE-006, 007, 013, 018, 019: numbers that do not fit the range or the digits of a half."""
+"""DTYPE-006, 007, 013, 018, 019: numbers that exceed a half, also by functions of other files."""
 
 from __future__ import annotations
 
@@ -8,29 +8,43 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.dataflow.held_sources import field_default
+from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.functions import must_execute
+from embercoach.analysis.dataflow.layout import assigned_to
 from embercoach.analysis.dataflow.scopes import (
     CONSTRUCTORS,
-    Expression,
     made_in_init,
-    resolve_name,
+    resolved,
     scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import default_of, sources_of
+from embercoach.analysis.dataflow.value_sources import default_of, field_default, sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.lattice import BoundMember, DType, Symbol, as_array, as_number
-from embercoach.analysis.values.promotion import HALF
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    BoundMember,
+    DType,
+    Symbol,
+    as_array,
+    as_number,
+    definite_array,
+)
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.values.promotion import HALF, UNSIGNED
 from embercoach.checks.arrays.numerics.compositions import MEAN, SUM, squared
+from embercoach.checks.arrays.numerics.narrow_integers import LARGEST_NARROW, narrow_arithmetic
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
+from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.value_sources import Source, Sources
+    from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.facts.facts import (
         Argument,
         BinaryFact,
@@ -38,9 +52,10 @@ if TYPE_CHECKING:
         Fact,
         ItemStoreFact,
         Operand,
+        ProjectCall,
     )
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
+    from embercoach.analysis.values.lattice import Array, Value
 
 #: Half of the smallest positive number: this and smaller ones round to 0.
 _SMALLEST = 2.0**-25
@@ -202,8 +217,7 @@ def overflow_in_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.where(mask, 0.0, -1e9).astype(mx.float16)``."""
     if len(fact.arguments) != 1 or fact.receiver_node is None:
         return
-    scope = scope_of(module, fact.place.function)
-    source = resolve_name(Expression(fact.receiver_node, scope)).node
+    source = resolved(fact.receiver_node, fact.place.function, module)
     made = calls_of(module).get(source)
     if made is not None and made.symbol in ("mlx.core.where", *FILLING):
         for argument in made.arguments:
@@ -336,8 +350,10 @@ def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if owner != "self" or place.function.cls is None or place.function.name in CONSTRUCTORS:
         return
     statement, array = place.statement, fact.left.array
-    targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-    is_sum = path in map(dotted, targets) and getattr(statement, "value", None) is fact.node
+    is_sum = (
+        path in map(dotted, assigned_to(statement))
+        and getattr(statement, "value", None) is fact.node
+    )
     if not fact.in_place and not is_sum:
         return
     start = calls_of(module).get(made_in_init(place.function.cls, name) or node)
@@ -374,8 +390,7 @@ def _updated(fact: BinaryFact) -> str | None:
     statement = fact.place.statement
     if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
         return None
-    targets = [t.target for t in statement.targets]
-    return name if any(isinstance(t, cst.Name) and t.value == name for t in targets) else None
+    return name if name in map(dotted, assigned_to(statement)) else None
 
 
 def _is_scalar_start(start: CallFact, module: Module) -> bool:
@@ -404,3 +419,65 @@ def wide_mask(fact: CallFact, module: Module) -> Iterator[Report]:
             help="Cast it (`mask.astype(q.dtype)`), or pass a boolean mask or `mask='causal'`",
             subject=mask.node,
         )
+
+
+#: Dtypes whose range arithmetic leaves soon.
+_NARROW = frozenset((*UNSIGNED, *LARGEST_NARROW, "float16"))
+_EFFECTS = {
+    "DTYPE-006": "a constant overflows float16",
+    "DTYPE-010": "a negative unsigned difference wraps",
+    "DTYPE-015": "sums or products of small integers wrap",
+}
+
+
+@check("DTYPE-006", "DTYPE-010", "DTYPE-015")
+def imported_arithmetic(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """``motion(frames)`` of another file, which subtracts the uint8 frames that it is given."""
+    function = fact.function
+    if function.module is module or module.is_test or function.is_async:
+        return
+    passed = bind(function, UNKNOWN if fact.is_bound else None, fact.arguments)
+    if DType("float16") in passed.values() and _casts_large_number(function, passed):
+        yield _reported(fact, "DTYPE-006", "Use mx.finfo(dtype).min or .max")
+        return
+    arrays = {name: array for name, value in passed.items() if (array := definite_array(value))}
+    if not any(array.dtype in _NARROW and not array.scalar for array in arrays.values()):
+        return
+    run = _run(function, tuple(sorted(arrays.items(), key=lambda one: one[0])))
+    for operation in run.operations:
+        for check_of in (narrow_arithmetic, overflow_in_arithmetic):
+            for found in check_of(operation, function.module):
+                yield _reported(fact, found.code, found.help)
+                return
+
+
+def _reported(fact: ProjectCall, code: str, remedy: str) -> Report:
+    name, file = fact.function.name, fact.function.module.path.name
+    message = in_file(name, file, f": {_EFFECTS[code]}")
+    return Report.at(fact, code, message=message, help=remedy)
+
+
+def _casts_large_number(function: FunctionInfo, passed: dict[str, Value]) -> bool:
+    """Test for ``mx.where(keep, 0.0, -1e9).astype(dtype)``, where float16 is passed."""
+    run = _run(function, tuple((n, v) for n, v in passed.items() if isinstance(v, DType)))
+    for call, given in run.calls.items():
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "astype" or len(given) != 1:
+            continue
+        made = resolved(func.value, function, function.module)
+        if given[0].value != DType("float16") or not isinstance(made, cst.Call):
+            continue
+        root, _, name = (dotted(made.func) or "").partition(".")
+        is_mlx = function.module.frame.names.get(root) == Symbol("mlx.core")
+        if is_mlx and name in ("where", "full", "array"):
+            numbers = (as_number(argument.value) for argument in run.calls.get(made, ()))
+            if any(number is not None and is_large(number.const) for number in numbers):
+                return True
+    return False
+
+
+@kept_for_file
+def _run(function: FunctionInfo, given: tuple[tuple[str, Array | DType], ...]) -> MustExecute:
+    """Run a function for what it must execute with these arrays and dtypes."""
+    arrays = frozenset(name for name, value in given if not isinstance(value, DType))
+    return must_execute(function, arrays, given)

@@ -1,4 +1,4 @@
-"""DTYPE-008 to 010, DTYPE-015, INDEX-006: integers that wrap, or that the GPU lacks."""
+"""DTYPE-008 to 010, 015 to 017, INDEX-006: integers that wrap, lose fractions or fail on GPUs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
-from embercoach.analysis.values.promotion import FLOATING, UNSIGNED, promote
+from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
 from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 
@@ -22,6 +23,127 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, IndexFact, ItemStoreFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array, Value
+
+#: Functions whose results are floats, whatever their arguments are.
+_FLOATS = frozenset(
+    f"mlx.core.{name}"
+    for name in (
+        *("mean", "var", "std", "softmax", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt"),
+        *("sin", "cos", "divide", "logsumexp", "erf", "linspace", "reciprocal"),
+        *("random.normal", "random.uniform"),
+    )
+)
+#: Functions whose results are between 0 and 1.
+_FRACTIONS = frozenset(
+    (
+        *("mlx.core.softmax", "mlx.core.sigmoid", "mlx.nn.softmax", "mlx.nn.sigmoid"),
+        *("mlx.nn.Softmax", "mlx.nn.Sigmoid"),
+    )
+)
+_UNIFORM = "mlx.core.random.uniform"
+
+
+@check("DTYPE-016")
+def fraction_in_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``counts[i] = 0.5`` for an int32 ``counts``."""
+    array = as_array(fact.base)
+    if array is None or array.dtype not in INTEGERS:
+        return
+    statement = fact.place.statement
+    if not isinstance(statement, (cst.Assign, cst.AugAssign)):
+        return
+    divides = isinstance(statement, cst.AugAssign) and isinstance(
+        statement.operator, cst.DivideAssign
+    )
+    sources = sources_of(module)
+    source = sources.of(fact, statement.value)
+    value = fact.value if isinstance(statement, cst.Assign) else None
+    if divides or _has_fraction(value, source, sources):
+        yield _report(fact, array.dtype, fact.node.value)
+
+
+@check("DTYPE-016", of=[f".{name}" for name in ("add", "subtract", "multiply", "divide")])
+def fraction_in_update(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``counts.at[i].add(0.5)`` for an int32 ``counts``."""
+    owner = fact.callee.owner if isinstance(fact.callee, BoundMember) else None
+    array = as_array(owner.array) if isinstance(owner, ArrayAt) else None
+    given = fact.positional(0)
+    if array is None or given is None or array.dtype not in INTEGERS:
+        return
+    sources = sources_of(module)
+    if _has_fraction(given.value, sources.of(fact, given.node), sources):
+        yield _report(fact, array.dtype, given.node)
+
+
+def _report(fact: Fact, dtype: str | None, node: cst.BaseExpression) -> Report:
+    return Report.at(
+        fact,
+        "DTYPE-016",
+        message=f"a float written to an {dtype} array loses its fraction",
+        help="Make the array of floats: `mx.zeros(shape)`, `mx.array([0.0, ...])`",
+        subject=node,
+    )
+
+
+def _has_fraction(value: Value | None, source: Source, sources: Sources) -> bool:
+    """Return whether a value is a float that is not whole for all that is known."""
+    number = None if value is None else as_number(value)
+    if number is not None:
+        if number.kind != "float":
+            return False
+        const = number.const
+        return isinstance(const, float) and not const.is_integer()
+    array = None if value is None else as_array(value)
+    if array is not None and array.dtype is not None and array.dtype not in FLOATING:
+        return False
+    ends = computed(source, sources, bounded=True)
+    return bool(ends) and all(_is_fractional(end, sources) for end in ends)
+
+
+def _is_fractional(end: Source, sources: Sources) -> bool:
+    """Return whether an expression divides, or is computed by a function of floats."""
+    node = end.node
+    if isinstance(node, cst.Float):
+        return not float(node.value.replace("_", "")).is_integer()
+    if isinstance(node, cst.BinaryOperation):
+        if isinstance(node.operator, cst.Divide):
+            return True
+        if isinstance(node.operator, (cst.Add, cst.Subtract, cst.Multiply)):
+            sides = (end.at(node.left), end.at(node.right))
+            return any(_is_fractional(side, sources) for side in sides)
+        return False
+    call = sources.library_call(end)
+    return call is not None and call.name in _FLOATS
+
+
+@check("DTYPE-017", of=(".astype",))
+def cast_fraction(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.sigmoid(x).astype(mx.int32)``."""
+    dtype = fact.arguments[0].value if fact.arguments else None
+    if not isinstance(dtype, DType) or dtype.name not in INTEGERS or fact.receiver_node is None:
+        return
+    sources = sources_of(module)
+    ends = computed(sources.of(fact, fact.receiver_node), sources)
+    if ends and all(_is_below_one(end, sources) for end in ends):
+        yield Report.at(
+            fact,
+            "DTYPE-017",
+            message=f"values below 1 become 0 in {dtype.name}",
+            help="Compare them (`p > 0.5`), or scale or round them first",
+            subject=fact.receiver_node,
+        )
+
+
+def _is_below_one(end: Source, sources: Sources) -> bool:
+    call = sources.library_call(end)
+    if call is None:
+        return False
+    if call.name != _UNIFORM:
+        return call.name in _FRACTIONS
+    given = end.node.args if isinstance(end.node, cst.Call) else ()
+    names = {a.keyword.value if a.keyword else "" for a in given}
+    return names.isdisjoint(("", "low", "high"))
+
 
 #: Dtypes that Metal's scatter does not support.
 WIDE = frozenset(["int64", "uint64", "complex64"])
@@ -57,7 +179,7 @@ def wide_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
 
 
 def _has_array_index(fact: ItemStoreFact, module: Module) -> bool:
-    from embercoach.checks.arrays.updates.duplicate_updates import array_indices
+    from embercoach.checks.arrays.updates.index_updates import array_indices
 
     found = array_indices(module)
     given = (e.slice.value for e in fact.node.slice if isinstance(e.slice, cst.Index))
@@ -118,7 +240,7 @@ def _float64(fact: Fact, module: Module) -> Iterator[Report]:
 #: Functions around a difference that keep it from being negative.
 GUARDS = frozenset(["where", "maximum", "minimum", "clip", "max", "min", "select"])
 #: The largest values of integers that are smaller than Python's numbers become.
-LARGEST = {"int8": 127, "uint8": 255, "int16": 32_767, "uint16": 65_535}
+LARGEST_NARROW = {"int8": 127, "uint8": 255, "int16": 32_767, "uint16": 65_535}
 _BYTES = frozenset(("int8", "uint8"))
 #: A number that is added is small if the sum of so many of them fits.
 _MOST_ADDED = 10
@@ -183,7 +305,7 @@ def _is_unsigned_difference(left: Array | None, right: Array | None, second: Val
 
 def _is_excluded(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
     """Return whether the left operand is a result, or the statement selects or bounds values."""
-    source = resolve_name(Expression(node, scope_of(module, fact.place.function))).node
+    source = resolved(node, fact.place.function, module)
     if isinstance(source, cst.BinaryOperation):
         return True
     nodes = [source, *walk(fact.place.statement, (cst.BaseSuite,))]
@@ -195,11 +317,10 @@ def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
 
     A number bounds operands alone: ``mx.maximum(x - 1, 0)`` is given what has wrapped.
     """
-    function = call.func
-    name = function.attr if isinstance(function, cst.Attribute) else function
-    if not isinstance(name, cst.Name) or name.value not in GUARDS:
+    name = last_name(call)
+    if name not in GUARDS:
         return False
-    made = calls_of(module).get(call) if name.value in ("maximum", "clip") else None
+    made = calls_of(module).get(call) if name in ("maximum", "clip") else None
     if made is None:
         return True
     others = [a.value for a in _arguments(made) if difference not in walk(a.node)]
@@ -215,9 +336,9 @@ def _wrapping(
         if left.scalar or right.scalar:
             return None
         dtype = promote(left.dtype, right.dtype)
-        return dtype if dtype in LARGEST and left.dtype == right.dtype else None
+        return dtype if dtype in LARGEST_NARROW and left.dtype == right.dtype else None
     array, number = (left, as_number(second)) if left is not None else (right, as_number(first))
-    if array is None or number is None or array.scalar or array.dtype not in LARGEST:
+    if array is None or number is None or array.scalar or array.dtype not in LARGEST_NARROW:
         return None
     if operator == "**" and array is right:
         return None
@@ -305,7 +426,7 @@ def _unary(
 ) -> Iterator[Report]:
     given = _arguments(fact)[-1:] if fact.symbol is None else _arguments(fact)[:1]
     array = as_array(given[0].value) if given else None
-    if array is None or array.scalar or array.dtype not in LARGEST:
+    if array is None or array.scalar or array.dtype not in LARGEST_NARROW:
         return
     if not (array.dtype in _BYTES and counts_flags) and _is_small(fact, module):
         return
@@ -316,7 +437,7 @@ def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Repo
     return Report.at(
         fact,
         "DTYPE-015",
-        message=f"{shown} of {dtype} arrays wraps above {LARGEST[dtype]}",
+        message=f"{shown} of {dtype} arrays wraps above {LARGEST_NARROW[dtype]}",
         help="Cast first: `x.astype(mx.int32)`, or `mx.float32`",
         subject=node,
         replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),

@@ -1,26 +1,30 @@
-"""RANDOM-001: random keys that are used twice, or again at every call."""
+"""RANDOM-001, 002, 003, 005 and 006: keys that are used twice, and equal random numbers."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.layout import assigned_to, is_older, layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
-    by_parameter,
+    bindings_at,
     fixed_attribute,
+    passed_arguments,
     scope_of,
 )
-from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
 from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
-from embercoach.checks.registry import Report, check
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.arrays.numerics.compositions import meaning_of
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +32,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.layout import Layout
     from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.dataflow.scopes import Scope
-    from embercoach.analysis.facts.facts import Fact, ProjectCall
+    from embercoach.analysis.facts.facts import Fact, LibraryWrite, ProjectCall
     from embercoach.analysis.project.module import Module
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
@@ -130,11 +133,7 @@ def _is_in_loop(use: _Use, layout: Layout) -> bool:
         return True  # in a comprehension
     if not loops or returns or layout.leaves(statement, loops[0]):
         return False
-    inner = loops[0]
-    return not any(
-        binding.statement is inner or layout.is_inside(binding.statement, inner)
-        for binding in use.bindings
-    )
+    return not any(layout.is_bound_in(binding, loops[0]) for binding in use.bindings)
 
 
 class _Uses:
@@ -178,8 +177,7 @@ class _Uses:
             names = self._parameters(call.function, depth + 1)
             if not names or any(argument.star for argument in call.node.args):
                 continue
-            pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.node.args)
-            passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+            passed = passed_arguments(call)
             for name in names & passed.keys():
                 yield from self._use(call, passed[name])
 
@@ -196,33 +194,23 @@ class _Uses:
 
     def _use(self, fact: CallFact | LocalCall, node: cst.BaseExpression) -> Iterator[_Use]:
         text, name = _path(node)
-        function = fact.place.function
-        if name is None and _is_kept_in(node, function, self._module):
+        place = fact.place
+        if name is None and _is_kept_in(node, place.function, self._module):
             text = keyed_path(node) or ""
             name = text.partition(".")[0]
-        if fixed_attribute(node, function, self._module) is not None:
+        if fixed_attribute(node, place.function, self._module) is not None:
             path = dotted(node) or ""
             yield _Use(path, path, frozenset(), fact, node)
-        scope = scope_of(self._module, function)
-        reaching = scope.reaching
         if name is None:
             return
-        if function is not None and isinstance(function.node, cst.Lambda):
-            bindings = tuple(reaching.bindings.get(name, ()))
-        else:
-            bindings = reaching.before(fact.place.statement, name) or ()
-        if not bindings and name not in reaching.bindings:
-            bindings = self._outer(scope, name)
-        if bindings:
-            yield _Use(text, name, frozenset(bindings), fact, node)
+        bound = bindings_at(name, place.statement, place.function, self._module)
+        if bound is not None:
+            yield _Use(text, name, frozenset(bound.bindings), fact, node)
 
-    def _outer(self, scope: Scope, name: str) -> tuple[Binding, ...]:
-        """The one binding of a name of a scope around, which nothing rebinds."""
-        source = self._module.source
-        found = scope.find(name)
-        held = () if found is None else tuple(found[0].reaching.bindings.get(name, ()))
-        rebinds = "global " in source or "nonlocal " in source
-        return held if len(held) == 1 and not rebinds else ()
+
+def is_benchmark(module: Module) -> bool:
+    """Return whether a file measures time: a benchmark repeats the same numbers on purpose."""
+    return "perf_counter" in module.source or "timeit" in module.source
 
 
 def draws(fact: CallFact) -> bool:
@@ -258,13 +246,11 @@ def _is_kept_in(node: cst.BaseExpression, function: FunctionInfo | None, module:
         classes = (v.info for v in module.frame.names.values() if isinstance(v, Class))
         if assigned_attributes(module)[name] or not any(name in c.annotations for c in classes):
             return False
-    for inner in walk(function.node.body):
-        if isinstance(inner, cst.Arg) and dotted(inner.value) == owner:
-            return False
-        targets = [t.target for t in inner.targets] if isinstance(inner, cst.Assign) else []
-        if any(keyed_path(part) == path for target in targets for part in walk(target)):
-            return False
-    return True
+    return not any(
+        (isinstance(inner, cst.Arg) and dotted(inner.value) == owner)
+        or any(keyed_path(part) == path for target in assigned_to(inner) for part in walk(target))
+        for inner in walk(function.node.body)
+    )
 
 
 def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
@@ -280,8 +266,6 @@ def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
 
 #: Functions around a call that are looked at, and calls of each.
 _MOST_FUNCTIONS, _MOST_CALLERS = 8, 32
-#: A benchmark repeats the same numbers on purpose.
-_TIMERS = ("perf_counter", "timeit")
 
 
 class _Key(NamedTuple):
@@ -301,7 +285,7 @@ def repeated_key(fact: CallFact, module: Module) -> Iterator[Report]:
     function, node = fact.place.function, key_of(fact)
     if function is None or node is None or fact.place.loops or function.is_test:
         return
-    if any(timer in module.source for timer in _TIMERS):
+    if is_benchmark(module):
         return
     key = _shared(node, fact, function, module)
     if key is None:
@@ -329,9 +313,9 @@ def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report
     if (place.function is not None and place.function.is_test) or function.name == "__init__":
         return
     key = _fixed_key(function)
-    if key is None or any(timer in module.source for timer in _TIMERS):
+    if key is None or is_benchmark(module):
         return
-    if _is_older(fact, _receiver(fact), module):
+    if is_of_older(fact, receiver_of(fact), module):
         yield Report.at(
             fact,
             "RANDOM-001",
@@ -340,7 +324,7 @@ def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report
         )
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _fixed_key(method: FunctionInfo) -> str | None:
     """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
     if isinstance(method.node, cst.Lambda) or method.cls is None:
@@ -377,7 +361,8 @@ def _shared(
         return None
     scope = scope_of(module, function)
     if not scope.binds(node.value):
-        binding = _outer(function, node.value, module)
+        bound = bindings_at(node.value, fact.place.statement, function, module)
+        binding = None if bound is None else bound.bindings[0]
         if binding is not None and binding.kind == "parameter":  # of the function around
             is_array = any(type(a.value) is Array for a in fact.arguments if a.node is node)
             return _Key() if is_array else None
@@ -409,15 +394,6 @@ def _is_key(node: cst.BaseExpression, module: Module) -> bool:
     return f"{PREFIX}key" in symbols or f"{PREFIX}split" in symbols
 
 
-def _outer(function: FunctionInfo, name: str, module: Module) -> Binding | None:
-    """The one binding of a name of a scope around, which nothing rebinds."""
-    if "global " in module.source or "nonlocal " in module.source:
-        return None
-    found = scope_of(module, function).find(name)
-    held = () if found is None else found[0].reaching.bindings.get(name, ())
-    return held[0] if len(held) == 1 else None
-
-
 def _repeating_call(
     function: FunctionInfo, key: _Key, module: Module, seen: set[FunctionInfo]
 ) -> LocalCall | ProjectCall | None:
@@ -428,8 +404,8 @@ def _repeating_call(
         caller = call.place.function
         if (caller is not None and caller.is_test) or not _shares(call, key):
             continue
-        path = _receiver(call)
-        if call.place.loops and not call.place.periodic and _is_older(call, path, module):
+        path = receiver_of(call)
+        if call.place.loops and not call.place.periodic and is_of_older(call, path, module):
             return call
         if path is not None and any(_precedes(other, call, path, module) for other in earlier):
             return call
@@ -449,39 +425,113 @@ def _precedes(
 ) -> bool:
     """Return whether two calls of one object's method execute one after the other."""
     function, one, two = first.place.function, first.place.statement, second.place.statement
-    if function is not second.place.function or _receiver(first) != path or one is two:
+    if function is not second.place.function or receiver_of(first) != path or one is two:
         return False
     return layout_of(module, function).in_sequence(one, two)
 
 
 def _shares(call: LocalCall | ProjectCall, key: _Key) -> bool:
     """Return whether a call does not pass another key."""
-    arguments = call.node.args
     if key.default is None:
         return True
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in arguments]
-    passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
-    return key.default not in passed and not any(argument.star for argument in arguments)
+    has_star = any(argument.star for argument in call.node.args)
+    return key.default not in passed_arguments(call) and not has_star
 
 
-def _receiver(call: LocalCall | ProjectCall) -> str | None:
+def receiver_of(call: LocalCall | ProjectCall) -> str | None:
     """The object whose method is called, or the name of the function."""
     func = call.node.func
     return dotted(func.value if call.is_bound and isinstance(func, cst.Attribute) else func)
 
 
-def _is_older(call: LocalCall | ProjectCall, path: str | None, module: Module) -> bool:
+def is_of_older(call: LocalCall | ProjectCall, path: str | None, module: Module) -> bool:
     """Return whether what is called exists before the loop or comprehension around a call."""
     if path is None:
         return False
-    name, place = path.partition(".")[0], call.place
-    if name in place.loop_names:
+    place = call.place
+    if path.partition(".")[0] in place.loop_names:
         return False
     layout = layout_of(module, place.function)
     loop = next(layout.loops(place.statement), None)
-    bindings = scope_of(module, place.function).reaching.before(place.statement, name) or ()
-    if loop is not None and layout.leaves(place.statement, loop):
-        return False
-    return loop is None or not any(
-        b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings
+    if loop is None:
+        return True
+    return not layout.leaves(place.statement, loop) and is_older(path, loop, place, module)
+
+
+_STATE = "mlx.core.random.state"
+_SHOWN = {"softmax": "probabilities of `softmax`", "quotient": "normalized weights"}
+
+
+@check("RANDOM-002", of=(PREFIX,))
+def same_in_every_lane(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.normal(...)`` without a key in a function that ``mx.vmap`` maps."""
+    function = fact.place.function
+    if function is not None and function.vmapped and draws(fact) and key_of(fact) is None:
+        yield Report.at(
+            fact,
+            "RANDOM-002",
+            message="the random numbers are the same for all elements of `mx.vmap`",
+            help="Map over keys: `mx.vmap(f)(x, mx.random.split(key, len(x)))`",
+        )
+
+
+@check("RANDOM-003")
+def written_state(fact: LibraryWrite, module: Module) -> Iterator[Report]:
+    """``mx.random.state = ...`` and ``mx.random.state[0] = ...``."""
+    if fact.symbol != _STATE:
+        return
+    problem = "raises `TypeError`" if fact.is_item else "does not change MLX's random numbers"
+    yield Report.at(
+        fact,
+        "RANDOM-003",
+        message=f"assignment to `mx.random.state` {problem}",
+        help="Seed with `mx.random.seed(...)`, or pass keys to the functions",
+    )
+
+
+@check("RANDOM-005", of=(f"{PREFIX}categorical",))
+def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.categorical(mx.softmax(logits))``."""
+    argument = fact.argument(0, "logits")
+    if argument is None or argument.star:
+        return
+    sources = sources_of(module)
+    meaning = meaning_of(sources.of(fact, argument.node), sources)
+    if meaning not in ("softmax", "quotient"):
+        return
+    alias, change, node = mlx_alias(module), None, argument.node
+    if meaning == "softmax" and isinstance(node, cst.Call) and node.args:
+        text = module.parsed.code(node.args[0].value)
+        change = ProposedFix("Pass the logits", False, ((node, text),))
+    elif meaning == "quotient" and alias is not None:
+        text = f"{alias}.log({module.parsed.code(node)})"
+        change = ProposedFix("Take the logarithm", False, ((node, text),))
+    yield Report.at(
+        fact,
+        "RANDOM-005",
+        node=argument.node,
+        message=f"`mx.random.categorical()` takes logits, got {_SHOWN[meaning]}",
+        help="Pass the logits" if meaning == "softmax" else "Pass `mx.log(probabilities)`",
+        change=change,
+        subject=argument.node,
+    )
+
+
+@check("RANDOM-006", of=(PREFIX,))
+def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.normal(...)`` without a key or seed in the target of several threads."""
+    function = fact.place.function
+    if function is None or not function.threaded_often or not draws(fact):
+        return
+    if key_of(fact) is not None:
+        return
+    calls = evaluation_of(module).calls
+    inner = (calls.get(node) for node in walk(function.node) if isinstance(node, cst.Call))
+    if any(call is not None and call.symbol == f"{PREFIX}seed" for call in inner):
+        return
+    yield Report.at(
+        fact,
+        "RANDOM-006",
+        message="the random numbers are the same in all threads",
+        help="Pass a key to each thread: `mx.random.split(key, count)`",
     )

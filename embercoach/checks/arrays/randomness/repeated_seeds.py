@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.held_sources import is_set_once
-from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import assigned_attributes, by_parameter, scope_of
-from embercoach.analysis.dataflow.stops import Stop
-from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
-from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.scopes import assigned_attributes, passed_arguments, scope_of
+from embercoach.analysis.dataflow.value_sources import (
+    Callee,
+    argument_of,
+    is_set_once,
+    sources_of,
+    value_in,
+)
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import (
     dotted,
@@ -24,11 +25,13 @@ from embercoach.analysis.syntax.trees import (
     names_below,
     small_statements,
     target_names,
+    targets_of,
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol, as_array
-from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -45,8 +48,6 @@ _MOST_FUNCTIONS, _MOST_CALLERS = 32, 32
 _MOST_BINDINGS = 16
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
-#: A benchmark repeats the same numbers on purpose.
-TIMERS = ("perf_counter", "timeit")
 
 
 @check("RANDOM-004", of=(f"{PREFIX}seed", f"{PREFIX}key"))
@@ -64,10 +65,7 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     statements = [*small_statements(loop.body)]
     keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, statements)
     for statement in statements:
-        if isinstance(statement, cst.Assign):
-            bound.update(n for t in statement.targets for n in target_names(t.target))
-        elif isinstance(statement, cst.AugAssign):
-            bound.update(target_names(statement.target))
+        bound.update(name for target in targets_of(statement) for name in target_names(target))
     bound.difference_update(keys or ())
     bound.difference_update(_states(statements))
     for node in body:
@@ -89,9 +87,8 @@ def _states(statements: list[cst.BaseSmallStatement]) -> set[str]:
     for statement in statements:
         if isinstance(statement, cst.Assign):
             used = set(names_below(statement.value))
-            for target in statement.targets:
-                for name in target_names(target.target):
-                    needs.setdefault(name, set()).update(used)
+            for name in assigned_names(statement):
+                needs.setdefault(name, set()).update(used)
     reached: dict[str, set[str]] = {}
     for start in list(needs)[:_MOST_BINDINGS]:
         pending, seen = [start], set[str]()
@@ -121,11 +118,8 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
     reaching = scope_of(module, fact.place.function).reaching
     if path is None or _is_stored(path, loop, module):
         return False
-    layout, name = layout_of(module, fact.place.function), path.partition(".")[0]
-    bindings = reaching.before(fact.place.statement, name) or ()
-    return bool(bindings) and not any(
-        b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings
-    )
+    bindings = reaching.before(fact.place.statement, path.partition(".")[0])
+    return bool(bindings) and is_older(path, loop, fact.place, module)
 
 
 def _is_stored(path: str, loop: cst.For | cst.While, module: Module) -> bool:
@@ -133,25 +127,18 @@ def _is_stored(path: str, loop: cst.For | cst.While, module: Module) -> bool:
     owner, _, last = path.rpartition(".")
     if owner and not last.startswith("[") and assigned_attributes(module)[last] > 1:
         return True
-    for statement in small_statements(loop.body):
-        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-        if isinstance(statement, cst.AugAssign):
-            targets = [statement.target]
-        if any(keyed_path(inner) == path for target in targets for inner in walk(target)):
-            return True
-    return False
+    targets = (t for statement in small_statements(loop.body) for t in targets_of(statement))
+    return any(keyed_path(inner) == path for target in targets for inner in walk(target))
 
 
 def _keys_from(fact: CallFact, statements: list[cst.BaseSmallStatement]) -> set[str]:
     """The names that hold a key, and the keys that are split from it."""
-    statement = fact.place.statement
-    targets = statement.targets if isinstance(statement, cst.Assign) else ()
-    keys = {name for target in targets for name in target_names(target.target)}
+    keys = assigned_names(fact.place.statement)
     for other in statements:
         if isinstance(other, cst.Assign) and not keys.isdisjoint(names_below(other.value)):
             call = other.value.func if isinstance(other.value, cst.Call) else None
             if call is not None and (dotted(call) or "").endswith("split"):
-                keys.update(n for target in other.targets for n in target_names(target.target))
+                keys |= assigned_names(other)
     return keys
 
 
@@ -175,7 +162,7 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
     if function is None or seed is None or fact.place.loops or _is_test(fact, module):
         return
     levels = [*layout_of(module, function).outward(fact.place.statement)]
-    if len(levels) != 1 or any(timer in module.source for timer in TIMERS):
+    if len(levels) != 1 or is_benchmark(module):
         return
     sources = sources_of(module)
     ends = sources.ends(sources.of(fact, seed.node), through_callers=True)
@@ -205,7 +192,7 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
     owner, *rest = (dotted(node) or "").split(".")
     cls = function.cls
     if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
-        is_set = is_set_once(cls, owner, rest[0], module)
+        is_set = is_set_once(cls, rest[0], module)
         return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
     if rest or function.outer is None or scope_of(module, function).binds(owner):
         return False
@@ -219,12 +206,9 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
 def is_of_one_object(call: LocalCall | ProjectCall, function: FunctionInfo, module: Module) -> bool:
     """Return whether a loop calls a method of an object, or a closure, that is older."""
     path, loop = dotted(call.node.func), call.place.loop
-    reaching = scope_of(module, call.place.function).reaching
-    if call.function is not function or path is None or loop is None or reaching is None:
+    if call.function is not function or path is None or loop is None:
         return False
-    layout = layout_of(module, call.place.function)
-    bindings = reaching.before(call.place.statement, path.partition(".")[0]) or ()
-    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
+    return is_older(path, loop, call.place, module)
 
 
 def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
@@ -314,10 +298,7 @@ def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module
 
 def _is_result(node: cst.CSTNode, call: LocalCall | ProjectCall) -> bool:
     """Return whether a statement assigns a call's result to one of its arguments."""
-    statement = call.place.statement
-    targets = statement.targets if isinstance(statement, cst.Assign) else ()
-    names = {name for target in targets for name in target_names(target.target)}
-    return isinstance(node, cst.Name) and node.value in names
+    return isinstance(node, cst.Name) and node.value in assigned_names(call.place.statement)
 
 
 def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
@@ -364,7 +345,7 @@ def seed_in_other_file(fact: ProjectCall, module: Module) -> Iterator[Report]:
     if place.function is not None and place.function.is_test:
         return
     seed = _seed(function)
-    if seed is None or any(timer in module.source for timer in TIMERS):
+    if seed is None or is_benchmark(module):
         return
     if not isinstance(_default(seed, fact), cst.Integer):
         if not is_unchanging(seed, function, function.module):
@@ -386,24 +367,21 @@ def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
     parameter = next((p for p in function.parameters if p.name == name), None)
     if parameter is None:
         return seed
-    pairs = ((a.keyword, a.node) for a in fact.arguments)
-    passed = by_parameter(function, pairs, is_bound=fact.is_bound)
     has_star = any(a.star for a in fact.arguments)
-    return None if has_star or parameter.name in passed else parameter.default
+    return None if has_star or name in passed_arguments(fact) else parameter.default
 
 
-@lru_cache(maxsize=256)
+@kept_for_file
 def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     """The seed that a function always sets before it draws numbers itself."""
     if isinstance(function.node, cst.Lambda) or "seed" not in names_below(function.node.body):
         return None
-    frame = Frame(function.module, function, closure_of(function), record=False)
     found: cst.BaseExpression | None = None
     for line in function.node.body.body:
         for node in walk(line, (cst.FunctionDef, cst.ClassDef)):
             if not isinstance(node, cst.Call) or dotted(node.func) is None:
                 continue
-            callee = evaluate(frame, node.func)
+            callee = value_in(node.func, function, function.module)
             name = callee.name if isinstance(callee, Symbol) else ""
             is_certain = isinstance(line, cst.SimpleStatementLine)
             if name == f"{PREFIX}seed" and is_certain and len(node.args) == 1:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.layout import assigned_to, comes_later, layout_of, reads_of
-from embercoach.analysis.dataflow.scopes import by_parameter, scope_of, written_arguments
-from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import (
+    bindings_at,
+    passed_arguments,
+    scope_of,
+)
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
     Source,
@@ -22,17 +26,31 @@ from embercoach.analysis.syntax.trees import (
     dotted,
     head_of,
     names_below,
-    parameters_of,
     small_statements,
     walk,
 )
 from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.value_sources import Sources
+    from embercoach.analysis.facts.facts import (
+        BinaryFact,
+        Fact,
+        FactPlace,
+        ItemStoreFact,
+        LocalCall,
+        ProjectCall,
+    )
+    from embercoach.analysis.project.module import Module
+
+    #: Functions with a parameter that have been followed.
+    Seen = set[tuple[FunctionInfo, str]]
 
 
 def is_kept_element(given: Source, sources: Sources) -> bool:
@@ -94,28 +112,18 @@ def updated_names(statement: cst.CSTNode) -> set[str]:
     return {node.value for node in nodes if type(node) is cst.Name}
 
 
-def updates(statement: cst.CSTNode, name: str) -> bool:
-    """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
-    return name in updated_names(statement)
+@kept_for_file
+def argument_updates(function: FunctionInfo) -> dict[str, list[cst.CSTNode]]:
+    """Return the statements of a function that update what is passed to it, by parameters."""
+    found: dict[str, list[cst.CSTNode]] = {}
+    reaching = scope_of(function.module, function).reaching
+    for statement in small_statements(function.node.body):
+        for name in updated_names(statement):
+            kinds = {binding.kind for binding in reaching.before(statement, name) or ()}
+            if "parameter" in kinds and kinds <= {"parameter", "updated"}:
+                found.setdefault(name, []).append(statement)
+    return found
 
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.facts.facts import (
-        BinaryFact,
-        Fact,
-        FactPlace,
-        ItemStoreFact,
-        LocalCall,
-        ProjectCall,
-    )
-    from embercoach.analysis.project.module import Module
-
-    #: Functions with a parameter that have been followed.
-    Seen = set[tuple[FunctionInfo, str]]
-    from embercoach.analysis.dataflow.value_sources import Sources
 
 #: Characters of a name that a message quotes.
 LONGEST = 20
@@ -146,19 +154,17 @@ def write_to_parameter(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
 @check("INDEX-005")
 def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Report]:
     """``standardize(x)`` of another file, which changes ``x``."""
-    if fact.function.module is module or _is_discarded(fact):
+    if fact.function.module is module or is_discarded(fact):
         return
     arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
     if not arrays:
         return
     sources, source = sources_of(module), sources_of(module).of(fact, fact.node)
-    passed = _passed(fact.node, Callee(fact.function, fact.is_bound))
-    for parameter in fact.function.parameters:
-        node = passed.get(parameter.name)
-        if node not in arrays:
-            continue
+    for name, node in Callee(fact.function, fact.is_bound).passed(source).items():
         given = source.at(node)
-        if not _may_be_read(given) or not _changes_argument(fact.function, parameter.name, module):
+        if node not in arrays or not _may_be_read(given):
+            continue
+        if not _changes_argument(fact.function, name, module):
             continue
         if _is_kept(given, fact.place) or _harmed(given, sources, set()):
             yield Report.at(
@@ -193,8 +199,7 @@ def _may_return_before(
     known = {parameter.name for parameter in function.parameters}
     if not tested <= known:
         return True  # the closure decides
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-    given = by_parameter(function, pairs, is_bound=call.is_bound)
+    given = passed_arguments(call)
     return any(isinstance(given.get(name), _CONSTANTS) for name in tested)
 
 
@@ -246,7 +251,7 @@ def _is_argument(function: FunctionInfo, fact: Fact, name: str, module: Module) 
     return bool(others) and all(binding.kind == "parameter" for binding in others)
 
 
-def _is_discarded(call: LocalCall | ProjectCall) -> bool:
+def is_discarded(call: LocalCall | ProjectCall) -> bool:
     """Return whether a call is a statement: it is made for what it changes."""
     statement = call.place.statement
     return isinstance(statement, cst.Expr) and statement.value is call.node
@@ -260,7 +265,7 @@ def _harmed_call(
         return None
     seen.add((function, name))
     for call in sources.callers(function)[:MOST_CALLERS]:
-        if _is_discarded(call):
+        if is_discarded(call):
             continue
         source = sources.of(call, call.node)
         given = argument_of(source, Callee(function, call.is_bound), name)
@@ -278,7 +283,7 @@ def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     node, function = given.node, given.function
     if not isinstance(node, cst.Name) or function is None:
         return False
-    held = scope_of(given.module, function).reaching.before(given.statement, node.value) or ()
+    held = reaching_of(given).before(given.statement, node.value) or ()
     if not any(binding.kind == "parameter" for binding in held):
         return False
     return _harmed_call(function, node.value, sources, seen) is not None
@@ -294,60 +299,48 @@ def _may_be_read(given: Source) -> bool:
 
 def _is_kept(given: Source, place: FactPlace) -> bool:
     """Return whether the array of an argument is read again after the call."""
-    node, statement, loop = given.node, given.statement, place.loop
+    node, statement = given.node, given.statement
     path = dotted(node)
     if path is None or any(dotted(target) == path for target in assigned_to(statement)):
         return _has_alias(given, place)  # the name holds the result then
     if isinstance(node, cst.Attribute):
-        return _read_attributes(given.module)[node.attr.value] > 1
+        return attribute_reads(given.module.tree)[node.attr.value] > 1
     if not isinstance(node, cst.Name):
         return False
-    reaching = scope_of(given.module, given.function).reaching
-    if node.value not in reaching.bindings:
+    if node.value not in reaching_of(given).bindings:
         if node.value in place.loop_names:  # ``[(x, change(x)) for x in xs]``
             names = (n for n in walk(statement) if isinstance(n, cst.Tuple))
             return any(dotted(e.value) == node.value for n in names for e in n.elements)
-        return _is_global_array(given, node.value)
+        # An array of a scope around, which the next call of the function reads.
+        bound = bindings_at(node.value, statement, given.function, given.module)
+        return bound is not None and bound.bindings[0].kind == "assigned"
     loops = sum(1 for _ in layout_of(given.module, given.function).loops(statement))
     if place.loops > loops and node.value not in place.loop_names:
         return True  # by the next iteration of a comprehension
-    reads = reads_of(given.module, given.function)
-    here = [at for at, reader in reads.of.get(node.value, ()) if reader is statement]
-    held = reaching.before(statement, node.value) or ()
-    return any(
-        len(here) > 1 or comes_later(reads, statement, loop, node.value, binding, reaching)
-        for binding in held
-    )
+    here = sum(s is statement for s in reads_of(given.module, given.function).get(node.value, ()))
+    held = reaching_of(given).before(statement, node.value) or ()
+    return any(here > 1 or is_read_later(node.value, b, place, given.module) for b in held)
 
 
 def _has_alias(given: Source, place: FactPlace) -> bool:
     """Return whether an array is read again under its first name, after ``shaped = logits``."""
     if not isinstance(given.node, cst.Name):
         return False
-    reads = reads_of(given.module, given.function)
-    reaching = scope_of(given.module, given.function).reaching
+    reaching = reaching_of(given)
     for alias in reaching.before(given.statement, given.node.value) or ():
         if alias.kind == "assigned" and isinstance(alias.value, cst.Name):
             name = alias.value.value
             for binding in reaching.before(alias.statement, name) or ():
-                if comes_later(reads, given.statement, place.loop, name, binding, reaching):
+                if is_read_later(name, binding, place, given.module):
                     return True
     return False
 
 
-def _is_global_array(given: Source, name: str) -> bool:
-    """Return whether a function changes an array of a scope around, which its next call reads."""
-    found = scope_of(given.module, given.function).find(name)
-    owner = None if found is None else found[0].reaching
-    held = () if owner is None else owner.bindings.get(name, ())
-    return len(held) == 1 and held[0].kind == "assigned"
-
-
-@lru_cache(maxsize=2)
-def _read_attributes(module: Module) -> Counter[str]:
-    """How often a file reads an attribute of each name, of whatever object."""
+@kept_for_file
+def attribute_reads(tree: cst.CSTNode) -> Counter[str]:
+    """How often a file or a class reads an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
-    for node in walk(module.tree):
+    for node in walk(tree):
         if isinstance(node, cst.Attribute):
             found[node.attr.value] += 1
         elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
@@ -355,7 +348,7 @@ def _read_attributes(module: Module) -> Counter[str]:
     return found
 
 
-@lru_cache(maxsize=512)
+@kept_for_file
 def _changes_argument(function: FunctionInfo, name: str, module: Module) -> bool:
     """Return whether a function that a file calls changes its argument."""
     return _changes(function, name, sources_of(module), set())
@@ -368,70 +361,39 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     if len(seen) >= MOST_FUNCTIONS:
         return False
     seen.add((function, name))
-    uses = _uses_of(function.node).get(name)
-    if uses is None:
-        return False
-    for use in uses:
-        passed = list(_passed_on(use, function, name, sources))
-        if not (use.is_update or passed):
-            continue
-        held = scope_of(function.module, function).reaching.before(use.statement, name) or ()
-        kinds = {binding.kind for binding in held}
-        if "parameter" not in kinds:
-            continue
-        if kinds <= {"parameter", "updated"} and use.is_update and _looks_pure(function, name):
-            return not _tested_before(use.statement, function)
-        if any(_changes(callee, parameter, sources, seen) for callee, parameter in passed):
-            return True
-    return False
+    updates = argument_updates(function).get(name)
+    if updates is not None and _looks_pure(function, name):
+        return not _tested_before(updates[0], function)
+    return any(
+        isinstance(node, cst.Name)
+        and node.value == name
+        and _changes(callee.function, parameter, sources, seen)
+        for call in _passing(function).get(name, ())
+        for callee in sources.callees(call)
+        for parameter, node in callee.passed(call).items()
+    )
 
 
-class _Use(NamedTuple):
-    """A statement that updates a parameter's array, or passes it to functions."""
-
-    statement: cst.CSTNode
-    is_update: bool
-    calls: list[cst.Call]
-
-
-@lru_cache(maxsize=512)
-def _uses_of(function: cst.FunctionDef) -> dict[str, list[_Use]]:
-    """The statements of a function that may change its arguments, by the parameters' names."""
-    names = {parameter.name.value for parameter in parameters_of(function.params)}
-    found: dict[str, list[_Use]] = {}
-    for statement in small_statements(function.body):
+@kept_for_file
+def _passing(function: FunctionInfo) -> dict[str, list[Source]]:
+    """The calls that take a function's arguments and are no statements, by parameters."""
+    names = {parameter.name for parameter in function.parameters}
+    reaching = scope_of(function.module, function).reaching
+    found: dict[str, list[Source]] = {}
+    for statement in small_statements(function.node.body):
         discarded = statement.value if isinstance(statement, cst.Expr) else None
-        calls: dict[str, list[cst.Call]] = {}
-        for node in head_of(statement):
-            if type(node) is cst.Call and node is not discarded:
-                for name in {a.value.value for a in node.args if type(a.value) is cst.Name}:
-                    calls.setdefault(name, []).append(node)
-        updated = updated_names(statement)
-        for name in names.intersection((*updated, *calls)):
-            use = _Use(statement, name in updated, calls.get(name, []))
-            found.setdefault(name, []).append(use)
+        calls = (n for n in head_of(statement) if type(n) is cst.Call and n is not discarded)
+        for call in calls:
+            given = {a.value.value for a in call.args if type(a.value) is cst.Name}
+            for name in names & given:
+                held = reaching.before(statement, name) or ()
+                if any(binding.kind == "parameter" for binding in held):
+                    source = Source(call, statement, function, function.module)
+                    found.setdefault(name, []).append(source)
     return found
 
 
-def _passed_on(
-    use: _Use, function: FunctionInfo, name: str, sources: Sources
-) -> Iterator[tuple[FunctionInfo, str]]:
-    """Yield the functions that a statement passes a parameter to, and their parameters."""
-    for call in use.calls:
-        for callee in sources.callees(Source(call, use.statement, function, function.module)):
-            passed = _passed(call, callee)
-            for parameter in callee.function.parameters:
-                node = passed.get(parameter.name)
-                if isinstance(node, cst.Name) and node.value == name:
-                    yield callee.function, parameter.name
-
-
-def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
-    """The arguments of a call by parameters; none of a call with stars."""
-    return written_arguments(call, callee.function, is_bound=callee.is_bound) or {}
-
-
-@lru_cache(maxsize=64)
+@kept_for_file
 def _looks_pure(function: FunctionInfo, name: str) -> bool:
     """Return whether a function returns its argument, or what it computes from the updated one.
 
@@ -465,9 +427,7 @@ def _is_metric(value: cst.CSTNode) -> bool:
     """Return whether an expression reduces an array to one number, a norm for example."""
     if not isinstance(value, cst.Call) or any(argument.keyword for argument in value.args):
         return False
-    return (dotted(value.func) or "").rpartition(".")[2] in _REDUCTIONS or (
-        isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCTIONS
-    )
+    return last_name(value) in _REDUCTIONS
 
 
 def _computes(value: cst.CSTNode, names: set[str]) -> bool:

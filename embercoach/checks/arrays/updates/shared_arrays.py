@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.held_sources import returned_by
-from embercoach.analysis.dataflow.layout import assigned_to, comes_later, layout_of, reads_of
+from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.reaching import without_updates
-from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.dataflow.scopes import assignments_of, resolved, scope_of
+from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements
 from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.arrays.updates.argument_changes import attribute_reads
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.dataflow.reaching import Binding, Reaching
+    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact, LocalCall
     from embercoach.analysis.project.module import Module
 
 #: Calls of a method that updates an attribute that are looked at.
 _MOST_CALLS = 16
 #: Characters of a name that a message quotes.
-_LONGEST_HOLDER = 20
+LONGEST = 20
+#: Copies of a name that are looked at.
+MOST_COPIES = 16
+HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
 KEPT_HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
 
 
@@ -51,7 +55,7 @@ def kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Repor
     found = _holder_of_name if isinstance(node, cst.Name) else _holder_of_attribute
     holder = found(fact, path, function, module)
     if holder is not None:
-        shown = quoted(holder, _LONGEST_HOLDER)
+        shown = quoted(holder, LONGEST)
         yield Report.at(
             fact,
             "INDEX-004",
@@ -88,8 +92,7 @@ def _is_read(keep: _Keep, function: FunctionInfo, module: Module) -> bool:
     if "." in keep.holder:
         return True
     kept = {id(k.statement) for keeps in _keeps_in(function).values() for k in keeps}
-    reads = reads_of(module, function).of.get(keep.holder, ())
-    return any(id(reader) not in kept for _, reader in reads)
+    return any(id(reader) not in kept for reader in reads_of(module, function).get(keep.holder, ()))
 
 
 def _holder_of_attribute(
@@ -99,22 +102,21 @@ def _holder_of_attribute(
     cls = function.cls
     if cls is None or not path.startswith(f"{function.parameters[0].name}."):
         return None
-    bound = _bound_in(cls)
+    bound = _bound_by(cls, path)
     twin = _made_with(cls).get(path)
     if twin is not None and function.name != "__init__" and _reads_attribute(cls, twin):
-        others = (paths for method, paths in bound.items() if method.name != "__init__")
-        if not any(path in paths or twin in paths for paths in others):
+        is_kept = all(method.name == "__init__" for method in bound | _bound_by(cls, twin))
+        if is_kept:
             return twin
     for keep in _keeps_of(cls).get(path, ()):
-        is_bound = path in bound.get(keep.function, ()) or path in bound.get(function, ())
-        if is_bound and keep.function.name != "__init__":
+        if not bound.isdisjoint((keep.function, function)) and keep.function.name != "__init__":
             continue  # the attribute may hold a new array by then
         if "." in keep.holder:
             if keep.holder != path and _reads_attribute(cls, keep.holder):
                 return keep.holder
         elif keep.function is function and _local_is_read(fact, keep, module):
             return keep.holder
-    if path in bound.get(function, ()):
+    if function in bound:
         return None
     return _holder_in_caller(path.partition(".")[2], function, cls, module)
 
@@ -132,14 +134,14 @@ def _holder_in_caller(
         owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
         if owner is None or caller is None or isinstance(caller.node, cst.Lambda):
             continue
-        reads = {f"{owner}.{name}" for name in (attribute, *getters)}
-        for keep in _kept_reads(caller, frozenset(reads)):
-            if _is_held(keep, call, module):
-                return keep.holder
+        for name in (attribute, *getters):
+            for keep in _keeps_in(caller).get(f"{owner}.{name}", ()):
+                if _is_held(keep, call, module):
+                    return keep.holder
     return None
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _getters(cls: ClassInfo) -> dict[str, list[str]]:
     """The methods that return an attribute itself, by its name."""
     found: dict[str, list[str]] = {}
@@ -151,35 +153,21 @@ def _getters(cls: ClassInfo) -> dict[str, list[str]]:
     return found
 
 
-@lru_cache(maxsize=64)
-def _kept_reads(caller: FunctionInfo, reads: frozenset[str]) -> list[_Keep]:
-    """The statements that keep an attribute, or what a method without arguments returns of it."""
-    found: list[_Keep] = []
-    for statement in small_statements(caller.node.body):
-        for holder, node in _kept_by(statement):
-            is_call = isinstance(node, cst.Call) and not node.args
-            path = dotted(node.func if is_call and isinstance(node, cst.Call) else node)
-            if path in reads:
-                found.append(_Keep(holder, statement, caller))
-    return found
-
-
 def _is_held(keep: _Keep, call: LocalCall, module: Module) -> bool:
     """Return whether a list or a name still holds an array after a call, and is read then."""
     layout, statement = layout_of(module, keep.function), call.place.statement
-    reaching = scope_of(module, keep.function).reaching
-    reads, loop = reads_of(module, keep.function), call.place.loop
     if isinstance(keep.statement, cst.Assign):
+        held = scope_of(module, keep.function).reaching.before(statement, keep.holder) or ()
         return any(
-            comes_later(reads, statement, loop, keep.holder, binding, reaching)
-            for binding in reaching.before(statement, keep.holder) or ()
+            is_read_later(keep.holder, binding, call.place, module)
+            for binding in held
             if binding.statement is keep.statement
         )
     is_again = any(layout.is_inside(keep.statement, around) for around in layout.loops(statement))
     return is_again or layout.in_sequence(keep.statement, statement)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _made_with(cls: ClassInfo) -> dict[str, str]:
     """The attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
     init = cls.methods.get("__init__")
@@ -196,23 +184,21 @@ def _made_with(cls: ClassInfo) -> dict[str, str]:
 
 def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
     """Return whether a name that is assigned the attribute is read after the update."""
-    place = fact.place
-    scope = scope_of(module, keep.function)
-    statement, reaching = place.statement, scope.reaching
-    held = reaching.before(statement, keep.holder) or ()
+    reaching = scope_of(module, keep.function).reaching
+    held = reaching.before(fact.place.statement, keep.holder) or ()
     if len(held) != 1 or held[0].statement is not keep.statement:
         return False
-    reads = reads_of(module, keep.function)
-    return comes_later(reads, statement, place.loop, keep.holder, held[0], reaching)
+    return is_read_later(keep.holder, held[0], fact.place, module)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
-    """The statements of a function that keep an array, by the path of the array."""
+    """The statements of a function that keep an array, by its path or that of its getter."""
     found: dict[str, list[_Keep]] = {}
     for statement in small_statements(function.node.body):
         for holder, node in _kept_by(statement):
-            path = dotted(node)
+            is_getter = isinstance(node, cst.Call) and not node.args
+            path = dotted(node.func if is_getter and isinstance(node, cst.Call) else node)
             if path is not None:
                 found.setdefault(path, []).append(_Keep(holder, statement, function))
     return found
@@ -241,7 +227,7 @@ def _items(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [node]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
     """The statements of a class that keep an array of an attribute, by its path."""
     found: dict[str, list[_Keep]] = {}
@@ -252,51 +238,14 @@ def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
     return found
 
 
-@lru_cache(maxsize=8)
-def _bound_in(cls: ClassInfo) -> dict[FunctionInfo, set[str]]:
-    """The attributes that each method assigns, other than in place."""
-    return {
-        method: {
-            path
-            for statement in small_statements(method.node.body)
-            for target in assigned_to(statement)
-            if (path := dotted(target)) is not None
-        }
-        for method in cls.methods.values()
-    }
-
-
-@lru_cache(maxsize=8)
-def _read_in(cls: ClassInfo) -> frozenset[str]:
-    """The names in a class, but for those that are only assigned as attributes."""
-    found: set[str] = set()
-    for method in cls.methods.values():
-        written = {
-            id(target) for s in small_statements(method.node.body) for target in assigned_to(s)
-        }
-        for node in walk(method.node.body):
-            if isinstance(node, cst.Attribute) and id(node) not in written:
-                found.update(names_below(node.attr))
-    return frozenset(found)
+def _bound_by(cls: ClassInfo, path: str) -> set[FunctionInfo]:
+    """The methods that assign an attribute, other than in place."""
+    assigned = assignments_of(cls, path.rpartition(".")[2])
+    return {one.setter for one in assigned if isinstance(one.statement, cst.Assign)}
 
 
 def _reads_attribute(cls: ClassInfo, path: str) -> bool:
-    return path.rpartition(".")[2] in _read_in(cls)
-
-
-#: Characters of a name that a message quotes.
-LONGEST = 20
-#: Copies of a name that are looked at.
-MOST_COPIES = 16
-HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
-
-
-class _Update(NamedTuple):
-    """An in-place update: the fact, the expression that is updated, and the scope's bindings."""
-
-    fact: Fact
-    node: cst.BaseExpression
-    reaching: Reaching
+    return attribute_reads(cls.node)[path.rpartition(".")[2]] > 0
 
 
 @check("INDEX-004")
@@ -320,12 +269,10 @@ def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Re
         if node not in module.array_parts:  # a part is a copy (INDEX-002)
             yield from _repeated_item(fact, node, module)
         return
-    reaching = scope_of(module, fact.place.function).reaching
     if not isinstance(node, cst.Name):
         return
-    update = _Update(fact, node, reaching)
-    for other, binding in _aliases(update, node.value, module):
-        if _is_read_after(update, other, binding, module):
+    for other, binding in _aliases(fact, node.value, module):
+        if is_read_later(other, binding, fact.place, module):
             shown = quoted(other, LONGEST)
             yield Report.at(
                 fact,
@@ -337,13 +284,14 @@ def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Re
             return
 
 
-def _aliases(update: _Update, name: str, module: Module) -> Iterator[tuple[str, Binding]]:
+def _aliases(fact: Fact, name: str, module: Module) -> Iterator[tuple[str, Binding]]:
     """The other names that hold the array that a name holds, with their bindings."""
-    reaching, statement = update.reaching, update.fact.place.statement
+    statement, function = fact.place.statement, fact.place.function
+    reaching = scope_of(module, function).reaching
     here = reaching.before(statement, name)
     if not here:
         return
-    for binding in _copies(module, update.fact.place.function).get(name, ())[:MOST_COPIES]:
+    for binding in _copies(module, function).get(name, ())[:MOST_COPIES]:
         if reaching.before(statement, binding.name) == (binding,) and (
             without_updates(reaching.before(binding.statement, name)) == without_updates(here)
         ):
@@ -357,7 +305,7 @@ def _aliases(update: _Update, name: str, module: Module) -> Iterator[tuple[str, 
         yield other, held[0]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _copies(module: Module, function: FunctionInfo | None) -> dict[str, list[Binding]]:
     """The bindings ``y = x`` of a scope, by ``x``."""
     reaching = scope_of(module, function).reaching
@@ -369,18 +317,11 @@ def _copies(module: Module, function: FunctionInfo | None) -> dict[str, list[Bin
     return found
 
 
-def _is_read_after(update: _Update, name: str, binding: Binding, module: Module) -> bool:
-    """Return whether a name is read after an update, while the binding may hold."""
-    place = update.fact.place
-    reads = reads_of(module, place.function)
-    return comes_later(reads, place.statement, place.loop, name, binding, update.reaching)
-
-
 def _repeated_item(fact: Fact, node: cst.Subscript, module: Module) -> Iterator[Report]:
     """``rows = [mx.zeros(3)] * 4; rows[0] += 1`` changes all four."""
     if not isinstance(node.value, cst.Name):
         return
-    source = resolve_name(Expression(node.value, scope_of(module, fact.place.function))).node
+    source = resolved(node.value, fact.place.function, module)
     if not isinstance(source, cst.BinaryOperation) or not isinstance(source.operator, cst.Multiply):
         return
     shown = source.left if isinstance(source.left, cst.List) else source.right

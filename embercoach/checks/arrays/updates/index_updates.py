@@ -1,26 +1,191 @@
-"""INDEX-003: in-place updates through indices that may repeat."""
+"""INDEX-002 and INDEX-003: writes to copies of parts, and updates through repeated indices."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.dataflow.layout import reads_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.shapes.node_shapes import is_scalar
-from embercoach.analysis.syntax.trees import names_below, walk
+from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.arrays.updates.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import BinaryFact, FactPlace
+    from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.dataflow.value_sources import Sources
+    from embercoach.analysis.facts.facts import (
+        BinaryFact,
+        Fact,
+        FactPlace,
+        ItemStoreFact,
+        LocalCall,
+    )
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array
+
+#: Methods whose results are views in NumPy, and copies in MLX.
+VIEWS = frozenset(
+    ["reshape", "transpose", "squeeze", "flatten", "swapaxes", "moveaxis", "diagonal", "view"]
+)
+#: A name with more bindings is not looked at.
+MOST_BINDINGS = 64
+MESSAGE = "a part of an mx.array is a copy: the write is lost"
+HELP = "Write to the array itself: `a[i, j] = v`"
+
+
+@check("INDEX-002")
+def chained_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``a[0][1] = 7``, ``a.reshape(-1)[0] = 7``, ``row = a[0]; row[1] = 7``."""
+    base = fact.node.value
+    if _is_part(sources_of(module).of(fact, base), module):
+        change = _in_one(fact.node, fact.place, module)
+        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, change=change, subject=base)
+    elif isinstance(base, cst.Name) and _is_unread_part(base.value, fact, module):
+        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=base)
+
+
+@check("INDEX-002")
+def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``row = a[0]; row += 1``."""
+    name = fact.left.node
+    if fact.in_place and isinstance(name, cst.Name) and _is_unread_part(name.value, fact, module):
+        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=name)
+
+
+@check("INDEX-002")
+def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """``clear(cache[slot])``, where the function writes to its parameter."""
+    if not is_discarded(fact):
+        return
+    source = sources_of(module).of(fact, fact.node)
+    for name in argument_updates(fact.function):
+        given = argument_of(source, Callee(fact.function, fact.is_bound), name)
+        if given is None or given.statement is not source.statement:
+            continue
+        if _is_part(given, module):
+            yield Report.at(fact, "INDEX-002", node=given.node, message=MESSAGE, help=HELP)
+
+
+def _is_part(source: Source, module: Module) -> bool:
+    """Return whether an expression computes a new array that is a part or a view in NumPy.
+
+    A call does if every result of the function or method is such a part.
+    """
+    if not isinstance(source.node, (cst.Call, cst.Attribute)):
+        return source.node in module.array_parts
+    sources = sources_of(module)
+    if _is_view(source, sources) or _is_transposed(source, sources):
+        return True
+    ends = sources.ends(source)
+    return bool(ends) and all(
+        end.node is not source.node and (_is_element(end, sources) or _is_view(end, sources))
+        for end in ends
+    )
+
+
+def _is_element(source: Source, sources: Sources) -> bool:
+    """Return whether an expression is an item or a slice of an array."""
+    node = source.node
+    if not isinstance(node, cst.Subscript):
+        return False
+    if node in source.module.array_parts:
+        return True
+    return source.module.is_shared and as_array(sources.value(source.at(node.value))) is not None
+
+
+def _is_view(source: Source, sources: Sources) -> bool:
+    """Return whether an expression calls a method whose result is a view in NumPy."""
+    node = source.node
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    if node.func.attr.value not in VIEWS:
+        return False
+    call = sources.library_call(source)
+    return call is not None and call.name == f"mlx.core.{node.func.attr.value}"
+
+
+def _is_transposed(source: Source, sources: Sources) -> bool:
+    """Return whether an expression is ``x.T`` of an array."""
+    node = source.node
+    if not isinstance(node, cst.Attribute) or node.attr.value != "T":
+        return False
+    return as_array(sources.value(source.at(node.value))) is not None
+
+
+def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
+    """Return whether a name holds parts of arrays, and nothing ever reads it."""
+    place = fact.place
+    function = place.function
+    if function is None or name in function.global_names:
+        return False
+    bindings = scope_of(module, function).reaching.bindings.get(name, ())
+    held = [binding for binding in bindings if binding.kind != "updated"]
+    if (
+        not held
+        or len(bindings) > MOST_BINDINGS
+        or not all(_binds_part(binding, place, module) for binding in held)
+    ):
+        return False
+    return all(_is_for(name, reader) for reader in reads_of(module, function).get(name, ()))
+
+
+def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
+    if binding.kind == "element":
+        return binding.name in place.array_names
+    if binding.kind != "assigned" or binding.value is None:
+        return False
+    return _is_part(Source(binding.value, binding.statement, place.function, module), module)
+
+
+def _is_for(name: str, reader: cst.CSTNode) -> bool:
+    """Test for ``row -= mx.mean(row)``, ``row[0] = row[1]`` and ``mx.eval(row)``.
+
+    They read what a name holds for itself alone.
+    """
+    if isinstance(reader, cst.Expr):
+        call = reader.value
+        return isinstance(call, cst.Call) and (dotted(call.func) or "").endswith(".eval")
+    targets = [*targets_of(reader)]
+    root: cst.CSTNode = targets[0] if len(targets) == 1 else reader
+    is_update = isinstance(root, cst.Subscript) or isinstance(reader, cst.AugAssign)
+    while isinstance(root, cst.Subscript):
+        root = root.value
+    return is_update and isinstance(root, cst.Name) and root.value == name
+
+
+def _in_one(node: cst.Subscript, place: FactPlace, module: Module) -> ProposedFix | None:
+    """``a[i][j]`` as ``a[i, j]``, if the first index is one of whole numbers."""
+    inner = node.value
+    if not isinstance(inner, cst.Subscript) or not all(
+        _is_whole(element.slice, place) for element in inner.slice
+    ):
+        return None
+    indices = [module.parsed.code(element.slice) for element in (*inner.slice, *node.slice)]
+    text = f"{module.parsed.code(inner.value)}[{', '.join(indices)}]"
+    return ProposedFix("Index in one step", False, ((node, text),))
+
+
+def _is_whole(index: cst.BaseSlice, place: FactPlace) -> bool:
+    if not isinstance(index, cst.Index):
+        return False
+    value = index.value
+    if isinstance(value, cst.UnaryOperation) and isinstance(value.operator, cst.Minus):
+        value = value.expression
+    if isinstance(value, cst.Name):
+        return value.value in place.loop_names and value.value not in place.array_names
+    return isinstance(value, cst.Integer)
+
 
 #: Nodes of an expression that are looked at.
 MOST_NODES = 200
@@ -105,7 +270,7 @@ class ArrayIndex(NamedTuple):
     place: FactPlace
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def array_indices(module: Module) -> dict[cst.CSTNode, ArrayIndex]:
     """The arrays that are indices of arrays in a file, by their nodes."""
     found: dict[cst.CSTNode, ArrayIndex] = {}
@@ -153,7 +318,7 @@ def _is_distinct(source: Source, module: Module, conversions: int = 0) -> bool:
         return conversions > 0
     if not isinstance(node, cst.Call) or conversions > MOST_CONVERSIONS:
         return False
-    name, method = _called(node), isinstance(node.func, cst.Attribute)
+    name, method = last_name(node), isinstance(node.func, cst.Attribute)
     if name == "keys" or (conversions and name in UNIQUE):
         return True
     if name not in CONVERSIONS:
@@ -172,7 +337,7 @@ def _may_hold_repeated(source: cst.BaseExpression) -> bool:
     if isinstance(source, cst.Subscript):
         return _is_column(source)  # others are perhaps a single index
     calls = {
-        _called(node): node
+        last_name(node): node
         for node in islice(walk(source), MOST_NODES)
         if isinstance(node, cst.Call)
     }
@@ -180,7 +345,7 @@ def _may_hold_repeated(source: cst.BaseExpression) -> bool:
         return False
     if _lists_numbers(source) and not _lists_twice(source):
         return False
-    outer = _called(source) if isinstance(source, cst.Call) else None
+    outer = last_name(source) if isinstance(source, cst.Call) else None
     return outer not in SINGLE or any(_takes_axis(node) for node in calls.values())
 
 
@@ -203,7 +368,7 @@ def _holds_repeated(source: cst.BaseExpression) -> bool:
     if _lists_numbers(source):
         return _lists_twice(source)
     nodes = list(islice(walk(source), MOST_NODES))
-    if any(isinstance(node, cst.Call) and _called(node) in REPEATING for node in nodes):
+    if any(isinstance(node, cst.Call) and last_name(node) in REPEATING for node in nodes):
         return True
     operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
     return any(isinstance(operator, (cst.FloorDivide, cst.Modulo)) for operator in operators)
@@ -211,7 +376,7 @@ def _holds_repeated(source: cst.BaseExpression) -> bool:
 
 def _lists_numbers(source: cst.CSTNode) -> bool:
     """Return whether an expression is ``mx.array`` of a list."""
-    if not isinstance(source, cst.Call) or _called(source) != "array" or not source.args:
+    if not isinstance(source, cst.Call) or last_name(source) != "array" or not source.args:
         return False
     return isinstance(source.args[0].value, (cst.List, cst.Tuple))
 
@@ -244,15 +409,7 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
 
 
 def _is_filled(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and _called(node) in FILLED
-
-
-def _called(node: cst.Call) -> str | None:
-    """The last name of what a call calls."""
-    function = node.func
-    if isinstance(function, cst.Attribute):
-        return function.attr.value
-    return function.value if isinstance(function, cst.Name) else None
+    return isinstance(node, cst.Call) and last_name(node) in FILLED
 
 
 def _with_at(
