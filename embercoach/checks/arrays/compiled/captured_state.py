@@ -30,9 +30,11 @@ from embercoach.checks.arrays.compiled.compilations import (
     imported_by,
     nodes_in,
     place_in,
+    sources_in,
     traced_by,
+    updates_of,
+    variable,
 )
-from embercoach.checks.arrays.compiled.model_calls import sources_in, updates_of, variable
 from embercoach.checks.arrays.modules.module_modes import DEEPEST, is_by_mode
 from embercoach.checks.registry import Report, check
 

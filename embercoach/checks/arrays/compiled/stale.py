@@ -33,14 +33,12 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
+    calls_variable,
     nodes_in,
     place_in,
     root_of,
-    traced_by,
-)
-from embercoach.checks.arrays.compiled.model_calls import (
-    calls_variable,
     sources_in,
+    traced_by,
     updates_of,
     variable,
 )

@@ -1,18 +1,35 @@
-"""What statements add to, and loops whose graph grows with it: the conditions of LAZY-001."""
+"""What loops compute, add up and evaluate: the conditions of LAZY-001, LAZY-002 and LAZY-006."""
 
 from __future__ import annotations
 
+import builtins
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append, is_at_update
+from embercoach.analysis.dataflow.evaluation import (
+    EVALUATING,
+    PULLS,
+    evaluation_of,
+    is_append,
+    is_at_update,
+)
 from embercoach.analysis.dataflow.held_sources import returned_by
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import by_parameter, display, made_in_init, scope_of
+from embercoach.analysis.dataflow.scopes import (
+    Expression,
+    by_parameter,
+    display,
+    made_in_init,
+    resolve_name,
+    scope_of,
+)
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
+    children,
     dotted,
     head_of,
     names_below,
@@ -20,32 +37,474 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Dict, Sequence
-from embercoach.checks.arrays.lazy.step_loops import (
-    descends,
-    differentiates,
-    is_counted,
-    is_step,
-    joined,
-    lineage_of,
-    runs_model,
-    runs_model_below,
-    synchronizes,
-    yields_losses,
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array, holds_arrays, options
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Dict,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    Transformed,
+    Unknown,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.facts import CallFact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
+#: Iterations up to which a graph of all of them is small.
+SHORT = 16
+
+
+def is_long(loop: cst.For | cst.While) -> bool:
+    """Return whether a loop may have many iterations, and is not one over layers or weights."""
+    if isinstance(loop, cst.While):
+        return True
+    iterable = loop.iter
+    if isinstance(iterable, (cst.List, cst.Tuple)):
+        return False
+    if isinstance(iterable, cst.Call) and dotted(iterable.func) == "range":
+        counts = [_integer(argument.value) for argument in iterable.args]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts) and 0 < len(known) <= 3 and known[2:] != [0]:
+            return len(range(*known)) > SHORT
+    targets = set(target_names(loop.target))
+    return not any(_root(call.func) in targets for call in calls_below(loop.body))
+
+
+def _integer(node: cst.CSTNode) -> int | None:
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = _integer(node.expression)
+        return None if inner is None else -inner
+    return int(node.value) if isinstance(node, cst.Integer) and node.value.isdigit() else None
+
+
+def _root(node: cst.CSTNode) -> str | None:
+    """The name of what is called: of an element of a loop, a layer."""
+    return node.value if isinstance(node, cst.Name) else None
+
+
+def walks_short_list(
+    loop: cst.For | cst.While, function: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether a loop has few items: of a list, tuple or range, here or at a name."""
+    return isinstance(loop, cst.For) and is_short(loop.iter, function, module)
+
+
+def counts_by_setting(loop: cst.For | cst.While) -> bool:
+    """Return whether a loop is one over ``range(steps)``: its length is a setting, not a fact."""
+    iterable = loop.iter if isinstance(loop, cst.For) else None
+    is_range = isinstance(iterable, cst.Call) and dotted(iterable.func) == "range"
+    return is_range and any(
+        dotted(a.value) is not None for a in cst.ensure_type(iterable, cst.Call).args
+    )
+
+
+def is_short(
+    node: cst.BaseExpression, function: FunctionInfo | None, module: Module, most: int = SHORT
+) -> bool:
+    """Return whether an iterable has few items: at most ``most``."""
+    count = _count(node, function, module)
+    if count is not None:
+        return count <= most
+    if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
+        node = node.args[0].value if node.args else node
+    found = display(resolve_name(Expression(node, scope_of(module, function))).node)
+    return found is not None and 0 < len(found) <= most
+
+
+def _count(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> int | None:
+    """The number of items of ``range(COUNT)``: of a constant, or a parameter's default."""
+    if not isinstance(node, cst.Call) or dotted(node.func) != "range" or len(node.args) != 1:
+        return None
+    bound: cst.CSTNode = node.args[0].value
+    parameters = () if function is None else function.parameters
+    default = next((p.default for p in parameters if p.name == dotted(bound)), None)
+    return _integer(default or resolve_name(Expression(bound, scope_of(module, function))).node)
+
+
+def is_counted(loop: cst.For | cst.While, least: int) -> bool:
+    """Return whether a loop has a known number of iterations, at least so many."""
+    iterable = loop.iter if isinstance(loop, cst.For) else None
+    if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
+        return False
+    counts = [_integer(argument.value) for argument in iterable.args]
+    known = [count for count in counts if count is not None]
+    return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
+
+
+def calls_below(body: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the calls below a node, without those of classes."""
+    for node in walk(body, (cst.ClassDef,)):
+        if type(node) is cst.Call:
+            yield node
+
+
+#: Names that an array is followed through; calls of functions that are followed.
+_MOST_NAMES, _MOST_CALLS = 16, 3
+_GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
+_REDUCTIONS = frozenset(("mean", "sum", "argmax", "logsumexp", "max", "all", "any"))
+_UPDATES = frozenset(("update", "apply_gradients"))
+
+
+class Lineage(NamedTuple):
+    """The origin of an array in a loop.
+
+    names: bound in the loop.
+    calls: calls of models, and those that nothing is known of.
+    is_reduced: a mean, a sum or a loss is taken of what the calls return.
+    is_evaluated: a function of the file evaluates what it returns.
+    """
+
+    names: frozenset[str]
+    calls: tuple[cst.Call, ...]
+    is_reduced: bool
+    is_evaluated: bool
+
+
+def joined(lineages: list[Lineage]) -> Lineage:
+    """The origins of several arrays."""
+    return Lineage(
+        frozenset().union(*(lineage.names for lineage in lineages)),
+        tuple(call for lineage in lineages for call in lineage.calls),
+        any(lineage.is_reduced for lineage in lineages),
+        any(lineage.is_evaluated for lineage in lineages),
+    )
+
+
+def lineage_of(
+    node: cst.BaseExpression,
+    statement: cst.CSTNode,
+    function: FunctionInfo | None,
+    loop: cst.CSTNode,
+    module: Module,
+) -> Lineage:
+    """Follow an expression through lazy operations to the names and calls that it depends on."""
+    evaluation, layout = evaluation_of(module), layout_of(module, function)
+    reaching = scope_of(module, function).reaching
+    names: set[str] = set()
+    followed: set[cst.CSTNode] = set()  # statements that bind them: ``g = f(g)`` is another ``g``
+    calls: list[cst.Call] = []
+    is_reduced = is_evaluated = False
+    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
+    while pending and len(followed) < _MOST_NAMES:
+        at, statement = pending.pop()
+        if isinstance(at, cst.Name):
+            bindings = reaching.before(statement, at.value) or ()
+            inside = [b for b in bindings if layout.is_inside(b.statement, loop)]
+            if inside and len(inside) == len(bindings):
+                names.add(at.value)
+                new = [b for b in inside if b.value is not None and b.node not in followed]
+                followed.update(b.node for b in new)
+                pending += [(b.value, b.statement) for b in new if b.value is not None]
+        elif isinstance(at, cst.Call):
+            effect = evaluation.effect(at)
+            fact = evaluation.calls.get(at)
+            if fact is not None and fact.symbol == "mlx.core.array":
+                continue
+            is_model = fact is not None and isinstance(fact.callee, LibraryObject)
+            if effect == "lazy" and not is_model and not _is_transformed(fact):
+                pending += [(a.value, statement) for a in at.args]
+                is_reduced = is_reduced or _reduces(fact)
+                if isinstance(at.func, cst.Attribute):
+                    pending.append((at.func.value, statement))
+            else:
+                calls.append(at)
+                is_evaluated = is_evaluated or _evaluates_result(at, module)
+                is_reduced = is_reduced or _returns_reduction(at, module)
+        elif not isinstance(at, (cst.Lambda, cst.Attribute)):
+            pending += [(child, statement) for child in children(at)]
+    return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
+
+
+def _evaluates_result(call: cst.Call, module: Module) -> bool:
+    """Test whether a function of the file may evaluate an array before it returns it."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(call)
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    results = [value for value, _ in returned_by(local.function)]
+    names = {name for value in results for name in names_below(value)}
+    return bool(names) and evaluation.may_evaluate(local.function.node.body.body, names)
+
+
+def _returns_reduction(call: cst.Call, module: Module) -> bool:
+    """Test whether a function of the file returns a mean, a sum or a loss."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(call)
+    if local is None:
+        return False
+    results = [value for value, _ in returned_by(local.function)]
+    calls = [evaluation.calls.get(value) for value in results if isinstance(value, cst.Call)]
+    return bool(calls) and all(_reduces(fact) for fact in calls)
+
+
+def _reduces(fact: CallFact | None) -> bool:
+    callee = None if fact is None else fact.callee
+    if isinstance(callee, Symbol):
+        name = callee.name.rpartition(".")[2]
+        return name in _REDUCTIONS or callee.name.startswith("mlx.nn.losses.")
+    return isinstance(callee, BoundMember) and callee.name in _REDUCTIONS
+
+
+def _is_transformed(fact: CallFact | None) -> bool:
+    return fact is not None and not isinstance(fact.callee, (Symbol, BoundMember))
+
+
+def is_step(loop: cst.For | cst.While | cst.If, module: Module, *, by_evaluation: bool) -> bool:
+    """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
+    evaluation = evaluation_of(module)
+    for call in calls_below(loop.body):
+        fact = evaluation.calls.get(call)
+        if fact is not None and (is_update(fact) or (by_evaluation and _is_evaluation(fact))):
+            return True
+        local = evaluation.local_call(call)
+        if local is not None and updates(local.function, module):
+            return True
+    return False
+
+
+def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration pulls an array, or calls a function that evaluates one."""
+    evaluation = evaluation_of(module)
+    for call in calls_below(loop.body):
+        fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+        if fact is not None and _is_pull(fact):
+            return True
+        if local is not None and _evaluates(local.function, module):
+            return True
+    return False
+
+
+def _evaluates(function: FunctionInfo, module: Module) -> bool:
+    """Return whether a function of the file evaluates arrays, and returns afterwards."""
+    body = function.node.body
+    is_generator = any(isinstance(node, cst.Yield) for node in walk(body, SCOPES))
+    return not is_generator and evaluation_of(module).evaluates(body)
+
+
+def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a gradient is subtracted in each of many iterations."""
+    return is_counted(loop, SHORT + 1) and _is_gradient(lineage, module)
+
+
+def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration computes a gradient of other data, a micro-batch."""
+    if not isinstance(loop, cst.For) or not _is_gradient(lineage, module):
+        return False
+    statements = (s for s in small_statements(loop.body) if isinstance(s, cst.Assign))
+    data = {name for s in statements for t in s.targets for name in target_names(t.target)}
+    data.update(target_names(loop.target))
+    given = (argument.value for call in lineage.calls for argument in call.args)
+    return any(not data.isdisjoint(names_below(node)) for node in given)
+
+
+def _is_gradient(lineage: Lineage, module: Module) -> bool:
+    facts = (evaluation_of(module).calls.get(call) for call in lineage.calls)
+    callees = (fact.callee for fact in facts if fact is not None)
+    return any(
+        isinstance(callee, Transformed) and callee.transform in _GRADIENTS for callee in callees
+    )
+
+
+def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether one statement of a loop assigns an attribute, and no method reads it there."""
+    owner, _, attribute = path.rpartition(".")
+    if "." in owner or not is_older(owner, loop, place, module):
+        return False
+    cls = None if place.function is None else place.function.cls
+    for statement in small_statements(loop.body):
+        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+        if statement is not place.statement and path in map(dotted, targets):
+            return False
+    for call in calls_below(loop.body):
+        if not isinstance(call.func, cst.Attribute) or dotted(call.func.value) != owner:
+            continue
+        local = evaluation_of(module).local_call(call)
+        if local is None and (cls is None or call.func.attr.value not in cls.setters):
+            return False
+        if local is not None and attribute in names_below(local.function.node.body):
+            return False
+    return True
+
+
+def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether an object has been made before a loop."""
+    scope, layout = scope_of(module, place.function), layout_of(module, place.function)
+    name = path.partition(".")[0]
+    bindings = scope.reaching.before(place.statement, name) or ()
+    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
+
+
+def _is_evaluation(fact: CallFact) -> bool:
+    return fact.symbol in EVALUATING and not fact.place.periodic
+
+
+def _is_pull(fact: CallFact) -> bool:
+    callee = fact.callee
+    is_pull = isinstance(callee, BoundMember) and callee.name in PULLS and fact.array is not None
+    return is_pull and not fact.place.periodic
+
+
+def is_update(fact: CallFact) -> bool:
+    """Return whether a call is ``optimizer.update(model, gradients)``."""
+    callee = fact.callee
+    func = fact.node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value not in _UPDATES:
+        return False
+    if isinstance(callee, BoundMember) and isinstance(callee.owner, LibraryObject):
+        return callee.owner.cls.startswith("mlx.optimizers.")
+    gradients = fact.positional(1)
+    return isinstance(callee, Unknown) and gradients is not None and holds_arrays(gradients.value)
+
+
+def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
+    """Return whether a function of the file updates weights."""
+    if not _has_updates(module):
+        return False
+    known = evaluation_of(module).updating
+    if function.node not in known:
+        known[function.node] = False  # for functions that call each other
+        calls = calls_below(function.node)
+        known[function.node] = any(_updates(call, module, depth) for call in calls)
+    return known[function.node]
+
+
+@lru_cache(maxsize=1)
+def _has_updates(module: Module) -> bool:
+    return any(is_update(call) for call in evaluation_of(module).calls.values())
+
+
+def _updates(call: cst.Call, module: Module, depth: int) -> bool:
+    evaluation = evaluation_of(module)
+    fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+    if fact is not None and is_update(fact):
+        return True
+    return local is not None and depth < _MOST_CALLS and updates(local.function, module, depth + 1)
+
+
+def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
+    """Return the names of what a loop gets from steps: losses, gradients."""
+    evaluation = evaluation_of(module)
+    names: set[str] = set()
+    for statement in small_statements(loop.body):
+        if not isinstance(statement, cst.Assign) or not isinstance(statement.value, cst.Call):
+            continue
+        value = statement.value
+        fact = evaluation.calls.get(value)
+        is_transformed = fact is not None and isinstance(fact.callee, Transformed)
+        if is_transformed or evaluation.local_call(value) is not None:
+            for target in statement.targets:
+                names.update(target_names(target.target))
+    return names
+
+
+def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module: Module) -> bool:
+    """Return whether a model computes the array from the loop's data."""
+    if isinstance(loop, cst.While):
+        return False
+    if isinstance(loop, cst.CompFor):
+        data, inner = set(target_names(loop.target)), set[str]()
+    else:
+        data, loops = _derived(loop), (n for n in walk(loop.body) if isinstance(n, cst.For))
+        inner = {name for node in loops for name in target_names(node.target)}
+        if any(_is_type_test(call, data) for call in calls_below(loop.body)):
+            return False  # over objects of several types
+    # A model of an inner loop over models, such as the trees of a forest, is not one of data.
+    calls = (c for c in lineage.calls if inner.isdisjoint(dotted(a.value) or "" for a in c.args))
+    return any(_is_model(call, data, module) for call in calls)
+
+
+def runs_model_below(
+    call: cst.CSTNode, added: cst.CSTNode, function: FunctionInfo, loop: cst.For, module: Module
+) -> bool:
+    """Return whether a call gives a function data, which ``added`` there has a model compute."""
+    if not isinstance(call, cst.Call):
+        return False
+    data, parameters = _derived(loop), {parameter.name for parameter in function.parameters}
+    is_given = any(data.intersection(names_below(argument.value)) for argument in call.args)
+    return is_given and any(_is_model(inner, parameters, module) for inner in calls_below(added))
+
+
+def _is_type_test(call: cst.Call, names: set[str]) -> bool:
+    is_test = dotted(call.func) == "isinstance" and len(call.args) > 0
+    return is_test and dotted(call.args[0].value) in names
+
+
+def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a loop is over a generator of the file that yields losses of a model."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(loop.iter) if isinstance(loop, cst.For) else None
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    function = local.function
+    certainly = evaluation_of(module, is_certain=True)
+    for statement in small_statements(function.node.body):
+        result = statement.value if isinstance(statement, cst.Expr) else None
+        inner = next(layout_of(module, function).loops(statement), None)
+        value = result.value if isinstance(result, cst.Yield) else None
+        if inner is not None and isinstance(value, cst.BaseExpression):
+            lineage = lineage_of(value, statement, function, inner, module)
+            if certainly.may_evaluate(inner.body.body, {*lineage.names}):
+                return False
+            if lineage.is_reduced and runs_model(lineage, inner, module):
+                return True
+    return False
+
+
+def _derived(loop: cst.For) -> set[str]:
+    """The names that hold what a loop iterates over, or something made of it."""
+    names = set(target_names(loop.target))
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.Assign) and names & set(names_below(statement.value)):
+            for target in statement.targets:
+                names.update(target_names(target.target))
+    return names
+
+
+def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) -> bool:
+    """Test whether a model, or a function that gets one, is called with data."""
+    if not any(data & set(names_below(argument.value)) for argument in call.args):
+        return False
+    evaluation = evaluation_of(module)
+    fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+    if local is not None and not _is_layer_method(local.function):
+        parameters = {p.name for p in local.function.parameters}
+        inner = calls_below(local.function.node)
+        return depth < _MOST_CALLS and any(
+            _is_model(c, parameters, module, depth + 1) for c in inner
+        )
+    if fact is not None:
+        callees = list(options(fact.callee))
+        if any(isinstance(c, LibraryObject) and c.cls.startswith("mlx.nn.") for c in callees):
+            return True
+        if not any(isinstance(c, (Unknown, Instance)) for c in callees):
+            return False
+    elif local is None and isinstance(call.func, cst.Name):
+        return _is_variable(call.func, module)
+    return isinstance(call.func, (cst.Name, cst.Attribute))
+
+
+def _is_variable(node: cst.Name, module: Module) -> bool:
+    """Test whether a name is not one of the module: a parameter, or a variable."""
+    if hasattr(builtins, node.value):
+        return False
+    found = module.frame.names.get(node.value)
+    return found is None or isinstance(found, (Unknown, Instance))
+
+
+def _is_layer_method(function: FunctionInfo) -> bool:
+    return function.cls is not None and is_layer(function.cls) and function.name == "__call__"
+
+
 Kind = Literal["sum", "list", "tree", "concatenation"]
-#: Functions that are followed for one result.
-_MOST_CALLS = 3
+_MOST_FOLLOWED = 3
 #: Windows, casts and variables that are followed to a sum or a concatenation.
 _MOST_WRAPPED = 6
 _WRAPPING = frozenset(f"mlx.core.{name}" for name in ("stop_gradient", "clip", "contiguous"))
@@ -255,7 +714,7 @@ def _through_call(
 ) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
     """``total = add_trees(total, gradients)`` of a function of the file."""
     local = evaluation_of(module).local_call(node)
-    if local is None or depth == _MOST_CALLS:
+    if local is None or depth == _MOST_FOLLOWED:
         return None
     pairs = [(a.keyword.value if a.keyword else None, a.value) for a in node.args]
     passed = by_parameter(local.function, pairs, is_bound=local.is_bound)

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.contexts import evaluated_by
-from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
+from embercoach.analysis.dataflow.stops import Stop
+from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
     dotted,
+    head_of,
     names_below,
     small_statements,
     target_names,
     walk,
 )
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import BoundMember, LibraryObject
-from embercoach.checks.arrays.lazy.growth import accumulations, grows
-from embercoach.checks.arrays.lazy.step_loops import (
+from embercoach.analysis.values.inheritance import find_method, is_layer
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    BoundMember,
+    Instance,
+    LibraryObject,
+    Unknown,
+    Value,
+)
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.arrays.lazy.growth import (
+    Accumulation,
+    accumulation_by_text,
+    accumulations,
+    calls_below,
     counts_by_setting,
+    each_iteration,
     gradient_names,
+    grows,
+    is_consumed,
     is_long,
+    is_older,
     is_private,
+    is_short,
     is_step,
     is_update,
+    lineage_of,
+    path_of,
+    runs_model,
+    synchronizes,
     updates,
     walks_short_list,
 )
@@ -35,11 +63,11 @@ from embercoach.checks.registry import VALUE, Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.layout import Layout
     from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, LocalCall
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.arrays.lazy.growth import Accumulation
 
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
@@ -252,3 +280,604 @@ def _is_optimizer(fact: CallFact) -> bool:
     callee = fact.callee
     owner = callee.owner if isinstance(callee, BoundMember) else None
     return isinstance(owner, LibraryObject) and owner.cls.startswith("mlx.optimizers.")
+
+
+_COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp)
+
+
+@check("LAZY-001")
+def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``sum(loss_fn(model, x) for x in batches)``."""
+    seen: set[int] = set()
+    for fact in facts:
+        place = fact.place
+        if not place.loop_names or id(place.statement) in seen:
+            continue
+        seen.add(id(place.statement))
+        for node in head_of(place.statement):
+            if type(node) in _COMPREHENSIONS and _keeps_graphs(node, place, module):  # type: ignore[arg-type]
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    node=node,
+                    message="no element is evaluated: the graphs of all batches are kept",
+                    help="Evaluate each element: `.item()`, or a loop with `mx.eval()`",
+                )
+
+
+def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, module: Module) -> bool:
+    if is_traced(place, module) or not may_ask(place, module):
+        return False
+    loop, statement, function = node.for_in, place.statement, place.function
+    targets = set(target_names(loop.target))
+    if is_short(loop.iter, function, module):
+        return False
+    if any(isinstance(n, cst.Call) and dotted(n.func) in targets for n in walk(node.elt, SCOPES)):
+        return False  # over layers
+    lineage = lineage_of(node.elt, statement, function, loop, module)
+    if not lineage.is_reduced or lineage.is_evaluated or not runs_model(lineage, loop, module):
+        return False
+    return is_consumed(node, statement, function, module)
+
+
+#: Functions that are followed from a loop, and additions of one function.
+_MOST_CALLS, _MOST_ADDED = 3, 8
+_ADDS = "each call adds to it here"
+
+
+@check("LAZY-001")
+def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
+    if fact.place.loops and not is_traced(fact.place, module):
+        added = accumulated(fact.function, module)
+        yield from _reports(_of_call(fact, added), fact, module)
+
+
+@check("LAZY-001")
+def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """The same, where the function is one of another file."""
+    if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
+        return
+    found = accumulated_by_text(fact.function)
+    if not found:
+        return
+    given = {item.node for _, item in _additions_of(fact.function, _array_parameters(fact))}
+    added = [item for item in found if item.kind == "tree" or item.node in given]  # of weights
+    yield from _reports(_of_call(fact, added), fact, module)
+
+
+def _array_parameters(call: ProjectCall) -> set[str]:
+    """The parameters that a call passes arrays for."""
+    pairs = [(argument.keyword, argument.node) for argument in call.arguments]
+    passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+    arrays = {id(argument.node) for argument in call.arguments if holds_arrays(argument.value)}
+    keywords = next((p.name for p in call.function.parameters if p.star == "**"), None)
+    own = {parameter.name for parameter in call.function.parameters}
+    found = (
+        name if name in own else keywords for name, node in passed.items() if id(node) in arrays
+    )
+    return {name for name in found if name is not None}
+
+
+def _reports(
+    accumulated: list[Accumulation], fact: LocalCall | ProjectCall, module: Module
+) -> Iterator[Report]:
+    place = fact.place
+    for found in accumulated:
+        if not may_ask(place, module):
+            return
+        for loop in layout_of(module, place.function).loops(place.statement):
+            if not _is_kept_by_call(found, loop, fact, module):
+                break
+            if is_short_loop(loop, place, module):
+                continue
+            if is_long(loop) and grows(found, loop, place, module, is_state=True):
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    message=MESSAGE.format(found.path),
+                    help=help_of(found.path, place, module),
+                    related=() if found.inner is None else (Stop(*found.inner, _ADDS),),
+                )
+                return
+
+
+def _is_kept_by_call(
+    found: Accumulation,
+    loop: cst.For | cst.While,
+    fact: LocalCall | ProjectCall,
+    module: Module,
+) -> bool:
+    """Return whether what a function adds to is older than a loop, and nothing there resets it."""
+    if not is_older(found.path, loop, fact.place, module):
+        return False
+    owner, _, name = found.path.rpartition(".")
+    for statement in small_statements(loop.body):
+        targets = statement.targets if isinstance(statement, cst.Assign) else ()
+        if any(dotted(target.target) == found.path for target in targets):
+            return False
+    for node in _run_each_time(found, loop, module):
+        if not isinstance(node, cst.Call) or node is fact.node or not owner:
+            continue
+        if isinstance(node.func, cst.Attribute) and dotted(node.func.value) == owner:
+            evaluation = evaluation_of(module)
+            local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
+            cls = fact.function.cls
+            is_setter = local is None and cls is not None and node.func.attr.value in cls.setters
+            if local is None and not is_setter:
+                return False
+            other = None if local is None or local.function is fact.function else local.function
+            if other is not None and name in names_below(other.node.body):
+                return False
+    return True
+
+
+def _run_each_time(
+    found: Accumulation, loop: cst.For | cst.While, module: Module
+) -> Iterator[cst.CSTNode]:
+    """The nodes of a loop, without the step that takes a sum of gradients after some of them."""
+    body: list[cst.BaseStatement | cst.BaseSmallStatement] = [*loop.body.body]
+    always = each_iteration(body, module) if found.kind == "tree" else body
+    for statement in body:
+        is_kept = statement in always
+        node = statement.test if isinstance(statement, cst.If) and not is_kept else statement
+        yield from walk(node, (cst.ClassDef,))
+
+
+def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
+    """The additions of a call, by the paths of the caller."""
+    function, passed = call.function, passed_with_owner(call)
+    own = {parameter.name for parameter in function.parameters}
+    given = [argument.value for argument in call.node.args]
+    found: list[Accumulation] = []
+    for inner in accumulated:
+        root, _, rest = inner.path.partition(".")
+        path: str | None = inner.path
+        if root in own:
+            path = _path_in_caller(passed.get(root), rest)
+        if path is not None:
+            added = tuple(node for node in given if path_of(node) != path)
+            found.append(inner._replace(path=path, added=added, node=call.node, function=function))
+    return found
+
+
+def _path_in_caller(owner: cst.BaseExpression | None, rest: str) -> str | None:
+    """The path of ``self.REST`` where a method is called; for ``totals[name]``, ``totals``."""
+    if owner is None:
+        return None
+    path = dotted(owner)
+    return path_of(owner) if path is None or not rest else f"{path}.{rest}"
+
+
+@kept_for_file
+def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[Accumulation]:
+    """The additions of a function to attributes of its parameters and to outer variables."""
+    if function.cls is not None and is_layer(function.cls):
+        return []
+    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
+        return []
+    own = {parameter.name for parameter in function.parameters}
+    outer = {*function.nonlocal_names, *function.global_names}
+    found = [*_own_additions(function, module)]
+    if depth < _MOST_CALLS:
+        calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
+        for call in calls:
+            found += _of_call(call, accumulated(call.function, module, depth + 1))
+    return [
+        item
+        for item in found
+        if (item.path.partition(".")[0] in own and (item.in_place or "." in item.path))
+        or item.path in outer
+        or (item.kind == "list" and _is_outer(item.path, function, module))
+    ][:_MOST_ADDED]
+
+
+@kept_for_file
+def _own_additions(function: FunctionInfo, module: Module) -> tuple[Accumulation, ...]:
+    """The additions of a function's own statements."""
+    places = {id(fact.place.statement): fact.place for fact in module.facts_of(function)}
+    found = [
+        item._replace(inner=(item.node, place.statement))
+        for place in places.values()
+        for item in accumulations(place, module)
+    ]
+    return (*found, *_kept_keywords(function))
+
+
+def _kept_keywords(function: FunctionInfo) -> list[Accumulation]:
+    """The ``self.rows.append(row)`` of ``**row``, and what is added of its values."""
+    keywords = {parameter.name for parameter in function.parameters if parameter.star == "**"}
+    if not keywords or isinstance(function.node, cst.Lambda):
+        return []
+    return [
+        item._replace(in_place=item.kind == "list", inner=(item.node, statement))
+        for statement, item in _additions_of(function, keywords)
+    ]
+
+
+def _additions_of(
+    function: FunctionInfo, names: set[str]
+) -> Iterator[tuple[cst.CSTNode, Accumulation]]:
+    """Yield what the text of a function adds of what it is given under some names."""
+    derived = set(names)
+    for node in walk(function.node.body):  # in order: a name is bound before it is used
+        value = node.iter if isinstance(node, cst.For) else getattr(node, "value", None)
+        targets = [node.target] if isinstance(node, cst.For) else []
+        if isinstance(node, cst.Assign):
+            targets = [target.target for target in node.targets]
+        if targets and value is not None and not derived.isdisjoint(names_below(value)):
+            derived.update(name for target in targets for name in target_names(target))
+    for statement in small_statements(function.node.body):
+        item = accumulation_by_text(statement)
+        if item is not None and not derived.isdisjoint(
+            n for a in item.added for n in names_below(a)
+        ):
+            yield statement, item
+
+
+@kept_for_file
+def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
+    """The additions of a function of another file to attributes of its parameters."""
+    own = {parameter.name for parameter in function.parameters}
+    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
+        return []
+    if function.cls is not None and is_layer(function.cls):
+        return []
+    found: list[Accumulation] = []
+    for statement in small_statements(function.node.body):
+        item = accumulation_by_text(statement)
+        if item is None or item.path.partition(".")[0] not in own:
+            continue
+        if "." in item.path or (item.kind == "tree" and item.in_place):
+            found.append(item)
+    return found[:_MOST_ADDED]
+
+
+def _is_outer(path: str, function: FunctionInfo, module: Module) -> bool:
+    """Test whether a list is one of a scope around."""
+    if function.outer is None or "." in path:
+        return False
+    return not scope_of(module, function).binds(path)
+
+
+@check("LAZY-001")
+def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``model(prompt[:, start:stop], cache=cache)`` for each chunk of a prompt."""
+    if "cache" not in module.source:
+        return
+    seen: set[int] = set()
+    for fact in facts:
+        if not fact.place.loops or not isinstance(fact, (CallFact, LocalCall, ProjectCall)):
+            continue
+        cache = None if id(fact.node) in seen else _cache_of(fact)
+        if cache is None or is_traced(fact.place, module) or not may_ask(fact.place, module):
+            continue
+        seen.add(id(fact.node))
+        for loop in layout_of(module, fact.place.function).loops(fact.place.statement):
+            if is_long(loop) and _fills_cache(fact, cache, loop, module):
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    message=MESSAGE.format(cache),
+                    help=f"Call `mx.eval([layer.state for layer in {cache}])` in each iteration",
+                )
+                break
+
+
+def _cache_of(fact: CallFact | LocalCall | ProjectCall) -> str | None:
+    """The cache that a model is called with."""
+    if isinstance(fact, CallFact):
+        if not isinstance(fact.callee, (Unknown, Instance, LibraryObject)):
+            return None
+    elif fact.function.cls is None or not is_layer(fact.function.cls):
+        return None
+    for argument in fact.node.args:
+        path = dotted(argument.value)
+        if path is not None and "cache" in path.rpartition(".")[2].lower():
+            return path
+    return None
+
+
+def _fills_cache(
+    fact: CallFact | LocalCall | ProjectCall,
+    cache: str,
+    loop: cst.For | cst.While,
+    module: Module,
+) -> bool:
+    """Return whether each iteration gives a model a chunk, and nothing evaluates the cache."""
+    evaluation, statement = evaluation_of(module), fact.place.statement
+    if walks_short_list(loop, fact.place.function, module) or evaluation.evaluates(loop.body):
+        return False
+    varying = _bound_in(loop)
+    if cache.partition(".")[0] in _of_element(loop):
+        return False
+    is_older = cache.partition(".")[0] not in varying
+    is_element = is_older and _takes_element(fact, loop)
+    if not is_element and not _takes_chunk(fact.node, varying, loop):
+        return False
+    targets = statement.targets if isinstance(statement, cst.Assign) else ()
+    results = {name for target in targets for name in target_names(target.target)}
+    kept = {cache.partition(".")[0], *results}
+    for call in calls_below(loop.body):
+        given = {name for argument in call.args for name in names_below(argument.value)}
+        # A function that nothing is known of may evaluate the cache, or the result.
+        is_known = evaluation.effect(call) == "lazy" or evaluation.local_call(call) is not None
+        if call is not fact.node and not is_known and not kept.isdisjoint(given):
+            return False
+    return True
+
+
+def _of_element(loop: cst.For | cst.While) -> set[str]:
+    """The names of a loop's element and of its parts: ``cache = entry["cache"]``."""
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    parts = {
+        target.target.value
+        for statement in small_statements(loop.body)
+        if isinstance(statement, cst.Assign) and _root(statement.value) in targets
+        for target in statement.targets
+        if isinstance(target.target, cst.Name)
+    }
+    return targets | parts
+
+
+def _root(node: cst.BaseExpression) -> str | None:
+    """The name that a path of attributes, indices and ``.get(key)`` starts from."""
+    path = path_of(node)
+    return None if path is None else path.partition(".")[0]
+
+
+def _bound_in(loop: cst.For | cst.While) -> set[str]:
+    """The names that an iteration binds."""
+    names = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.Assign):
+            names.update(n for target in statement.targets for n in target_names(target.target))
+        elif isinstance(statement, cst.AugAssign):
+            names.update(target_names(statement.target))
+    return names
+
+
+def _takes_element(fact: CallFact | LocalCall | ProjectCall, loop: cst.For | cst.While) -> bool:
+    """Test for ``model(c, cache)`` with each ``c`` of a loop, of which only the cache is kept."""
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Expr) or statement.value is not fact.node:
+        return False
+    elements = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    return any(dotted(argument.value) in elements for argument in fact.node.args)
+
+
+def _takes_chunk(call: cst.Call, varying: set[str], loop: cst.For | cst.While) -> bool:
+    """Test whether a call gets a slice whose bounds, or whose array, change with the loop."""
+    given = {name for argument in call.args for name in names_below(argument.value)} & varying
+    sources: list[cst.CSTNode] = [argument.value for argument in call.args]
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.Assign):
+            bound = {n for target in statement.targets for n in target_names(target.target)}
+            if bound & given:
+                sources.append(statement.value)
+    return any(
+        isinstance(node, cst.Subscript)
+        and any(isinstance(element.slice, cst.Slice) for element in node.slice)
+        and not varying.isdisjoint(names_below(node))
+        for source in sources
+        for node in walk(source)
+    )
+
+
+_KINDS = frozenset(("concatenation", "sum"))
+_VIEWS = frozenset(("astype", "reshape", "squeeze", "transpose", "flatten", "swapaxes"))
+#: Functions whose results are numbers of the host.
+_COUNTING = frozenset(
+    ("len", "int", "float", "bool", "time.time", "time.perf_counter", "time.monotonic")
+)
+_EVALUATING = frozenset(("eval", "async_eval", "item", "tolist"))
+
+
+@check("LAZY-001")
+def growing_state(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """``logits = model(token, cache)``, where ``cache.push()`` concatenates what nothing reads."""
+    if fact.place.loops:
+        values = fact.function.analysed_with or ()
+        names = (p.name for p in fact.function.parameters)
+        yield from _state_reports(fact, dict(zip(names, values, strict=False)), module)
+
+
+@check("LAZY-001")
+def growing_state_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """The same, where the model and the cache are those of another file."""
+    if fact.place.loops:
+        bound = UNKNOWN if fact.is_bound else None
+        yield from _state_reports(fact, bind(fact.function, bound, fact.arguments), module)
+
+
+def _state_reports(
+    fact: LocalCall | ProjectCall, values: dict[str, Value], module: Module
+) -> Iterator[Report]:
+    function, place = fact.function, fact.place
+    if isinstance(function.node, cst.Lambda) or is_traced(place, module):
+        return
+    passed = passed_with_owner(fact)
+    for parameter in function.parameters:
+        path = dotted(passed[parameter.name]) if parameter.name in passed else None
+        given = values.get(parameter.name, UNKNOWN)
+        if given is UNKNOWN:
+            given = _declared(function, parameter)
+        if path is None or not isinstance(given, Instance):
+            continue
+        for grown in _grown(function, parameter.name, given):
+            found = f"{path}.{grown.attribute}"
+            if may_ask(place, module) and _grows_in_loop(found, fact, module):
+                stop = Stop(grown.node, grown.statement, "each call adds to it here")
+                is_here = grown.function.module is module
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    message=MESSAGE.format(found),
+                    help=help_of(found, place, module),
+                    related=(stop,) if is_here else (),
+                )
+
+
+def _declared(function: FunctionInfo, parameter: FunctionParameter) -> Value:
+    """The value of a parameter by its annotation, or as the object of a method."""
+    is_own = function.is_method and parameter is function.parameters[0]
+    if is_own and function.cls is not None:
+        return Instance(function.cls)
+    return annotated_value(function, parameter)
+
+
+def _grows_in_loop(path: str, fact: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether a loop that evaluates other arrays never evaluates an older object's."""
+    place, root = fact.place, path.partition(".")[0]
+    loops = list(layout_of(module, place.function).loops(place.statement))
+    if place.loops != len(loops):
+        return False
+    for loop in loops:
+        if is_short_loop(loop, place, module):
+            continue
+        if not is_long(loop) or not is_older(path, loop, place, module):
+            return False
+        for call in calls_below(loop.body):
+            if call is not fact.node and _mentions(call, root) and not _is_lookup(call, fact):
+                return False
+        return is_step(loop, module, by_evaluation=True) or synchronizes(loop, module)
+    return False
+
+
+def _mentions(call: cst.Call, name: str) -> bool:
+    return name in names_below(call)
+
+
+def _is_lookup(call: cst.Call, fact: LocalCall | ProjectCall) -> bool:
+    """Return whether a call has the call in it that adds, and so no other mention of the object."""
+    return any(node is fact.node for node in walk(call))
+
+
+class _Grown(NamedTuple):
+    """An attribute that a function adds to, at a node of a statement of a function."""
+
+    attribute: str
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    function: FunctionInfo
+
+
+@lru_cache(maxsize=64)
+def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, ...]:
+    """The attributes of an object that a function adds to, and reads nowhere else."""
+    if _evaluates(function):
+        return ()
+    found: list[_Grown] = []
+    adders = [(name, function, True), *_adders(function, name, given)]
+    for owner, adder, computes in adders:
+        if _evaluates(adder) or isinstance(adder.node, cst.Lambda):
+            return ()
+        for statement in small_statements(adder.node.body):
+            added = accumulation_by_text(statement)
+            root, _, attribute = (added.path if added is not None else "").partition(".")
+            if added is None or root != owner or not attribute or added.kind not in _KINDS:
+                continue
+            is_new = any(_computes(node, adder) for node in added.added)
+            if "." not in attribute and (is_new or (computes and adder is not function)):
+                found.append(_Grown(attribute, added.node, statement, adder))
+    if _is_passed_on(function, name):
+        return ()
+    readers = {adder: None for _, adder, _ in adders}
+    return tuple(g for g in found if not any(_reads(r, g, found) for r in readers))
+
+
+def _adders(
+    function: FunctionInfo, name: str, given: Instance
+) -> Iterator[tuple[str, FunctionInfo, bool]]:
+    """Yield the methods of an object that a function calls, and whether it passes new arrays."""
+    for node in walk(function.node.body):
+        func = node.func if isinstance(node, cst.Call) else None
+        if not isinstance(func, cst.Attribute) or dotted(func.value) != name:
+            continue
+        method = find_method(given.info, func.attr.value)
+        if method is not None and method.parameters and isinstance(node, cst.Call):
+            computes = any(_computes(argument.value, function) for argument in node.args)
+            yield method.parameters[0].name, method, computes
+
+
+def _computes(node: cst.BaseExpression, function: FunctionInfo) -> bool:
+    """Return whether an expression is a new array, on which no other one depends."""
+    while True:
+        func = node.func if isinstance(node, cst.Call) else None
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(func, cst.Attribute) and func.attr.value in _VIEWS:
+            node = func.value
+        else:
+            break
+    if not isinstance(node, cst.Name):
+        return _may_make_array(node, function)
+    name = node.value
+    made = _assigned(name, function)
+    if len(made) != 1 or not _may_make_array(made[0], function):
+        return False
+    is_used_once = sum(inner == name for inner in names_below(function.node.body)) == 2
+    return is_used_once or not _returns(function)
+
+
+def _assigned(name: str, function: FunctionInfo) -> list[cst.BaseExpression]:
+    return [
+        statement.value
+        for statement in small_statements(function.node.body)
+        if isinstance(statement, cst.Assign) and dotted(statement.targets[0].target) == name
+    ]
+
+
+def _may_make_array(node: cst.BaseExpression, function: FunctionInfo) -> bool:
+    if isinstance(node, cst.BinaryOperation):  # ``stop - start`` of a clock makes none
+        sides = (_assigned(dotted(n) or "", function) for n in (node.left, node.right))
+        return not all(made and all(map(_is_count, made)) for made in sides)
+    return isinstance(node, cst.Call) and not _is_count(node)
+
+
+def _is_count(node: cst.BaseExpression) -> bool:
+    """Test for a number of the host: ``len(x)``, ``sum(len(x) for x in xs)``."""
+    if not isinstance(node, cst.Call):
+        return False
+    first = node.args[0].value if node.args else None
+    if dotted(node.func) == "sum" and isinstance(first, (cst.GeneratorExp, cst.ListComp)):
+        return _is_count(first.elt)
+    return dotted(node.func) in _COUNTING
+
+
+def _returns(function: FunctionInfo) -> bool:
+    statements = small_statements(function.node.body)
+    return any(isinstance(s, cst.Return) and s.value is not None for s in statements)
+
+
+def _evaluates(function: FunctionInfo) -> bool:
+    return not _EVALUATING.isdisjoint(names_below(function.node.body))
+
+
+def _is_passed_on(function: FunctionInfo, name: str) -> bool:
+    """Return whether a function passes an object on, or binds another name to it."""
+    owners = {
+        id(node.value) for node in walk(function.node.body) if isinstance(node, cst.Attribute)
+    }
+    return any(
+        node.value == name and id(node) not in owners
+        for node in walk(function.node.body)
+        if type(node) is cst.Name
+    )
+
+
+def _reads(function: FunctionInfo, grown: _Grown, others: list[_Grown]) -> bool:
+    """Return whether a function reads an attribute other than to add to it, or test for None."""
+    adding = {id(n) for g in others if g.attribute == grown.attribute for n in walk(g.statement)}
+    for node in walk(function.node.body):
+        if isinstance(node, cst.Comparison):
+            is_none = all(dotted(t.comparator) == "None" for t in node.comparisons)
+            adding |= {id(n) for n in walk(node)} if is_none else set()
+        elif isinstance(node, cst.AssignTarget):
+            adding.add(id(node.target))
+    return any(
+        isinstance(node, cst.Attribute)
+        and node.attr.value == grown.attribute
+        and id(node) not in adding
+        for node in walk(function.node.body)
+    )

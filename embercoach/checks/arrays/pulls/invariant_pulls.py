@@ -18,7 +18,7 @@ from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, w
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.arrays.lazy.step_loops import is_long
+from embercoach.checks.arrays.lazy.growth import is_long
 from embercoach.checks.hoisted_reads import is_array
 from embercoach.checks.registry import Report, check
 from embercoach.checks.source_text import mlx_alias

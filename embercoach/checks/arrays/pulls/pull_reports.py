@@ -21,7 +21,7 @@ from embercoach.analysis.dataflow.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject
-from embercoach.checks.arrays.lazy.step_loops import is_long, is_short
+from embercoach.checks.arrays.lazy.growth import is_long, is_short
 from embercoach.checks.arrays.pulls.invariant_pulls import is_invariant
 from embercoach.checks.registry import Report
 
