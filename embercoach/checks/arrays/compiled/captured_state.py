@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.dataflow.contexts import is_traced
+from embercoach.analysis.dataflow.function_summaries import evaluated_calls, frame_of, nodes_in
 from embercoach.analysis.dataflow.held_sources import changed_containers
 from embercoach.analysis.dataflow.scopes import made_in_init, scope_of
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, names_below, walk
+from embercoach.analysis.syntax.trees import children, dotted, names_below, walk
 from embercoach.analysis.values.inheritance import find_method, lineage
-from embercoach.analysis.values.joins import as_number, holds_arrays, options
+from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
@@ -28,10 +27,10 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.checks.arrays.compiled.compilations import (
     imported_by,
-    nodes_in,
     place_in,
     sources_in,
     traced_by,
+    update_in,
     updates_of,
     variable,
 )
@@ -45,59 +44,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Argument, CompileFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
-
-#: Parts of the names of numbers that count traces on purpose.
-_COUNTS_TRACES = ("trace", "compil")
-
-
-@check("COMPILE-011")
-def traced_counter(fact: CompileFact, module: Module) -> Iterator[Report]:
-    """``self.steps += 1`` in a compiled function."""
-    functions = traced_by(fact, module)
-    for info in functions:
-        if isinstance(info.node, cst.Lambda):
-            continue
-        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
-            target = dotted(node.target) if isinstance(node, cst.AugAssign) else None
-            if target is not None and _is_number(target, info, functions, module):
-                shown = target if len(target) <= 24 else "a number"
-                yield Report.at(
-                    fact,
-                    "COMPILE-011",
-                    node=node,
-                    place=place_in(fact, info, node),
-                    message=f"`{shown}` is updated only when mx.compile traces the function",
-                    help="Update it outside of the compiled function, and pass it as an array",
-                    context="compiled",
-                )
-
-
-def _is_number(
-    path: str, info: FunctionInfo, functions: frozenset[FunctionInfo], module: Module
-) -> bool:
-    """Return whether a path is a Python number that outlives the compiled function."""
-    name, _, attribute = path.partition(".")
-    if any(word in path.lower() for word in _COUNTS_TRACES):
-        return False
-    if attribute:
-        owner = info.parameters[0].name if info.is_method and info.parameters else None
-        if name != owner or info.cls is None or find_method(info.cls, "__init__") in functions:
-            return False
-        value = info.cls.attributes.get(attribute)
-        return value is not None and as_number(value) is not None
-    if name in info.global_names:
-        value = module.frame.names.get(name)
-        return value is not None and as_number(value) is not None
-    if name not in info.nonlocal_names:
-        return False
-    scope = scope_of(module, info).outer
-    while scope is not None and not scope.binds(name):
-        scope = scope.outer
-    if scope is None or scope.owner in functions:
-        return False
-    value = None if info.closure is None else info.closure.lookup(name)
-    return value is not None and as_number(value) is not None
-
 
 RANDOM_STATE = "mlx.core.random.state"
 #: Elements of ``inputs=`` and ``outputs=`` that are looked at.
@@ -245,7 +191,7 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
     }
     for update in updates_of(module):
         info = update.function
-        if info is None or info not in functions or not _is_outer(update.owner, info, module):
+        if info is None or info not in functions or not _is_outer(update.owner, info):
             continue
         if update.model is None and _mentions(info, f"{update.owner}.state", module):
             continue  # the state is an argument and a result
@@ -266,16 +212,36 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                 break
 
 
+@check("COMPILE-005")
+def imported_update(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``mx.compile(step)`` of a function of another file that updates its model."""
+    if fact.has_star or fact.option(2, "outputs") is not None:
+        return
+    for info in imported_by(fact, module):
+        for call in evaluated_calls(info):
+            update = update_in(call.node, call.place.statement, info)
+            owner = "" if update is None else update.owner
+            if "opt" in owner.lower() and _is_outer(owner, info):
+                yield Report.at(
+                    fact,
+                    "COMPILE-005",
+                    message=f"`{info.name[:20]}()` updates `{owner[:12]}`, "
+                    "which `outputs=` of mx.compile lacks",
+                    help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
+                )
+                return
+
+
 def _mentions(info: FunctionInfo, path: str, module: Module) -> bool:
     return any(
         dotted(n) == path for n in nodes_in(info.node.body, module) if isinstance(n, cst.Attribute)
     )
 
 
-def _is_outer(path: str, info: FunctionInfo, module: Module) -> bool:
+def _is_outer(path: str, info: FunctionInfo) -> bool:
     """Return whether a path begins with a name that a function does not bind, or with ``self``."""
     name = path.partition(".")[0]
-    if not scope_of(module, info).binds(name):
+    if not scope_of(info.module, info).binds(name):
         return True
     return info.is_method and bool(info.parameters) and info.parameters[0].name == name
 
@@ -341,32 +307,48 @@ def _added_to(node: cst.BaseExpression) -> cst.Attribute | None:
 
 
 @check("COMPILE-006")
-def leaking_layer(fact: CompileFact, module: Module) -> Iterator[Report]:
-    """A compiled function calls a layer of another file that keeps ``self.last = y``."""
+def leaking_import(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """A compiled function calls one of another file that keeps ``self.last = y``, or adds ``y``."""
     if fact.has_star or fact.option(2, "outputs") is not None:
         return
-    imported = imported_by(fact, module)
-    for info in imported:
-        names = () if info.cls is None or info.name == "__init__" else info.cls.set_by.get(info, ())
-        for name in names:
-            held = _held(info, name)
-            readers = _reads(module).get(name, frozenset()) - traced_by(fact, module)
-            if name in _OF_CONTAINERS:
-                continue  # ``config.keys()`` does not read it
-            if readers and holds_arrays(held) and is_traced(held):
-                yield Report.at(
-                    fact,
-                    "COMPILE-006",
-                    message=f"`{info.qualified_name[:32]}` stores a traced array in `{name[:16]}`",
-                    help=RETURN_OR_CAPTURE,
-                )
-                return
+    for info in imported_by(fact, module):
+        stored = "stores a traced array"
+        kept = _kept_attribute(info, traced_by(fact, module), module)
+        if kept is not None:
+            message = f"`{info.qualified_name[:32]}` {stored} in `{kept[:16]}`"
+        elif any(_adds_argument(info, call.node) for call in evaluated_calls(info)):
+            message = f"`{info.name[:20]}()` {stored} outside of the compiled function"
+        else:
+            continue
+        yield Report.at(fact, "COMPILE-006", message=message, help=RETURN_OR_CAPTURE)
+        return
 
 
-def _held(info: FunctionInfo, name: str) -> Value:
-    assert info.cls is not None
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    return member(frame, Instance(info.cls), name)
+def _kept_attribute(
+    info: FunctionInfo, functions: frozenset[FunctionInfo], module: Module
+) -> str | None:
+    """The attribute that a method sets to a traced array, and that the file reads elsewhere."""
+    if info.cls is None or info.name == "__init__":
+        return None
+    for name in info.cls.set_by.get(info, ()):
+        # ``config.keys()`` does not read it.
+        if name not in _OF_CONTAINERS and _reads(module).get(name, frozenset()) - functions:
+            held = member(frame_of(info), Instance(info.cls), name)
+            if holds_arrays(held) and is_traced(held):
+                return name
+    return None
+
+
+def _adds_argument(info: FunctionInfo, node: cst.Call) -> bool:
+    """``SEEN.append(x)`` of a list of the file, and of what the function is given."""
+    func = node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value not in _ADDS or not node.args:
+        return False
+    if not isinstance(func.value, cst.Name) or info.outer is not None:
+        return False
+    parameters = {p.name for p in info.parameters[info.is_method :]}
+    is_given = dotted(node.args[0].value) in parameters
+    return is_given and _outlives(func.value.value, info, frozenset((info,)))
 
 
 def _stored(fact: Fact) -> cst.CSTNode | None:
@@ -417,7 +399,7 @@ def _leaks(
             return False  # made during the trace
         if _is_given_list(target, info):
             return True  # who made it may read it
-    elif not _outlives(name, info, functions, module):
+    elif not _outlives(name, info, functions):
         return False
     stored = _attribute(target)
     return stored is None or bool(_reads(module).get(stored, frozenset()) - functions)
@@ -441,18 +423,13 @@ def _attribute(target: cst.CSTNode) -> str | None:
     return target.attr.value if isinstance(target, cst.Attribute) else None
 
 
-def _outlives(
-    name: str, info: FunctionInfo, functions: frozenset[FunctionInfo], module: Module
-) -> bool:
+def _outlives(name: str, info: FunctionInfo, functions: frozenset[FunctionInfo]) -> bool:
     """Return whether a name belongs to a scope around the compiled functions."""
     if name in info.global_names:
         return True
-    current: FunctionInfo | None = info
-    while current is not None:
-        if name not in current.nonlocal_names and scope_of(module, current).binds(name):
-            return current not in functions
-        current = current.outer
-    return scope_of(module, None).binds(name)
+    around = info.outer if name in info.nonlocal_names else info
+    found = scope_of(info.module, around).find(name)
+    return found is not None and found[0].owner not in functions
 
 
 @lru_cache(maxsize=1)

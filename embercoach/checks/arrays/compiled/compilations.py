@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import FunctionInfo
-from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.scopes import assigned_attributes, by_parameter, scope_of
+from embercoach.analysis.dataflow.function_summaries import evaluated_calls, located_calls, nodes_in
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.scopes import assigned_attributes, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.value_sources import Source
-from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    SCOPES,
-    Kinds,
-    children,
     dotted,
     small_statements,
-    walk,
 )
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import Function, Instance, Transformed, Value
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import Report, check
 
@@ -73,6 +69,7 @@ def root_of(value: Value) -> FunctionInfo | None:
     return root_of(value.inner) if isinstance(value, Transformed) else None
 
 
+@kept_for_file
 def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
     """The functions of the file that run when the compiled one is traced.
 
@@ -80,18 +77,7 @@ def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
         WorkExceededError: the file has taken all the work that it may.
     """
     root = root_of(fact.function)
-    if root is None:
-        return frozenset()
-    functions = _reached(module, root)
-    module.work.left -= STEPS_A_FUNCTION * len(functions)
-    if module.work.left < 0:
-        raise WorkExceededError
-    return functions
-
-
-@lru_cache(maxsize=16)
-def _reached(module: Module, root: FunctionInfo) -> frozenset[FunctionInfo]:
-    if root.module is not module:
+    if root is None or root.module is not module:
         return frozenset()
     inner = _inner(module)
     seen, pending = {root}, [root]
@@ -101,37 +87,30 @@ def _reached(module: Module, root: FunctionInfo) -> frozenset[FunctionInfo]:
             if callee not in seen and callee.module is module:
                 seen.add(callee)
                 pending.append(callee)
+    module.work.left -= STEPS_A_FUNCTION * len(seen)
+    if module.work.left < 0:
+        raise WorkExceededError
     return frozenset(seen)
 
 
+@kept_for_file
 def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
     """The functions of other files that run when the compiled one is traced, up to a number."""
     root = root_of(fact.function)
-    found = dict.fromkeys(
-        [root] if root is not None and root.module is not module else [],
+    found = set() if root is None or root.module is module else {root}
+    found.update(
+        c for info in traced_by(fact, module) for c in info.calls if c.module is not module
     )
-    for info in traced_by(fact, module):
-        found.update(dict.fromkeys(c for c in info.calls if c.module is not module))
     in_order = sorted(found, key=lambda info: (str(info.module.path), info.qualified_name))
     reached = dict.fromkeys(in_order)
     while in_order and len(reached) < MOST_IMPORTED:
-        info = in_order.pop(0)
-        more = dict.fromkeys(c for c in _called_in(info, module) if c not in reached)
+        callees = (root_of(call.callee) for call in evaluated_calls(in_order.pop(0)))
+        more = dict.fromkeys(
+            c for c in callees if c is not None and c.module is not module and c not in reached
+        )
         reached.update(more)
         in_order += more
     return tuple(reached)[:MOST_IMPORTED]
-
-
-def _called_in(info: FunctionInfo, module: Module) -> Iterator[FunctionInfo]:
-    """The functions that one of another file calls, of which no facts are recorded."""
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    if info.is_method and info.parameters and info.cls is not None:
-        frame.names[info.parameters[0].name] = Instance(info.cls)
-    for node in nodes_in(info.node.body, module, DEFINITIONS):
-        if isinstance(node, cst.Call) and dotted(node.func) is not None:
-            callee = root_of(evaluate(frame, node.func))
-            if callee is not None and callee.module is not module:
-                yield callee
 
 
 @lru_cache(maxsize=1)
@@ -140,22 +119,6 @@ def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
     for info in module.functions:
         found.setdefault(info.outer, []).append(info)
     return found
-
-
-def nodes_in(
-    tree: cst.CSTNode, module: Module, closed: Kinds = (*DEFINITIONS, cst.Lambda)
-) -> Iterator[cst.CSTNode]:
-    """Walk a tree at the cost of the file's budget, but for the definitions in it.
-
-    Raises:
-        WorkExceededError: the file has taken all the work that it may.
-    """
-    work = module.work
-    for node in walk(tree, closed):
-        work.left -= 1
-        if work.left < 0:
-            raise WorkExceededError
-        yield node
 
 
 def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
@@ -175,7 +138,6 @@ class Update(NamedTuple):
 
     owner: the path of the optimizer.
     model: the path of the module, None for ``apply_gradients``.
-    in_loop: whether it is in a loop of its function.
     """
 
     node: cst.Call
@@ -183,31 +145,25 @@ class Update(NamedTuple):
     function: FunctionInfo | None
     owner: str
     model: str | None
-    in_loop: bool
+
+    def is_in_loop(self, module: Module) -> bool:
+        """Return whether it is in a loop of its function."""
+        loops = layout_of(module, self.function).loops(self.statement)
+        return next(loops, None) is not None
 
 
 @lru_cache(maxsize=1)
 def updates_of(module: Module) -> tuple[Update, ...]:
-    """The calls of a file that update a module by an optimizer, in any order."""
-    found: list[Update] = []
+    """The calls of a file that update a module by an optimizer, up to a number."""
     if _NAMES.search(module.source) is None:
         return ()
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        pending: list[tuple[cst.CSTNode, cst.CSTNode, bool]] = [(body, body, False)]
-        while pending:
-            node, statement, in_loop = pending.pop()
-            kind = type(node)
-            if kind in SCOPES:
-                continue
-            if type(node) is cst.Call:
-                update = _update(node, statement, function, in_loop=in_loop)
-                if update is not None and len(found) < MOST_UPDATES:
-                    found.append(update)
-            inside = in_loop or kind is cst.For or kind is cst.While
-            is_line = kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite
-            pending += [(c, c if is_line else statement, inside) for c in children(node)]
-    return tuple(found)
+    bodies = [(None, module.tree), *((info, info.node.body) for info in module.functions)]
+    found = (
+        update_in(node, statement, function)
+        for function, body in bodies
+        for node, statement in located_calls(body)
+    )
+    return tuple(islice((update for update in found if update is not None), MOST_UPDATES))
 
 
 def sources_in(update: Update, module: Module) -> tuple[Source, ...]:
@@ -217,23 +173,21 @@ def sources_in(update: Update, module: Module) -> tuple[Source, ...]:
     return tuple(Source(n, update.statement, update.function, module) for n in nodes)
 
 
-def _update(
-    node: cst.Call, statement: cst.CSTNode, function: FunctionInfo | None, *, in_loop: bool
+def update_in(
+    node: cst.Call, statement: cst.CSTNode, function: FunctionInfo | None
 ) -> Update | None:
+    """Return the update of a model that a call is, if it is one."""
     func = node.func
     if not isinstance(func, cst.Attribute) or len(node.args) != 2:
         return None
-    if any(argument.star for argument in node.args):
-        return None
-    owner = dotted(func.value)
-    if owner is None:
+    owner, model = dotted(func.value), dotted(node.args[0].value)
+    if owner is None or any(argument.star for argument in node.args):
         return None
     if func.attr.value == "apply_gradients":
-        return Update(node, statement, function, owner, None, in_loop)
-    model = dotted(node.args[0].value)
-    if func.attr.value != "update" or model is None or node.args[0].keyword is not None:
+        model = None
+    elif func.attr.value != "update" or model is None or node.args[0].keyword is not None:
         return None
-    return Update(node, statement, function, owner, model, in_loop)
+    return Update(node, statement, function, owner, model)
 
 
 #: Names and calls that are followed.
@@ -302,9 +256,7 @@ def calls_variable(
         local = evaluation.local_call(node) if depth < _MOST_CALLS else None
         if local is None or any(a.star for a in node.args):
             continue
-        given = ((None if a.keyword is None else a.keyword.value, a.value) for a in node.args)
-        passed = by_parameter(local.function, given, is_bound=local.is_bound)
-        for name, argument in passed.items():
+        for name, argument in passed_with_owner(local).items():
             path = dotted(argument)
             is_passed = path is not None and is_same(path)
             if is_passed and calls_variable(local.function, name.__eq__, module, depth + 1):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.function_summaries import nodes_in
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
@@ -34,7 +35,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
     calls_variable,
-    nodes_in,
     place_in,
     root_of,
     sources_in,
@@ -482,7 +482,7 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
         if is_captured(sources_in(update, module)[1], captured):
             continue
         if update.function is fact.place.function and not (
-            update.in_loop and _comes_after(update.statement, fact, module)
+            update.is_in_loop(module) and _comes_after(update.statement, fact, module)
         ):
             continue
         if _uses(fact, functions, model, update.function, module):
@@ -628,7 +628,11 @@ def _is_stale(
             continue
         model = variable(path, caller, module)
         for update in updates_of(module):
-            if update.model is None or update.function is not caller or not update.in_loop:
+            if (
+                update.model is None
+                or update.function is not caller
+                or not update.is_in_loop(module)
+            ):
                 continue
             if variable(update.model, caller, module) == model:
                 return True

@@ -3,56 +3,88 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library_calls import HOST_STATE
-from embercoach.analysis.calls.parameters import closure_of
-from embercoach.analysis.dataflow.reaching import Reaching
+from embercoach.analysis.dataflow.evaluation import EVALUATING
+from embercoach.analysis.dataflow.function_summaries import (
+    calls_in,
+    derived_names,
+    evaluated_calls,
+    frame_of,
+    nodes_in,
+)
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.stops import Stop
-from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.facts.facts import CallFact, match
-from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    around,
-    children,
-    dotted,
-    evaluated,
-    names_below,
-    small_statements,
-    target_names,
-)
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.facts.facts import match
+from embercoach.analysis.syntax.trees import DEFINITIONS, around, children, dotted, evaluated
+from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import NONE, BoundMember, Instance, LibraryObject, Symbol
-from embercoach.checks.arrays.compiled.captured_state import captures_random_state
-from embercoach.checks.arrays.compiled.compilations import (
-    STEPS_A_FUNCTION,
-    imported_by,
-    nodes_in,
-    place_in,
-    traced_by,
+from embercoach.analysis.values.lattice import (
+    NONE,
+    UNKNOWN,
+    BoundMember,
+    Instance,
+    LibraryObject,
+    Symbol,
 )
+from embercoach.checks.arrays.compiled.captured_state import captures_random_state
+from embercoach.checks.arrays.compiled.compilations import imported_by, place_in, traced_by
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CompileFact
+    from embercoach.analysis.facts.facts import CallFact, CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 RANDOM = "mlx.core.random."
 #: Functions of ``mx.random`` that draw no numbers from the global state.
 _DETERMINISTIC = frozenset({"key", "seed", "split", "state"})
 _CAPTURE = "Add mx.random.state to both `inputs=` and `outputs=`"
 _DROPOUT = frozenset({"mlx.nn.Dropout", "mlx.nn.Dropout2d", "mlx.nn.Dropout3d"})
+
+
+class _Effect(NamedTuple):
+    """What a traced function does once alone: a message for its own file, and one for others."""
+
+    info: FunctionInfo
+    node: cst.CSTNode
+    place: FactPlace
+    message: str
+    elsewhere: str
+
+
+def _reports(
+    code: str, help_text: str, fact: CompileFact, effects: Iterable[_Effect], module: Module
+) -> Iterator[Report]:
+    """Report the effects in the file that is checked, and the first one in other files."""
+    is_known = False
+    for effect in effects:
+        if effect.info.module is module:
+            yield Report.at(
+                fact,
+                code,
+                node=effect.node,
+                place=effect.place,
+                message=effect.message,
+                help=help_text,
+                context="compiled",
+            )
+        elif not is_known:
+            is_known = True
+            yield Report.at(fact, code, message=effect.elsewhere, help=help_text)
+
+
+def _functions(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
+    return (*traced_by(fact, module), *imported_by(fact, module))
 
 
 @check("COMPILE-001")
@@ -65,88 +97,35 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     if inputs and outputs:
         return
     change = None if inputs or outputs else _change(fact, module)
-    functions = traced_by(fact, module)
-    trains = any(info.differentiated for info in functions)
-    drops = False
-    for call in _calls(functions, module):
-        drawn = _drawn(call, trains=trains)
-        is_layer = isinstance(call.callee, LibraryObject)
-        if drawn is None or (is_layer and drops):
-            continue
-        drops = drops or is_layer
-        message = f"{drawn} returns the same numbers at each compiled call"
-        if inputs:
-            message = f"{drawn} changes mx.random.state, which `outputs=` lacks"
-        yield Report.at(
-            fact if is_layer else call,  # a layer doesn't know who compiles it
-            "COMPILE-001",
-            message=message,
-            help=_CAPTURE if is_layer else f"{_CAPTURE}, or pass a `key`",
-            context="compiled",
-            change=change,
-            related=(Stop(call.node, call.place.statement, "draws the mask"),) if is_layer else (),
-        )
-
-
-@check("COMPILE-001")
-def imported_random(fact: CompileFact, module: Module) -> Iterator[Report]:
-    """``mx.compile(noise)`` of a function of another file that draws random numbers."""
-    if fact.has_star:
-        return
-    for index, name in ((1, "inputs"), (2, "outputs")):
-        if captures_random_state(fact, fact.option(index, name), module):
-            return
     trains = any(info.differentiated for info in traced_by(fact, module))
-    for info in imported_by(fact, module):
-        nodes = nodes_in(info.node.body, module)
-        if any(_draws(info, node) or (trains and _drops(info, node)) for node in nodes):
+    at_compilation = False
+    for info in _functions(fact, module):
+        for call in calls_in(info, module):
+            drawn = _drawn(call, trains=trains)
+            # A layer, or another file, doesn't know who compiles it.
+            is_elsewhere = info.module is not module
+            is_layer_call = not is_elsewhere and isinstance(call.callee, LibraryObject)
+            is_outside = is_elsewhere or is_layer_call
+            if drawn is None or (is_outside and at_compilation):
+                continue
+            at_compilation = at_compilation or is_outside
+            message = f"{drawn} returns the same numbers at each compiled call"
+            if inputs:
+                message = f"{drawn} changes mx.random.state, which `outputs=` lacks"
+            elif is_elsewhere:
+                message = "compiled function draws from mx.random.state, which is not captured"
+            stop = Stop(call.node, call.place.statement, "draws the mask")
             yield Report.at(
-                fact,
+                fact if is_outside else call,
                 "COMPILE-001",
-                message="compiled function draws from mx.random.state, which is not captured",
-                help=f"{_CAPTURE}, or pass a `key`",
-                change=_change(fact, module),
+                message=message,
+                help=_CAPTURE
+                if is_outside and not is_elsewhere
+                else f"{_CAPTURE}, or pass a `key`",
+                context=None if is_elsewhere else "compiled",
+                change=change,
+                related=(stop,) if is_layer_call else (),
             )
-            return
-
-
-def _draws(info: FunctionInfo, node: cst.CSTNode) -> bool:
-    """Return whether a node of another file's function draws from the global random state."""
-    if not isinstance(node, cst.Call) or dotted(node.func) is None:
-        return False
-    if any(a.star or (a.keyword is not None and a.keyword.value == "key") for a in node.args):
-        return False
-    name = _called(info, node)
-    entry = mlx_api.lookup(name) if name.startswith(RANDOM) else None
-    if entry is None or name.removeprefix(RANDOM) in _DETERMINISTIC:
-        return False
-    positional = sum(a.keyword is None for a in node.args)
-    names = [parameter.name for parameter in entry.params]
-    return "key" not in names[:positional]
-
-
-def _drops(info: FunctionInfo, node: cst.CSTNode) -> bool:
-    """Return whether a node of another file's layer calls ``nn.Dropout``."""
-    if not isinstance(node, cst.Call) or info.cls is None or not info.parameters:
-        return False
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    frame.names[info.parameters[0].name] = Instance(info.cls)
-    callee = evaluate(frame, node.func) if dotted(node.func) is not None else None
-    return isinstance(callee, LibraryObject) and callee.cls in _DROPOUT
-
-
-def _called(info: FunctionInfo, node: cst.Call) -> str:
-    """The library function that a call in another file's function calls."""
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    callee = evaluate(frame, node.func)
-    return callee.name if isinstance(callee, Symbol) else ""
-
-
-def _calls(functions: frozenset[FunctionInfo], module: Module) -> Iterator[CallFact]:
-    for info in functions:
-        for fact in module.facts_of(info):
-            if type(fact) is CallFact:
-                yield fact
 
 
 def _drawn(call: CallFact, *, trains: bool) -> str | None:
@@ -205,16 +184,20 @@ def _partial(module: Module) -> str | None:
 @check("COMPILE-002")
 def traced_once(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``time.time()``, ``random.random()``: their first result is part of the compiled graph."""
-    for call in _calls(traced_by(fact, module), module):
-        name = call.symbol
-        if name in HOST_STATE and not _is_switched_timer(call, name):
-            yield Report.at(
-                call,
-                "COMPILE-002",
-                message=f"`{name}()` runs only when mx.compile traces the function",
-                help="Call it outside, and pass the result as an array",
-                context="compiled",
-            )
+    found = (
+        _Effect(
+            info,
+            call.node,
+            call.place,
+            f"`{call.symbol}()` runs only when mx.compile traces the function",
+            f"`{info.name[:24]}()` runs `{call.symbol}()` only when traced",
+        )
+        for info in _functions(fact, module)
+        for call in calls_in(info, module)
+        if call.symbol in HOST_STATE and not _is_switched_timer(call, call.symbol)
+    )
+    help_text = "Call it outside, and pass the result as an array"
+    yield from _reports("COMPILE-002", help_text, fact, found, module)
 
 
 def _is_switched_timer(call: CallFact, name: str) -> bool:
@@ -224,23 +207,6 @@ def _is_switched_timer(call: CallFact, name: str) -> bool:
         return False
     outer = around(function.node.body, call.place.statement)
     return any(isinstance(node, cst.If) for node in outer)
-
-
-@check("COMPILE-002")
-def imported_once(fact: CompileFact, module: Module) -> Iterator[Report]:
-    """``mx.compile(jitter)`` of a function of another file that calls ``random.random()``."""
-    for info in imported_by(fact, module):
-        calls = (n for n in nodes_in(info.node.body, module) if isinstance(n, cst.Call))
-        names = (_called(info, call) for call in calls if dotted(call.func) is not None)
-        name = next((name for name in names if name in HOST_STATE), None)
-        if name is not None:
-            yield Report.at(
-                fact,
-                "COMPILE-002",
-                message=f"`{info.name[:24]}()` runs `{name}()` only when traced",
-                help="Call it outside, and pass the result as an array",
-            )
-            return
 
 
 HELP = "Use `mx.mean`, `mx.flatten` or `-1` in `reshape`, or drop `shapeless=True`"
@@ -266,29 +232,18 @@ def is_shapeless(fact: CompileFact) -> bool:
 @check("COMPILE-009")
 def baked_shape(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x.sum() / x.shape[0]``: the size is that of the first call."""
-    if not is_shapeless(fact):
-        return
-    for info in traced_by(fact, module):
-        for node, statement in _sizes(info, _own_names(info, module)):
-            yield Report.at(
-                fact,
-                "COMPILE-009",
-                node=node,
-                place=place_in(fact, info, statement),
-                message="size is fixed by the first trace, and `shapeless=True` never traces again",
-                help=HELP,
-                context="compiled",
-            )
-    for info in imported_by(fact, module):
-        module.work.left -= STEPS_A_FUNCTION
-        if any(True for _ in _sizes(info, _bound_names(_reaching(info), info))):
-            yield Report.at(
-                fact,
-                "COMPILE-009",
-                message=f"`{info.name[:24]}` computes with a size, fixed by the first trace",
-                help=HELP,
-            )
-            return
+    found = (
+        _Effect(
+            info,
+            node,
+            place_in(fact, info, statement),
+            "size is fixed by the first trace, and `shapeless=True` never traces again",
+            f"`{info.name[:24]}` computes with a size, fixed by the first trace",
+        )
+        for info in (_functions(fact, module) if is_shapeless(fact) else ())
+        for node, statement in _sizes(info, _bound_names(info))
+    )
+    yield from _reports("COMPILE-009", HELP, fact, found, module)
 
 
 def _sizes(info: FunctionInfo, arrays: frozenset[str]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
@@ -317,18 +272,9 @@ def _sizes(info: FunctionInfo, arrays: frozenset[str]) -> Iterator[tuple[cst.CST
         pending += [(child, statement, used) for child in reversed(children(node))]
 
 
-def _own_names(info: FunctionInfo, module: Module) -> frozenset[str]:
+def _bound_names(info: FunctionInfo) -> frozenset[str]:
     """The names that a function binds: what it computes from its arguments."""
-    return _bound_names(scope_of(module, info).reaching, info)
-
-
-def _reaching(info: FunctionInfo) -> Reaching:
-    """The bindings of a function of another file, whose scopes are not kept."""
-    return Reaching(info.node, has_walrus=":=" in info.module.source)
-
-
-def _bound_names(reaching: Reaching, info: FunctionInfo) -> frozenset[str]:
-    names = set(reaching.bindings)
+    names = set(scope_of(info.module, info).reaching.bindings)
     if info.is_method and info.parameters:
         names.discard(info.parameters[0].name)
     return frozenset(names)
@@ -373,30 +319,32 @@ def _unpacked(node: cst.Assign) -> set[str]:
 @check("COMPILE-010")
 def shapeless_slice(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x[:, 1:]``, ``mx.split(x, 2)``: the first call raises."""
-    if not is_shapeless(fact):
-        return
-    for info in traced_by(fact, module):
-        names = _own_names(info, module)
-        for call in module.facts_of(info):
-            if type(call) is CallFact and _is_unsupported(call):
-                yield Report.at(
-                    call,
-                    "COMPILE-010",
-                    message="raises: MLX can't infer its shape with `shapeless=True`",
-                    help="Drop `shapeless=True`",
-                    context="compiled",
-                )
-        for node in nodes_in(info.node.body, module):
-            if isinstance(node, cst.Subscript) and _cuts(node, names):
-                yield Report.at(
-                    fact,
-                    "COMPILE-010",
-                    node=node,
-                    place=place_in(fact, info, info.statement or info.node),
-                    message="slice raises: MLX can't infer its shape with `shapeless=True`",
-                    help="Drop `shapeless=True`, or slice before the call",
-                    context="compiled",
-                )
+    if is_shapeless(fact):
+        functions = _functions(fact, module)
+        unsupported = (
+            _Effect(info, call.node, call.place, _RAISES, f"`{info.name[:20]}()` {_RAISES}")
+            for info in functions
+            for call in calls_in(info, module)
+            if _is_unsupported(call)
+        )
+        yield from _reports("COMPILE-010", _DROP, fact, unsupported, module)
+        cut = (
+            _Effect(
+                info,
+                node,
+                place_in(fact, info, info.statement or info.node),
+                f"slice {_RAISES}",
+                f"slice in `{info.name[:12]}()` {_RAISES}",
+            )
+            for info in functions
+            for node in nodes_in(info.node.body, module)
+            if isinstance(node, cst.Subscript) and _cuts(node, _bound_names(info))
+        )
+        yield from _reports("COMPILE-010", f"{_DROP}, or slice before the call", fact, cut, module)
+
+
+_RAISES = "raises: MLX can't infer its shape with `shapeless=True`"
+_DROP = "Drop `shapeless=True`"
 
 
 def _is_unsupported(call: CallFact) -> bool:
@@ -424,11 +372,15 @@ _EVALUATE = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
 _GUARDS = (cst.If, cst.Try, cst.While)
 
 
+#: Statements under which a call may not run in a trace.
+_GUARDS = (cst.If, cst.Try, cst.While)
+
+
 @check("HOST-PULL-011")
 def imported_evaluation(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(forward)``, which calls ``standardize(x)`` of another file."""
     for info in imported_by(fact, module):
-        if not isinstance(info.node, cst.Lambda) and _evaluates(info, info.node.body):
+        if _evaluates(info):
             yield Report.at(
                 fact,
                 "HOST-PULL-011",
@@ -441,139 +393,68 @@ def imported_evaluation(fact: CompileFact, module: Module) -> Iterator[Report]:
             return
 
 
-def _evaluates(info: FunctionInfo, body: cst.CSTNode) -> bool:
+def _evaluates(info: FunctionInfo) -> bool:
     """Return whether a function always evaluates what it computes from its arguments."""
-    computed = {p.name for p in info.parameters[info.is_method :]}
-    for statement in small_statements(body):
-        if isinstance(statement, cst.Assign):
-            if not computed.isdisjoint(names_below(statement.value)):
-                computed.update(n for t in statement.targets for n in target_names(t.target))
-            continue
-        call = statement.value if isinstance(statement, cst.Expr) else None
-        if not isinstance(call, cst.Call) or dotted(call.func) is None:
-            continue
-        given = {a.value.value for a in call.args if isinstance(a.value, cst.Name)}
-        if computed.isdisjoint(given) or not _is_evaluation(info, call):
-            continue
-        if not any(isinstance(node, _GUARDS) for node in around(body, statement)):
-            return True
-    return False
+    body = info.node.body
+    computed = derived_names(body, {p.name for p in info.parameters[info.is_method :]})
+    return any(
+        call.symbol in EVALUATING
+        and any(dotted(argument.node) in computed for argument in call.arguments)
+        and not any(isinstance(node, _GUARDS) for node in around(body, call.place.statement))
+        for call in evaluated_calls(info)
+    )
 
 
-def _is_evaluation(info: FunctionInfo, call: cst.Call) -> bool:
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    callee = evaluate(frame, call.func)
-    return isinstance(callee, Symbol) and callee.name in _EVALUATE
+#: Parts of the names of numbers that count traces on purpose.
+_COUNTS_TRACES = ("trace", "compil")
 
 
-_ADDS = frozenset(("append", "extend", "add", "appendleft"))
+@check("COMPILE-011")
+def traced_counter(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``self.steps += 1`` in a compiled function."""
+    functions = _functions(fact, module)
+    found = (
+        _counter(node, path, info, fact)
+        for info in functions
+        if not isinstance(info.node, cst.Lambda)
+        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression))
+        if isinstance(node, cst.AugAssign)
+        and (path := dotted(node.target)) is not None
+        and _is_number(path, info, functions, module)
+    )
+    help_text = "Update it outside of the compiled function, and pass it as an array"
+    yield from _reports("COMPILE-011", help_text, fact, found, module)
 
 
-@check("COMPILE-005", "COMPILE-006", "COMPILE-010", "COMPILE-011")
-def imported_effect(fact: CompileFact, module: Module) -> Iterator[Report]:
-    """``mx.compile(step)`` of a function of another file, or one that calls such functions."""
-    if fact.has_star:
-        return
-    has_outputs = fact.option(2, "outputs") is not None
-    shapeless = is_shapeless(fact)
-    reported: set[str] = set()
-    for info in imported_by(fact, module):
-        if isinstance(info.node, cst.Lambda):
-            continue
-        for node in nodes_in(info.node.body, module, DEFINITIONS):
-            for report in _effects(fact, info, node, has_outputs=has_outputs, shapeless=shapeless):
-                if report.code not in reported:
-                    reported.add(report.code)
-                    yield report
+def _counter(node: cst.AugAssign, path: str, info: FunctionInfo, fact: CompileFact) -> _Effect:
+    shown = path if len(path) <= 24 else "a number"
+    return _Effect(
+        info,
+        node,
+        place_in(fact, info, node),
+        f"`{shown}` is updated only when mx.compile traces the function",
+        f"`{info.name[:20]}()` updates `{path[:20]}` only when mx.compile traces it",
+    )
 
 
-def _effects(
-    fact: CompileFact,
-    info: FunctionInfo,
-    node: cst.CSTNode,
-    *,
-    has_outputs: bool,
-    shapeless: bool,
-) -> Iterator[Report]:
-    name = f"`{info.name[:20]}()`"
-    if isinstance(node, cst.Call):
-        owner = None if has_outputs else _updated(info, node)
-        if owner is not None:
-            yield Report.at(
-                fact,
-                "COMPILE-005",
-                message=f"{name} updates `{owner[:12]}`, which `outputs=` of mx.compile lacks",
-                help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
-            )
-        if not has_outputs and _adds_argument(info, node):
-            yield Report.at(
-                fact,
-                "COMPILE-006",
-                message=f"{name} stores a traced array outside of the compiled function",
-                help="Return the array, or add its container to `outputs=` of mx.compile",
-            )
-        if shapeless and _is_uninferable(info, node):
-            yield Report.at(
-                fact,
-                "COMPILE-010",
-                message=f"{name} raises: MLX can't infer its shape with `shapeless=True`",
-                help="Drop `shapeless=True`",
-            )
-    elif isinstance(node, cst.AugAssign) and _counts(info, node):
-        shown = (dotted(node.target) or "a number")[:20]
-        yield Report.at(
-            fact,
-            "COMPILE-011",
-            message=f"{name} updates `{shown}` only when mx.compile traces it",
-            help="Update it outside of the compiled function, and pass it as an array",
-        )
-
-
-def _updated(info: FunctionInfo, node: cst.Call) -> str | None:
-    """The optimizer of ``optimizer.update(model, gradients)``, from around the function."""
-    func = node.func
-    if not isinstance(func, cst.Attribute) or func.attr.value != "update" or len(node.args) != 2:
-        return None
-    path = dotted(func.value)
-    if path is None or "opt" not in path.lower() or any(a.star for a in node.args):
-        return None
-    name = path.partition(".")[0]
-    own = info.parameters[0].name if info.is_method and info.parameters else None
-    return path if name == own or not scope_of(info.module, info).binds(name) else None
-
-
-def _adds_argument(info: FunctionInfo, node: cst.Call) -> bool:
-    """``SEEN.append(x)`` of a list of the file, and of what the function computes."""
-    func = node.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in _ADDS:
+def _is_number(
+    path: str, info: FunctionInfo, functions: tuple[FunctionInfo, ...], module: Module
+) -> bool:
+    """Return whether a path is a Python number that outlives the compiled function."""
+    name, _, attribute = path.partition(".")
+    if any(word in path.lower() for word in _COUNTS_TRACES):
         return False
-    if not isinstance(func.value, cst.Name) or info.outer is not None or not node.args:
-        return False
-    scope = scope_of(info.module, info)
-    if scope.binds(func.value.value) or not scope_of(info.module, None).binds(func.value.value):
-        return False
-    given = node.args[0].value
-    parameters = {p.name for p in info.parameters[info.is_method :]}
-    return isinstance(given, cst.Name) and given.value in parameters
-
-
-def _is_uninferable(info: FunctionInfo, node: cst.Call) -> bool:
-    if dotted(node.func) is None or not node.args:
-        return False
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    callee = evaluate(frame, node.func)
-    if not isinstance(callee, Symbol) or callee.name not in UNSUPPORTED:
-        return False
-    parameters = {p.name for p in info.parameters[info.is_method :]}
-    return not parameters.isdisjoint(names_below(node.args[0].value))
-
-
-def _counts(info: FunctionInfo, node: cst.AugAssign) -> bool:
-    """``self.calls += 1`` in a layer's method, of a Python number."""
-    if info.cls is None or not info.is_method or not info.parameters or not is_layer(info.cls):
-        return False
-    owner, _, name = (dotted(node.target) or "").partition(".")
-    if owner != info.parameters[0].name or not name or "." in name or "trace" in name:
-        return False
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    return as_number(member(frame, Instance(info.cls), name)) is not None
+    value: Value = UNKNOWN
+    if attribute:
+        owner = info.parameters[0].name if info.is_method and info.parameters else None
+        if name != owner or info.cls is None or find_method(info.cls, "__init__") in functions:
+            return False
+        if info.module is module or is_layer(info.cls):
+            value = member(frame_of(info), Instance(info.cls), attribute)
+    elif name in info.global_names:
+        value = info.module.frame.names.get(name, UNKNOWN)
+    elif name in info.nonlocal_names and info.closure is not None:
+        found = scope_of(info.module, info.outer).find(name)
+        if found is not None and found[0].owner not in functions:
+            value = info.closure.lookup(name)
+    return as_number(value) is not None
