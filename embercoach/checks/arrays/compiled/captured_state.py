@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
@@ -25,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Value,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import (
     imported_by,
     place_in,
@@ -42,9 +43,12 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.dataflow.value_sources import Source, Sources
-    from embercoach.analysis.facts.facts import Argument, CompileFact, Fact, FactPlace
+    from embercoach.analysis.facts.facts import CompileFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
+Option = Literal["inputs", "outputs"]
+#: The place of an option among the arguments of ``mx.compile``.
+_PLACES: dict[Option, int] = {"outputs": 2, "inputs": 1}
 RANDOM_STATE = "mlx.core.random.state"
 #: Elements of ``inputs=`` and ``outputs=`` that are looked at.
 MOST_CAPTURED = 64
@@ -52,13 +56,14 @@ MOST_CAPTURED = 64
 STATE = "state"
 
 
-def captures_random_state(fact: CompileFact, argument: Argument | None, module: Module) -> bool:
+def captures_random_state(fact: CompileFact, option: Option, module: Module) -> bool:
     """Return whether ``inputs=`` or ``outputs=`` has ``mx.random.state``, or may have it."""
+    argument = fact.option(_PLACES[option], option)
     if argument is None:
         return False
     known = _holds(argument.value, RANDOM_STATE)
     if known is None:  # nothing is known of the value, but perhaps of its expression
-        return captured_owners(fact, argument, module) is None
+        return captured_owners(fact, option, module) is None
     return known
 
 
@@ -83,8 +88,12 @@ def _holds(value: Value, name: str) -> bool | None:
     return None if UNKNOWN in options(value) else False
 
 
-def captured_owners(fact: CompileFact, argument: Argument, module: Module) -> list[Source] | None:
+@kept_for_file
+def captured_owners(fact: CompileFact, option: Option, module: Module) -> list[Source] | None:
     """The objects whose states are in ``inputs=`` or ``outputs=``, None if some are not known."""
+    argument = fact.option(_PLACES[option], option)
+    if argument is None:
+        return []
     sources = sources_of(module)
     found: list[Source] = []
     pending = [sources.at_place(argument.node, _place_of(fact))]
@@ -185,10 +194,6 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
     functions = traced_by(fact, module)
     if fact.has_star or not functions:
         return
-    given = {name: fact.option(i, name) for i, name in ((1, "inputs"), (2, "outputs"))}
-    captured = {
-        name: [] if a is None else captured_owners(fact, a, module) for name, a in given.items()
-    }
     for update in updates_of(module):
         info = update.function
         if info is None or info not in functions or not _is_outer(update.owner, info):
@@ -196,8 +201,9 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
         if update.model is None and _mentions(info, f"{update.owner}.state", module):
             continue  # the state is an argument and a result
         state = sources_in(update, module)
-        for name in ("outputs", "inputs"):
-            lacking = [s for s in state if not is_captured(s, captured[name])]
+        for name in _PLACES:
+            captured = captured_owners(fact, name, module)
+            lacking = [s for s in state if not is_captured(s, captured)]
             if lacking:
                 shown = (dotted(lacking[0].node) or "").rpartition(".")[2]
                 yield Report.at(
@@ -252,8 +258,7 @@ def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
     functions = traced_by(fact, module)
     if fact.has_star:
         return
-    outputs = fact.option(2, "outputs")
-    captured = [] if outputs is None else captured_owners(fact, outputs, module)
+    captured = captured_owners(fact, "outputs", module)
     for info in functions:
         for inner in module.facts_of(info):
             target = _stored(inner)
@@ -456,12 +461,11 @@ _NORM = "BatchNorm"
 @check("COMPILE-005")
 def uncaptured_statistics(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(lambda x: model(x), inputs=model.state)`` of a model with ``nn.BatchNorm``."""
-    inputs = fact.option(1, "inputs")
-    if inputs is None or fact.has_star or fact.option(2, "outputs") is not None:
+    if fact.has_star or fact.option(2, "outputs") is not None:
         return
     if ".eval()" in module.source or ".train(" in module.source:
         return  # its statistics may not change
-    for owner in captured_owners(fact, inputs, module) or ():
+    for owner in captured_owners(fact, "inputs", module) or ():
         name = (dotted(owner.node) or "").rpartition(".")[2]
         if _runs(fact, name, module) and _has_norm(owner, module):
             yield Report.at(

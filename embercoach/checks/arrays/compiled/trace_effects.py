@@ -92,8 +92,8 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.random.normal()`` in a function that doesn't capture ``mx.random.state``."""
     if fact.has_star:
         return
-    inputs = captures_random_state(fact, fact.option(1, "inputs"), module)
-    outputs = captures_random_state(fact, fact.option(2, "outputs"), module)
+    inputs = captures_random_state(fact, "inputs", module)
+    outputs = captures_random_state(fact, "outputs", module)
     if inputs and outputs:
         return
     change = None if inputs or outputs else _change(fact, module)
