@@ -17,7 +17,7 @@ from embercoach.analysis.syntax.trees import (
     children,
     dotted,
     names_below,
-    small_statements,
+    statements_below,
     target_names,
     walk,
 )
@@ -128,15 +128,20 @@ def located_calls(
 
 
 def derived_names(body: cst.CSTNode, names: set[str]) -> set[str]:
-    """Return some names, and those that assignments of a body bind to what is made of them."""
+    """Return some names, and those that a body binds to what is made of them."""
     found = set(names)
-    for statement in small_statements(body):
-        if type(statement) is cst.Assign and not found.isdisjoint(names_below(statement.value)):
+    for statement in statements_below(body):
+        value = statement.value if type(statement) is cst.Assign else None
+        if type(statement) is cst.For:
+            value = statement.iter
+        if value is not None and not found.isdisjoint(names_below(value)):
             found.update(bound_by(statement))
     return found
 
 
 def bound_by(statement: cst.CSTNode) -> Iterator[str]:
-    """Yield the names that an assignment binds."""
+    """Yield the names that an assignment or a loop binds."""
     for target in statement.targets if isinstance(statement, cst.Assign) else ():
         yield from target_names(target.target)
+    if isinstance(statement, cst.For):
+        yield from target_names(statement.target)

@@ -9,8 +9,16 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import annotated_value
+from embercoach.analysis.dataflow.accumulation import (
+    Accumulation,
+    accumulated,
+    accumulations,
+    by_caller,
+    path_of,
+)
 from embercoach.analysis.dataflow.contexts import evaluated_by
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy
+from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.stops import Stop
@@ -34,11 +42,7 @@ from embercoach.analysis.values.lattice import (
     Unknown,
     Value,
 )
-from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.lazy.growth import (
-    Accumulation,
-    accumulation_by_text,
-    accumulations,
     calls_below,
     counts_by_setting,
     each_iteration,
@@ -52,7 +56,6 @@ from embercoach.checks.arrays.lazy.growth import (
     is_step,
     is_update,
     lineage_of,
-    path_of,
     runs_model,
     synchronizes,
     updates,
@@ -83,7 +86,7 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loops or place.loop is None or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        for found in accumulations(place, module):
+        for found in accumulations(place.statement, place.function, module):
             if _is_unevaluated(found, place, module):
                 yield Report.at(
                     fact,
@@ -272,8 +275,7 @@ def _holders(path: str, fact: CallFact, module: Module) -> Iterator[str]:
     body = module.tree if function is None else function.node.body
     for statement in small_statements(body):
         if isinstance(statement, cst.Assign) and name in names_below(statement.value):
-            for target in statement.targets:
-                yield from target_names(target.target)
+            yield from bound_by(statement)
 
 
 def _is_optimizer(fact: CallFact) -> bool:
@@ -320,8 +322,6 @@ def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, modul
     return is_consumed(node, statement, function, module)
 
 
-#: Functions that are followed from a loop, and additions of one function.
-_MOST_CALLS, _MOST_ADDED = 3, 8
 _ADDS = "each call adds to it here"
 
 
@@ -330,7 +330,7 @@ def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
     """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
     if fact.place.loops and not is_traced(fact.place, module):
         added = accumulated(fact.function, module)
-        yield from _reports(_of_call(fact, added), fact, module)
+        yield from _reports(by_caller(fact, added), fact, module)
 
 
 @check("LAZY-001")
@@ -338,12 +338,13 @@ def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
     """The same, where the function is one of another file."""
     if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
         return
-    found = accumulated_by_text(fact.function)
-    if not found:
-        return
-    given = {item.node for _, item in _additions_of(fact.function, _array_parameters(fact))}
-    added = [item for item in found if item.kind == "tree" or item.node in given]  # of weights
-    yield from _reports(_of_call(fact, added), fact, module)
+    derived = derived_names(fact.function.node.body, _array_parameters(fact))
+    added = [
+        item
+        for item in accumulated(fact.function, module)
+        if item.kind == "tree" or item.adds_one_of(derived)  # of weights, or of arrays
+    ]
+    yield from _reports(by_caller(fact, added), fact, module)
 
 
 def _array_parameters(call: ProjectCall) -> set[str]:
@@ -424,122 +425,6 @@ def _run_each_time(
         yield from walk(node, (cst.ClassDef,))
 
 
-def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
-    """The additions of a call, by the paths of the caller."""
-    function, passed = call.function, passed_with_owner(call)
-    own = {parameter.name for parameter in function.parameters}
-    given = [argument.value for argument in call.node.args]
-    found: list[Accumulation] = []
-    for inner in accumulated:
-        root, _, rest = inner.path.partition(".")
-        path: str | None = inner.path
-        if root in own:
-            path = _path_in_caller(passed.get(root), rest)
-        if path is not None:
-            added = tuple(node for node in given if path_of(node) != path)
-            found.append(inner._replace(path=path, added=added, node=call.node, function=function))
-    return found
-
-
-def _path_in_caller(owner: cst.BaseExpression | None, rest: str) -> str | None:
-    """The path of ``self.REST`` where a method is called; for ``totals[name]``, ``totals``."""
-    if owner is None:
-        return None
-    path = dotted(owner)
-    return path_of(owner) if path is None or not rest else f"{path}.{rest}"
-
-
-@kept_for_file
-def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[Accumulation]:
-    """The additions of a function to attributes of its parameters and to outer variables."""
-    if function.cls is not None and is_layer(function.cls):
-        return []
-    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
-        return []
-    own = {parameter.name for parameter in function.parameters}
-    outer = {*function.nonlocal_names, *function.global_names}
-    found = [*_own_additions(function, module)]
-    if depth < _MOST_CALLS:
-        calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
-        for call in calls:
-            found += _of_call(call, accumulated(call.function, module, depth + 1))
-    return [
-        item
-        for item in found
-        if (item.path.partition(".")[0] in own and (item.in_place or "." in item.path))
-        or item.path in outer
-        or (item.kind == "list" and _is_outer(item.path, function, module))
-    ][:_MOST_ADDED]
-
-
-@kept_for_file
-def _own_additions(function: FunctionInfo, module: Module) -> tuple[Accumulation, ...]:
-    """The additions of a function's own statements."""
-    places = {id(fact.place.statement): fact.place for fact in module.facts_of(function)}
-    found = [
-        item._replace(inner=(item.node, place.statement))
-        for place in places.values()
-        for item in accumulations(place, module)
-    ]
-    return (*found, *_kept_keywords(function))
-
-
-def _kept_keywords(function: FunctionInfo) -> list[Accumulation]:
-    """The ``self.rows.append(row)`` of ``**row``, and what is added of its values."""
-    keywords = {parameter.name for parameter in function.parameters if parameter.star == "**"}
-    if not keywords or isinstance(function.node, cst.Lambda):
-        return []
-    return [
-        item._replace(in_place=item.kind == "list", inner=(item.node, statement))
-        for statement, item in _additions_of(function, keywords)
-    ]
-
-
-def _additions_of(
-    function: FunctionInfo, names: set[str]
-) -> Iterator[tuple[cst.CSTNode, Accumulation]]:
-    """Yield what the text of a function adds of what it is given under some names."""
-    derived = set(names)
-    for node in walk(function.node.body):  # in order: a name is bound before it is used
-        value = node.iter if isinstance(node, cst.For) else getattr(node, "value", None)
-        targets = [node.target] if isinstance(node, cst.For) else []
-        if isinstance(node, cst.Assign):
-            targets = [target.target for target in node.targets]
-        if targets and value is not None and not derived.isdisjoint(names_below(value)):
-            derived.update(name for target in targets for name in target_names(target))
-    for statement in small_statements(function.node.body):
-        item = accumulation_by_text(statement)
-        if item is not None and not derived.isdisjoint(
-            n for a in item.added for n in names_below(a)
-        ):
-            yield statement, item
-
-
-@kept_for_file
-def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
-    """The additions of a function of another file to attributes of its parameters."""
-    own = {parameter.name for parameter in function.parameters}
-    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
-        return []
-    if function.cls is not None and is_layer(function.cls):
-        return []
-    found: list[Accumulation] = []
-    for statement in small_statements(function.node.body):
-        item = accumulation_by_text(statement)
-        if item is None or item.path.partition(".")[0] not in own:
-            continue
-        if "." in item.path or (item.kind == "tree" and item.in_place):
-            found.append(item)
-    return found[:_MOST_ADDED]
-
-
-def _is_outer(path: str, function: FunctionInfo, module: Module) -> bool:
-    """Test whether a list is one of a scope around."""
-    if function.outer is None or "." in path:
-        return False
-    return not scope_of(module, function).binds(path)
-
-
 @check("LAZY-001")
 def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``model(prompt[:, start:stop], cache=cache)`` for each chunk of a prompt."""
@@ -595,9 +480,7 @@ def _fills_cache(
     is_element = is_older and _takes_element(fact, loop)
     if not is_element and not _takes_chunk(fact.node, varying, loop):
         return False
-    targets = statement.targets if isinstance(statement, cst.Assign) else ()
-    results = {name for target in targets for name in target_names(target.target)}
-    kept = {cache.partition(".")[0], *results}
+    kept = {cache.partition(".")[0], *bound_by(statement)}
     for call in calls_below(loop.body):
         given = {name for argument in call.args for name in names_below(argument.value)}
         # A function that nothing is known of may evaluate the cache, or the result.
@@ -628,11 +511,9 @@ def _root(node: cst.BaseExpression) -> str | None:
 
 def _bound_in(loop: cst.For | cst.While) -> set[str]:
     """The names that an iteration binds."""
-    names = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    names = {name for s in (loop, *small_statements(loop.body)) for name in bound_by(s)}
     for statement in small_statements(loop.body):
-        if isinstance(statement, cst.Assign):
-            names.update(n for target in statement.targets for n in target_names(target.target))
-        elif isinstance(statement, cst.AugAssign):
+        if isinstance(statement, cst.AugAssign):
             names.update(target_names(statement.target))
     return names
 
@@ -649,12 +530,12 @@ def _takes_element(fact: CallFact | LocalCall | ProjectCall, loop: cst.For | cst
 def _takes_chunk(call: cst.Call, varying: set[str], loop: cst.For | cst.While) -> bool:
     """Test whether a call gets a slice whose bounds, or whose array, change with the loop."""
     given = {name for argument in call.args for name in names_below(argument.value)} & varying
-    sources: list[cst.CSTNode] = [argument.value for argument in call.args]
-    for statement in small_statements(loop.body):
-        if isinstance(statement, cst.Assign):
-            bound = {n for target in statement.targets for n in target_names(target.target)}
-            if bound & given:
-                sources.append(statement.value)
+    made = (
+        statement.value
+        for statement in small_statements(loop.body)
+        if isinstance(statement, cst.Assign) and not given.isdisjoint(bound_by(statement))
+    )
+    sources = (*(argument.value for argument in call.args), *made)
     return any(
         isinstance(node, cst.Subscript)
         and any(isinstance(element.slice, cst.Slice) for element in node.slice)
@@ -773,7 +654,7 @@ def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, 
         if _evaluates(adder) or isinstance(adder.node, cst.Lambda):
             return ()
         for statement in small_statements(adder.node.body):
-            added = accumulation_by_text(statement)
+            added = next(accumulations(statement, adder, None), None)
             root, _, attribute = (added.path if added is not None else "").partition(".")
             if added is None or root != owner or not attribute or added.kind not in _KINDS:
                 continue
