@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.function_summaries import called_back, evaluated_calls
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
     by_parameter,
     derived_attributes,
-    is_rebound,
     names_inside,
-    scope_of,
 )
 from embercoach.analysis.facts.facts import (
     BinaryFact,
@@ -23,7 +22,6 @@ from embercoach.analysis.facts.facts import (
     CompareFact,
     LocalCall,
     ProjectCall,
-    calls_by_function,
 )
 from embercoach.analysis.syntax.trees import (
     SCOPES,
@@ -33,11 +31,10 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array, as_number, options
 from embercoach.analysis.values.lattice import (
-    UNKNOWN,
     BoundMember,
+    Function,
     Kernel,
     LibraryObject,
     Sequence,
@@ -46,11 +43,12 @@ from embercoach.analysis.values.lattice import (
     Unknown,
     Value,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
 
 Effect = Literal["lazy", "evaluates", "unknown"]
@@ -143,8 +141,7 @@ def is_at_update(node: cst.Call) -> bool:
     return isinstance(inner, cst.Attribute) and inner.attr.value == "at"
 
 
-#: Libraries under their usual names, and methods of arrays, lists and dictionaries.
-_ROOTS = frozenset(("mx", "nn", "optim"))
+#: Methods of arrays, lists and dictionaries of which nothing is known.
 _METHODS = frozenset(
     (
         *("append", "get", "items", "keys", "values", "setdefault", "update"),
@@ -152,14 +149,12 @@ _METHODS = frozenset(
         *("astype", "mean", "reshape", "square", "squeeze", "sum", "transpose", "var"),
     )
 )
-_NAMES = frozenset(("dict", "len", "list", "range", "tree_map", "tuple", "zip"))
-_EVALUATING = frozenset(("eval", "async_eval", "save", "savez", "save_safetensors"))
-#: Methods of the same class that are followed.
-_MOST_METHODS = 2
+#: Functions inside of each other that are followed.
+_MOST_FOLLOWED = 2
 _TESTS = (cst.Assert, cst.FormattedString, cst.Yield, cst.Await, cst.While, cst.BooleanOperation)
 
 
-@lru_cache(maxsize=256)
+@kept_for_file
 def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
     """Return whether a function only calls lazy operations, and tests nothing but None."""
     for node in walk(function.node.body):
@@ -167,11 +162,7 @@ def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
             return False
         if isinstance(node, (cst.If, cst.IfExp)) and not _is_presence(node.test):
             return False
-        if isinstance(node, cst.Call) and not (
-            _is_lazy(node) or _is_lazy_in_class(node, function.cls, depth)
-        ):
-            return False
-    return True
+    return all(_is_lazy(call, depth) for call in evaluated_calls(function))
 
 
 def _is_presence(test: cst.BaseExpression) -> bool:
@@ -182,42 +173,14 @@ def _is_presence(test: cst.BaseExpression) -> bool:
     )
 
 
-def _is_lazy(call: cst.Call) -> bool:
-    path = dotted(call.func)
-    if path is not None:
-        root, _, rest = path.partition(".")
-        if root in _ROOTS:
-            return rest.rpartition(".")[2] not in _EVALUATING
-        if not rest:
-            return root in _NAMES
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _METHODS
-
-
-def _is_lazy_in_class(call: cst.Call, cls: ClassInfo | None, depth: int) -> bool:
-    """Test for a lazy method, ``self.rate()``, and ``min()`` of the numbers of an object."""
-    root, _, name = (dotted(call.func) or "").rpartition(".")
-    if cls is None or depth == _MOST_METHODS:
-        return False
-    if root == "self":
-        method = find_method(cls, name)
-        return method is not None and is_plainly_lazy(method, depth + 1)
-    return not root and name in ("min", "max") and all(_is_number(a, cls) for a in call.args)
-
-
-def _is_number(argument: cst.Arg, cls: ClassInfo) -> bool:
-    """Test for arithmetic on literals and on attributes that are numbers."""
-    pending: list[cst.BaseExpression] = [argument.value]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, cst.BinaryOperation):
-            pending += [node.left, node.right]
-        elif isinstance(node, cst.Attribute):
-            root, _, name = (dotted(node) or "").partition(".")
-            if root != "self" or as_number(cls.attributes.get(name, UNKNOWN)) is None:
-                return False
-        elif not isinstance(node, (cst.Integer, cst.Float)):
-            return False
-    return True
+def _is_lazy(call: CallFact, depth: int) -> bool:
+    if type(call.callee) is Function:
+        return depth < _MOST_FOLLOWED and is_plainly_lazy(call.callee.info, depth + 1)
+    if call.symbol in ("builtins.min", "builtins.max"):
+        return all(as_number(argument.value) is not None for argument in call.arguments)
+    effect, func = effect_of(call.callee), call.node.func
+    is_method = isinstance(func, cst.Attribute) and func.attr.value in _METHODS
+    return effect == "lazy" or (effect == "unknown" and is_method)
 
 
 #: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
@@ -561,56 +524,3 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
 
 #: Of the file that is checked: facts lead back to the module, which they would keep.
 _known: WeakKeyDictionary[Module, dict[bool, Evaluation]] = WeakKeyDictionary()
-
-
-#: Calls of a function that are looked at.
-_MOST_CALLED = 8
-#: Calls that may pass a callback.
-_MOST_CALLERS = 16
-
-
-def called_back(call: CallFact | None) -> list[LocalCall] | None:
-    """Return the calls that one of an optional parameter stands for, None for other calls.
-
-    Each is one of a function of the file that a caller passes; without a caller that passes one,
-    nothing is called.
-    """
-    func = None if call is None else call.node.func
-    if call is None or not isinstance(func, cst.Name):
-        return None
-    owner = call.place.function
-    while owner is not None and all(p.name != func.value for p in owner.parameters):
-        owner = owner.outer
-    if owner is None or is_rebound(owner.module, owner, func.value):
-        return None
-    default = next(p.default for p in owner.parameters if p.name == func.value)
-    if not isinstance(default, cst.Name) or default.value != "None":
-        return None
-    functions = _passed(owner, func.value)
-    if functions is None:
-        return None
-    return [LocalCall(call.node, call.place, info, is_bound=False) for info in functions]
-
-
-def _passed(owner: FunctionInfo, name: str) -> list[FunctionInfo] | None:
-    """The functions that all callers in the file pass; None if one passes anything else."""
-    module = owner.module
-    calls = calls_by_function(module).get(owner, ())
-    if len(calls) > _MOST_CALLERS:
-        return None
-    found: list[FunctionInfo] = []
-    for call in calls:
-        if any(argument.star for argument in call.node.args):
-            return None
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-        given: cst.CSTNode | None = by_parameter(owner, pairs, is_bound=call.is_bound).get(name)
-        if given is None or (isinstance(given, cst.Name) and given.value == "None"):
-            continue
-        if isinstance(given, cst.Name):
-            bound = scope_of(module, call.place.function).find(given.value)
-            given = None if bound is None or bound[1] is None else bound[1].node
-        info = next((f for f in module.functions if f.node is given), None)
-        if info is None:
-            return None
-        found.append(info)
-    return found

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import closure_of, parameter_value
+from embercoach.analysis.dataflow.scopes import (
+    Expression,
+    display,
+    is_rebound,
+    passed_with_owner,
+    resolve_name,
+    scope_of,
+)
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import Argument, CallFact, FactPlace
+from embercoach.analysis.facts.facts import (
+    Argument,
+    CallFact,
+    FactPlace,
+    LocalCall,
+    calls_by_function,
+)
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     SCOPES,
@@ -69,14 +84,14 @@ def calls_in(info: FunctionInfo, module: Module) -> tuple[CallFact, ...]:
 
 @kept_for_file
 def evaluated_calls(info: FunctionInfo) -> tuple[CallFact, ...]:
-    """Return the calls in a function's text, those of lambdas among them, without their results.
+    """Return the calls in a function's text and in its inner functions, without their results.
 
     Globals, attributes and parameters are known there, local variables are not. Parameters hold
     what their annotation says, else an array.
     """
     frame = frame_of(info)
     found: list[CallFact] = []
-    for node, statement in located_calls(info.node.body, info.statement, closed=DEFINITIONS):
+    for node, statement in located_calls(info.node.body, info.statement, closed=(cst.ClassDef,)):
         callee: Value = evaluate(frame, node.func) if dotted(node.func) is not None else UNKNOWN
         is_library = type(callee) in _LIBRARY  # whose calls are judged by what they are given
         arguments = tuple(
@@ -145,3 +160,133 @@ def bound_by(statement: cst.CSTNode) -> Iterator[str]:
         yield from target_names(target.target)
     if isinstance(statement, cst.For):
         yield from target_names(statement.target)
+
+
+#: Items of a list of functions, and calls of one function, that are looked at.
+_MOST_ITEMS = _MOST_CALLERS = 16
+
+
+def functions_at(
+    node: cst.BaseExpression, function: FunctionInfo | None, module: Module
+) -> list[FunctionInfo]:
+    """Return the functions of the file that a name or an argument of a function may be."""
+    direct = _function(Expression(node, scope_of(module, function)))
+    if direct is not None or not isinstance(node, cst.Name):
+        return [] if direct is None else [direct]
+    body = module.tree if function is None else function.node.body
+    loops = (n for n in walk(body, SCOPES) if isinstance(n, (cst.For, cst.CompFor)))
+    made = (
+        _function(container.at(item))
+        for loop in loops
+        for container in _containers(loop, function, module)
+        for item in _items(loop, container, node.value)
+    )
+    return [info for info in made if info is not None]
+
+
+def _function(expression: Expression) -> FunctionInfo | None:
+    """The function of the file that a name is, or a lambda."""
+    node, scope = expression.node, expression.scope
+    if isinstance(node, cst.Name):
+        found = scope.find(node.value)
+        node = node if found is None or found[1] is None else found[1].node
+    return _by_node(scope.module).get(node)
+
+
+@lru_cache(maxsize=2)
+def _by_node(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
+    return {info.node: info for info in module.functions}
+
+
+def _passed(
+    function: FunctionInfo, name: str
+) -> Iterator[tuple[cst.BaseExpression, FunctionInfo | None] | None]:
+    """Yield what the calls in the file pass for a parameter, and the callers; None if unknown."""
+    calls = calls_by_function(function.module).get(function, ())
+    for call in calls[:_MOST_CALLERS]:
+        given = passed_with_owner(call).get(name)
+        if any(argument.star for argument in call.node.args):
+            yield None
+        elif given is not None:
+            yield given, call.place.function
+    if len(calls) > _MOST_CALLERS:
+        yield None
+
+
+def functions_passed(function: FunctionInfo, name: str) -> Iterator[list[FunctionInfo]]:
+    """Yield the functions that each call in the file passes for a parameter, none if unknown."""
+    for passed in _passed(function, name):
+        if passed is None:
+            yield []
+        elif dotted(passed[0]) != "None":
+            yield functions_at(*passed, function.module)
+
+
+def _containers(
+    loop: cst.For | cst.CompFor, function: FunctionInfo | None, module: Module
+) -> list[Expression]:
+    """The container that a loop walks over; of a parameter, those that callers pass."""
+    node, func = loop.iter, getattr(loop.iter, "func", None)
+    if _view(loop) is not None and isinstance(func, cst.Attribute):
+        node = func.value
+    made = resolve_name(Expression(node, scope_of(module, function)))
+    if function is None or not isinstance(made.node, cst.Name):
+        return [made]
+    return [
+        resolve_name(Expression(passed[0], scope_of(module, passed[1])))
+        for passed in _passed(function, made.node.value)
+        if passed is not None
+    ]
+
+
+def _view(loop: cst.For | cst.CompFor) -> str | None:
+    """The method of a loop over ``cases.items()`` or ``cases.values()``."""
+    node = loop.iter
+    func = node.func if isinstance(node, cst.Call) and not node.args else None
+    return func.attr.value if isinstance(func, cst.Attribute) else None
+
+
+def _items(
+    loop: cst.For | cst.CompFor, container: Expression, name: str
+) -> Iterator[cst.BaseExpression]:
+    """Yield what a loop over a list, a tuple or a dictionary binds a name to."""
+    made, view = container.node, _view(loop)
+    if isinstance(made, cst.Dict) and view in ("items", "values"):
+        pairs = [e for e in made.elements if isinstance(e, cst.DictElement)]
+        rows = [[e.key, e.value] if view == "items" else e.value for e in pairs]
+    elif view is None:
+        rows = [display(item) or item for item in display(made) or ()]
+    else:
+        return
+    targets = display(loop.target)
+    for row in rows[:_MOST_ITEMS]:
+        if isinstance(row, list) and targets is not None and len(row) == len(targets):
+            for target, item in zip(targets, row, strict=True):
+                if isinstance(target, cst.Name) and target.value == name:
+                    yield item
+            continue
+        is_name = isinstance(loop.target, cst.Name) and loop.target.value == name
+        if is_name and not isinstance(row, list):
+            yield row
+
+
+def called_back(call: CallFact | None) -> list[LocalCall] | None:
+    """Return the calls that one of an optional parameter stands for, None for other calls.
+
+    Each is one of a function of the file that a caller passes; without a caller that passes one,
+    nothing is called.
+    """
+    func = None if call is None else call.node.func
+    if call is None or not isinstance(func, cst.Name):
+        return None
+    owner = call.place.function
+    while owner is not None and all(p.name != func.value for p in owner.parameters):
+        owner = owner.outer
+    if owner is None or is_rebound(owner.module, owner, func.value):
+        return None
+    default = next(p.default for p in owner.parameters if p.name == func.value)
+    passed = [*functions_passed(owner, func.value)]
+    if default is None or dotted(default) != "None" or not all(passed):
+        return None
+    functions = (info for found in passed for info in found)
+    return [LocalCall(call.node, call.place, info, is_bound=False) for info in functions]

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append
+from embercoach.analysis.dataflow.function_summaries import functions_at, functions_passed
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import (
     Expression,
-    by_parameter,
-    display,
     is_rebound,
     made_in_init,
     resolve_name,
@@ -25,7 +24,6 @@ from embercoach.analysis.facts.facts import (
     FormatFact,
     ProjectCall,
     TruthFact,
-    calls_by_function,
 )
 from embercoach.analysis.syntax.trees import (
     SCOPES,
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
@@ -53,86 +50,6 @@ FunctionNode = cst.FunctionDef | cst.Lambda
 #: Functions of one list that are looked at.
 _MOST_ITEMS = 16
 _EVAL = "mlx.core.eval"
-
-
-def functions_at(
-    node: cst.BaseExpression, function: FunctionInfo | None, module: Module
-) -> list[FunctionNode]:
-    """Return the functions of the file that a name or an argument of a function may be."""
-    scope = scope_of(module, function)
-    direct = _function(node, scope)
-    if direct is not None:
-        return [direct]
-    if not isinstance(node, cst.Name):
-        return []
-    body = module.tree if function is None else function.node.body
-    loops = (n for n in walk(body, SCOPES) if isinstance(n, (cst.For, cst.CompFor)))
-    found: list[FunctionNode] = []
-    for loop in loops:
-        for container in _containers(loop, function, module):
-            items = _items(loop, container, node.value)
-            made = (_function(item, container.scope) for item in items)
-            found += [item for item in made if item is not None]
-    return found
-
-
-def _function(node: cst.BaseExpression, scope: Scope) -> FunctionNode | None:
-    if isinstance(node, cst.Name):
-        found = scope.find(node.value)
-        made = None if found is None or found[1] is None else found[1].node
-        return made if isinstance(made, (cst.FunctionDef, cst.Lambda)) else None
-    return node if isinstance(node, cst.Lambda) else None
-
-
-def _containers(
-    loop: cst.For | cst.CompFor, function: FunctionInfo | None, module: Module
-) -> list[Expression]:
-    """The container that a loop walks over; of a parameter, those that callers pass."""
-    node, func = loop.iter, getattr(loop.iter, "func", None)
-    if _view(loop) is not None and isinstance(func, cst.Attribute):
-        node = func.value
-    made = resolve_name(Expression(node, scope_of(module, function)))
-    if function is None or not isinstance(made.node, cst.Name):
-        return [made]
-    name, found = made.node.value, []
-    for call in calls_by_function(module).get(function, ())[:_MOST_ITEMS]:
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-        given = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
-        if given is not None:
-            scope = scope_of(module, call.place.function)
-            found.append(resolve_name(Expression(given, scope)))
-    return found
-
-
-def _view(loop: cst.For | cst.CompFor) -> str | None:
-    """The method of a loop over ``cases.items()`` or ``cases.values()``."""
-    node = loop.iter
-    func = node.func if isinstance(node, cst.Call) and not node.args else None
-    return func.attr.value if isinstance(func, cst.Attribute) else None
-
-
-def _items(
-    loop: cst.For | cst.CompFor, container: Expression, name: str
-) -> Iterator[cst.BaseExpression]:
-    """Yield what a loop over a list, a tuple or a dictionary binds a name to."""
-    made, view = container.node, _view(loop)
-    if isinstance(made, cst.Dict) and view in ("items", "values"):
-        pairs = [e for e in made.elements if isinstance(e, cst.DictElement)]
-        rows = [[e.key, e.value] if view == "items" else e.value for e in pairs]
-    elif view is None:
-        rows = [display(item) or item for item in display(made) or ()]
-    else:
-        return
-    targets = display(loop.target)
-    for row in rows[:_MOST_ITEMS]:
-        if isinstance(row, list) and targets is not None and len(row) == len(targets):
-            for target, item in zip(targets, row, strict=True):
-                if isinstance(target, cst.Name) and target.value == name:
-                    yield item
-            continue
-        is_name = isinstance(loop.target, cst.Name) and loop.target.value == name
-        if is_name and not isinstance(row, list):
-            yield row
 
 
 def is_evaluated_elsewhere(
@@ -284,7 +201,7 @@ def _work_of_passed(
     if kept is not None:
         return _work_of_parameter(*kept, module, depth)
     items = functions_at(func, function, module) if name else []
-    is_lazy = any(_work_of_function(item, None, module, depth) in LAZY for item in items)
+    is_lazy = any(_work_of_function(item.node, None, module, depth) in LAZY for item in items)
     return Work.LAZY if is_lazy else None
 
 
@@ -328,16 +245,11 @@ def _work_of_parameter(
         decorated = [f.node for f in module.functions if function.name in _decorators(f)]
         if any(_work_of_function(node, None, module, depth) in LAZY for node in decorated):
             return Work.LAZY
-    is_known = False
-    for call in calls_by_function(module).get(function, ()):
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-        passed = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
-        found = [] if passed is None else functions_at(passed, call.place.function, module)
-        is_known = is_known or bool(found)
-        # Their own parameters are not followed: who calls them is not known.
-        if any(_work_of_function(node, None, module, depth) in LAZY for node in found):
-            return Work.LAZY
-    return Work.OTHER if is_known else None
+    passed = [info for found in functions_passed(function, name) for info in found]
+    # Their own parameters are not followed: who calls them is not known.
+    if any(_work_of_function(info.node, None, module, depth) in LAZY for info in passed):
+        return Work.LAZY
+    return Work.OTHER if passed else None
 
 
 def _parameter_of_attribute(
