@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.dataflow.function_summaries import frame_of
+from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, ProjectCall
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
-from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
@@ -84,8 +85,7 @@ def _code(node: cst.CSTNode, function: FunctionInfo) -> str | None:
         return None
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS:
         return _METHODS[node.func.attr.value]
-    frame = Frame(function.module, function, closure_of(function), record=False)
-    callee = evaluate(frame, node.func)
+    callee = evaluate(frame_of(function), node.func)
     name = callee.name if isinstance(callee, Symbol) else ""
     if name in _CASTS:
         return "GRAPH-BREAK-002"
@@ -259,31 +259,10 @@ def elementwise(
 
 
 def bound_once(info: FunctionInfo, name: str) -> list[cst.BaseExpression]:
-    """The expression that a name of a function is bound to, if there is one binding alone."""
-    values = _bindings(info).get(name, ())
-    return [v for v in values if v is not None] if len(values) == 1 else []
-
-
-_BINDING = frozenset((cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr, cst.CompFor))
-
-
-@lru_cache(maxsize=4)
-def _bindings(info: FunctionInfo) -> dict[str, list[cst.BaseExpression | None]]:
-    """Expressions that each name of a function is bound to; None for other bindings."""
-    found: dict[str, list[cst.BaseExpression | None]] = {p.name: [None] for p in info.parameters}
-    for node in walk(info.node.body, SCOPES):
-        if type(node) is cst.Assign:
-            for target in node.targets:
-                is_name = isinstance(target.target, cst.Name)
-                for name in names_below(target.target):
-                    found.setdefault(name, []).append(node.value if is_name else None)
-        elif type(node) in _BINDING:
-            for name in names_below(node.target):  # type: ignore[attr-defined]
-                found.setdefault(name, []).append(None)
-        elif type(node) is cst.AsName:
-            for name in names_below(node.name):
-                found.setdefault(name, []).append(None)
-    return found
+    """The expression that a name of a function is assigned, if there is one binding alone."""
+    bindings = scope_of(info.module, info).reaching.bindings.get(name, ())
+    is_assigned = len(bindings) == 1 and bindings[0].kind == "assigned"
+    return [b.value for b in bindings if is_assigned and b.value is not None]
 
 
 @check("GRAD-004")
