@@ -307,27 +307,6 @@ def _is_gradient(lineage: Lineage, module: Module) -> bool:
     )
 
 
-def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
-    """Return whether one statement of a loop assigns an attribute, and no method reads it there."""
-    owner, _, attribute = path.rpartition(".")
-    if "." in owner or not is_older(owner, loop, place, module):
-        return False
-    cls = None if place.function is None else place.function.cls
-    for statement in small_statements(loop.body):
-        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-        if statement is not place.statement and path in map(dotted, targets):
-            return False
-    for call in calls_below(loop.body):
-        if not isinstance(call.func, cst.Attribute) or dotted(call.func.value) != owner:
-            continue
-        local = evaluation_of(module).local_call(call)
-        if local is None and (cls is None or call.func.attr.value not in cls.setters):
-            return False
-        if local is not None and attribute in names_below(local.function.node.body):
-            return False
-    return True
-
-
 def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
     """Return whether an object has been made before a loop."""
     scope, layout = scope_of(module, place.function), layout_of(module, place.function)
@@ -503,13 +482,9 @@ def grows(
     loop: cst.For | cst.While,
     place: FactPlace,
     module: Module,
-    *,
-    is_state: bool = False,
 ) -> bool:
-    """Return whether a loop over data evaluates neither the accumulator nor what is added.
-
-    With ``is_state``, the accumulator is an attribute that outlives the function.
-    """
+    """Return whether a loop over data evaluates neither the accumulator nor what is added."""
+    is_state = found.function is not None  # what a function adds to outlives it
     evaluation, body = evaluation_of(module), [*loop.body.body]
     if found.kind == "tree" and not found.in_place:
         body = each_iteration(body, module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -19,7 +20,7 @@ from embercoach.analysis.dataflow.accumulation import (
 from embercoach.analysis.dataflow.contexts import evaluated_by
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy
 from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
-from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.stops import Stop
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
@@ -51,7 +52,6 @@ from embercoach.checks.arrays.lazy.growth import (
     is_consumed,
     is_long,
     is_older,
-    is_private,
     is_short,
     is_step,
     is_update,
@@ -64,7 +64,7 @@ from embercoach.checks.arrays.lazy.growth import (
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.layout import Layout
@@ -74,7 +74,8 @@ if TYPE_CHECKING:
 
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
-MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
+_ADDS = "each call adds to it here"
+_MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
 
 
 @check("LAZY-001")
@@ -86,15 +87,30 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loops or place.loop is None or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        for found in accumulations(place.statement, place.function, module):
-            if _is_unevaluated(found, place, module):
-                yield Report.at(
-                    fact,
-                    "LAZY-001",
-                    node=found.node,
-                    message=MESSAGE.format(found.path),
-                    help=help_of(found.path, place, module),
-                )
+        if not is_traced(place, module):
+            found = accumulations(place.statement, place.function, module)
+            yield from _reports(fact, found, module)
+
+
+def _reports(fact: Fact, accumulated: Iterable[Accumulation], module: Module) -> Iterator[Report]:
+    """Report the additions whose sums no loop around a fact evaluates."""
+    for found in accumulated:
+        if may_ask(fact.place, module) and _is_unevaluated(found, fact.place, module):
+            stops = () if found.inner is None else (Stop(*found.inner, _ADDS),)
+            yield _growing(fact, found.node, found.path, module, stops)
+
+
+def _growing(
+    fact: Fact, node: cst.CSTNode, path: str, module: Module, stops: tuple[Stop, ...] = ()
+) -> Report:
+    return Report.at(
+        fact,
+        "LAZY-001",
+        node=node,
+        message=_MESSAGE.format(path),
+        help=help_of(path, fact.place, module),
+        related=stops,
+    )
 
 
 def help_of(path: str, place: FactPlace, module: Module) -> str:
@@ -108,8 +124,6 @@ def help_of(path: str, place: FactPlace, module: Module) -> str:
 
 
 def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bool:
-    if is_traced(place, module) or not may_ask(place, module):
-        return False
     layout = layout_of(module, place.function)
     loops = list(layout.loops(place.statement))
     for loop in loops:
@@ -204,14 +218,40 @@ def _is_captured(name: str, place: FactPlace, module: Module) -> bool:
 def _is_kept(
     found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module
 ) -> bool:
-    """Test whether the variable reaches the next iteration of a loop.
+    """Return whether what is added to is older than a loop, and nothing there resets it."""
+    path, adder = found.path, found.function
+    owner, _, name = path.rpartition(".")
+    if not owner and adder is None:
+        return _is_kept_variable(found, loop, place, module)
+    if (adder is None and "." in owner) or not is_older(path, loop, place, module):
+        return False
+    for statement in small_statements(loop.body):
+        is_own = adder is None and statement is place.statement
+        if not is_own and path in map(dotted, assigned_to(statement)):
+            return False
+    own = adder or place.function
+    cls, evaluation = None if own is None else own.cls, evaluation_of(module)
+    for node in _run_each_time(found, loop, module):
+        func = node.func if isinstance(node, cst.Call) and node is not found.node else None
+        if not isinstance(func, cst.Attribute) or dotted(func.value) != owner:
+            continue
+        local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
+        if local is None and (cls is None or func.attr.value not in cls.setters):
+            return False
+        other = None if local is None or local.function is adder else local.function
+        if other is not None and name in names_below(other.node.body):
+            return False
+    return True
+
+
+def _is_kept_variable(
+    found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module
+) -> bool:
+    """Test whether a variable reaches the next iteration of a loop.
 
     A sum of gradients may start again after some micro-batches.
     """
-    name = found.path
-    if "." in name:
-        return is_private(name, loop, place, module)
-    bindings = scope_of(module, place.function).reaching.before(place.statement, name) or ()
+    bindings = scope_of(module, place.function).reaching.before(place.statement, found.path) or ()
     layout = layout_of(module, place.function)
     inside = [b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)]
     is_tree = found.kind == "tree"
@@ -322,15 +362,12 @@ def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, modul
     return is_consumed(node, statement, function, module)
 
 
-_ADDS = "each call adds to it here"
-
-
 @check("LAZY-001")
 def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
     """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
     if fact.place.loops and not is_traced(fact.place, module):
         added = accumulated(fact.function, module)
-        yield from _reports(by_caller(fact, added), fact, module)
+        yield from islice(_reports(fact, by_caller(fact, added), module), 1)
 
 
 @check("LAZY-001")
@@ -344,7 +381,7 @@ def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
         for item in accumulated(fact.function, module)
         if item.kind == "tree" or item.adds_one_of(derived)  # of weights, or of arrays
     ]
-    yield from _reports(by_caller(fact, added), fact, module)
+    yield from islice(_reports(fact, by_caller(fact, added), module), 1)
 
 
 def _array_parameters(call: ProjectCall) -> set[str]:
@@ -358,59 +395,6 @@ def _array_parameters(call: ProjectCall) -> set[str]:
         name if name in own else keywords for name, node in passed.items() if id(node) in arrays
     )
     return {name for name in found if name is not None}
-
-
-def _reports(
-    accumulated: list[Accumulation], fact: LocalCall | ProjectCall, module: Module
-) -> Iterator[Report]:
-    place = fact.place
-    for found in accumulated:
-        if not may_ask(place, module):
-            return
-        for loop in layout_of(module, place.function).loops(place.statement):
-            if not _is_kept_by_call(found, loop, fact, module):
-                break
-            if is_short_loop(loop, place, module):
-                continue
-            if is_long(loop) and grows(found, loop, place, module, is_state=True):
-                yield Report.at(
-                    fact,
-                    "LAZY-001",
-                    message=MESSAGE.format(found.path),
-                    help=help_of(found.path, place, module),
-                    related=() if found.inner is None else (Stop(*found.inner, _ADDS),),
-                )
-                return
-
-
-def _is_kept_by_call(
-    found: Accumulation,
-    loop: cst.For | cst.While,
-    fact: LocalCall | ProjectCall,
-    module: Module,
-) -> bool:
-    """Return whether what a function adds to is older than a loop, and nothing there resets it."""
-    if not is_older(found.path, loop, fact.place, module):
-        return False
-    owner, _, name = found.path.rpartition(".")
-    for statement in small_statements(loop.body):
-        targets = statement.targets if isinstance(statement, cst.Assign) else ()
-        if any(dotted(target.target) == found.path for target in targets):
-            return False
-    for node in _run_each_time(found, loop, module):
-        if not isinstance(node, cst.Call) or node is fact.node or not owner:
-            continue
-        if isinstance(node.func, cst.Attribute) and dotted(node.func.value) == owner:
-            evaluation = evaluation_of(module)
-            local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
-            cls = fact.function.cls
-            is_setter = local is None and cls is not None and node.func.attr.value in cls.setters
-            if local is None and not is_setter:
-                return False
-            other = None if local is None or local.function is fact.function else local.function
-            if other is not None and name in names_below(other.node.body):
-                return False
-    return True
 
 
 def _run_each_time(
@@ -443,7 +427,7 @@ def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 yield Report.at(
                     fact,
                     "LAZY-001",
-                    message=MESSAGE.format(cache),
+                    message=_MESSAGE.format(cache),
                     help=f"Call `mx.eval([layer.state for layer in {cache}])` in each iteration",
                 )
                 break
@@ -588,15 +572,9 @@ def _state_reports(
         for grown in _grown(function, parameter.name, given):
             found = f"{path}.{grown.attribute}"
             if may_ask(place, module) and _grows_in_loop(found, fact, module):
-                stop = Stop(grown.node, grown.statement, "each call adds to it here")
+                stop = Stop(grown.node, grown.statement, _ADDS)
                 is_here = grown.function.module is module
-                yield Report.at(
-                    fact,
-                    "LAZY-001",
-                    message=MESSAGE.format(found),
-                    help=help_of(found, place, module),
-                    related=(stop,) if is_here else (),
-                )
+                yield _growing(fact, fact.node, found, module, (stop,) if is_here else ())
 
 
 def _declared(function: FunctionInfo, parameter: FunctionParameter) -> Value:
