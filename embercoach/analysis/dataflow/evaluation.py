@@ -31,7 +31,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.joins import as_array, as_number, options
+from embercoach.analysis.values.joins import as_array, as_number, holds_arrays, options
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Function,
@@ -46,7 +46,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
@@ -141,6 +141,18 @@ def is_at_update(node: cst.Call) -> bool:
     return isinstance(inner, cst.Attribute) and inner.attr.value == "at"
 
 
+def is_update(fact: CallFact) -> bool:
+    """Return whether a call is ``optimizer.update(model, gradients)``."""
+    callee, func = fact.callee, fact.node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value not in _UPDATES:
+        return False
+    if isinstance(callee, BoundMember) and isinstance(callee.owner, LibraryObject):
+        return callee.owner.cls.startswith("mlx.optimizers.")
+    gradients = fact.positional(1)
+    return isinstance(callee, Unknown) and gradients is not None and holds_arrays(gradients.value)
+
+
+_UPDATES = frozenset(("update", "apply_gradients"))
 #: Methods of arrays, lists and dictionaries of which nothing is known.
 _METHODS = frozenset(
     (
@@ -208,8 +220,7 @@ class Evaluation:
         self.calls: dict[cst.CSTNode, CallFact] = {}
         #: Questions about each loop, and what is known of functions: each takes a walk.
         self.asked: Counter[cst.CSTNode | None] = Counter()
-        self.updating: dict[cst.CSTNode, bool] = {}
-        self._evaluating: dict[cst.CSTNode, bool] = {}
+        self._reached: dict[tuple[cst.CSTNode, Callable[[cst.CSTNode], bool]], bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
         self.operations: dict[cst.CSTNode, BinaryFact] = {}
         self.comparisons: dict[cst.CSTNode, CompareFact] = {}
@@ -256,30 +267,45 @@ class Evaluation:
                 break
         return False
 
-    def evaluates(self, body: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether a body, or a function of the file that it calls, evaluates any array."""
-        known = self._evaluating.get(body)
-        if known is None:
-            self._evaluating[body] = False  # for functions that call each other
-            known = self._evaluating[body] = any(
-                self._may_end(node, depth) for node in walk(body, (cst.ClassDef,))
-            )
-        return known
+    def evaluates(self, body: cst.CSTNode) -> bool:
+        """Return whether a body, or a function of the file that it calls, evaluates any array.
 
-    def _may_end(self, node: cst.CSTNode, depth: int) -> bool:
+        Or lets other code run, which may.
+        """
+        return self._reaches(body, self._may_end)
+
+    def updates(self, body: cst.CSTNode) -> bool:
+        """Return whether a body, or a function of the file that it calls, updates weights."""
+        return self._reaches(body, self._is_update)
+
+    def _reaches(self, body: cst.CSTNode, test: Callable[[cst.CSTNode], bool]) -> bool:
+        """Test the nodes of a body, and of each function of the file that it calls, once."""
+        known = self._reached.get((body, test))
+        if known is not None:
+            return known
+        seen, pending = {body}, [body]
+        while pending and not known:
+            for node in walk(pending.pop(), (cst.ClassDef,)):
+                known = test(node)
+                if known:
+                    break
+                local = self._local.get(node)
+                inner = body if local is None else local.function.node.body
+                if inner not in seen:
+                    seen.add(inner)
+                    pending.append(inner)
+        self._reached[body, test] = bool(known)
+        return bool(known)
+
+    def _may_end(self, node: cst.CSTNode) -> bool:
         """Test whether an expression evaluates an array, or lets other code run."""
         if isinstance(node, (cst.Yield, cst.Await)):
             return True
-        if not isinstance(node, cst.Call):
-            return False
-        local = self._local.get(node)
-        if self.effect(node) == "evaluates":
-            return True
-        return (
-            local is not None
-            and depth < _MOST_CALLS
-            and self.evaluates(local.function.node.body, depth + 1)
-        )
+        return isinstance(node, cst.Call) and self.effect(node) == "evaluates"
+
+    def _is_update(self, node: cst.CSTNode) -> bool:
+        fact = self.calls.get(node)
+        return fact is not None and is_update(fact)
 
     def result_of(self, call: cst.CSTNode) -> Value | None:
         """Return the result of a call, if checks may have asked for it."""

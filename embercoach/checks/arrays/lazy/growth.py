@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -36,7 +35,7 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array, holds_arrays, options
+from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Instance,
@@ -146,7 +145,6 @@ def calls_below(body: cst.CSTNode) -> Iterator[cst.Call]:
 _MOST_NAMES, _MOST_CALLS = 16, 3
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 _REDUCTIONS = frozenset(("mean", "sum", "argmax", "logsumexp", "max", "all", "any"))
-_UPDATES = frozenset(("update", "apply_gradients"))
 
 
 class Lineage(NamedTuple):
@@ -256,14 +254,10 @@ def _is_transformed(fact: CallFact | None) -> bool:
 def is_step(loop: cst.For | cst.While | cst.If, module: Module, *, by_evaluation: bool) -> bool:
     """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
     evaluation = evaluation_of(module)
-    for call in calls_below(loop.body):
-        fact = evaluation.calls.get(call)
-        if fact is not None and (is_update(fact) or (by_evaluation and _is_evaluation(fact))):
-            return True
-        local = evaluation.local_call(call)
-        if local is not None and updates(local.function, module):
-            return True
-    return False
+    facts = (evaluation.calls.get(call) for call in calls_below(loop.body))
+    return evaluation.updates(loop.body) or (
+        by_evaluation and any(fact is not None and _is_evaluation(fact) for fact in facts)
+    )
 
 
 def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
@@ -323,43 +317,6 @@ def _is_pull(fact: CallFact) -> bool:
     callee = fact.callee
     is_pull = isinstance(callee, BoundMember) and callee.name in PULLS and fact.array is not None
     return is_pull and not fact.place.periodic
-
-
-def is_update(fact: CallFact) -> bool:
-    """Return whether a call is ``optimizer.update(model, gradients)``."""
-    callee = fact.callee
-    func = fact.node.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in _UPDATES:
-        return False
-    if isinstance(callee, BoundMember) and isinstance(callee.owner, LibraryObject):
-        return callee.owner.cls.startswith("mlx.optimizers.")
-    gradients = fact.positional(1)
-    return isinstance(callee, Unknown) and gradients is not None and holds_arrays(gradients.value)
-
-
-def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
-    """Return whether a function of the file updates weights."""
-    if not _has_updates(module):
-        return False
-    known = evaluation_of(module).updating
-    if function.node not in known:
-        known[function.node] = False  # for functions that call each other
-        calls = calls_below(function.node)
-        known[function.node] = any(_updates(call, module, depth) for call in calls)
-    return known[function.node]
-
-
-@lru_cache(maxsize=1)
-def _has_updates(module: Module) -> bool:
-    return any(is_update(call) for call in evaluation_of(module).calls.values())
-
-
-def _updates(call: cst.Call, module: Module, depth: int) -> bool:
-    evaluation = evaluation_of(module)
-    fact, local = evaluation.calls.get(call), evaluation.local_call(call)
-    if fact is not None and is_update(fact):
-        return True
-    return local is not None and depth < _MOST_CALLS and updates(local.function, module, depth + 1)
 
 
 def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:

@@ -18,7 +18,7 @@ from embercoach.analysis.dataflow.accumulation import (
     path_of,
 )
 from embercoach.analysis.dataflow.contexts import evaluated_by
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy
+from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy, is_update
 from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
 from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
@@ -54,11 +54,9 @@ from embercoach.checks.arrays.lazy.growth import (
     is_older,
     is_short,
     is_step,
-    is_update,
     lineage_of,
     runs_model,
     synchronizes,
-    updates,
     walks_short_list,
 )
 from embercoach.checks.registry import VALUE, Report, check
@@ -154,7 +152,7 @@ def unevaluated_update(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("LAZY-002")
 def unevaluated_step(fact: LocalCall, module: Module) -> Iterator[Report]:
     """The same, where a function of the file updates."""
-    if fact.place.loops and fact.place.loop is not None and updates(fact.function, module):
+    if fact.place.loops and evaluation_of(module).updates(fact.function.node):
         used = [argument.value for argument in fact.node.args]
         if fact.is_bound and isinstance(fact.node.func, cst.Attribute):
             used.append(fact.node.func.value)
