@@ -33,9 +33,10 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Transformed,
 )
-from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
     calls_variable,
+    captured_owners,
+    is_captured,
     place_in,
     root_of,
     sources_in,

@@ -32,8 +32,12 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Symbol,
 )
-from embercoach.checks.arrays.compiled.captured_state import captures_random_state
-from embercoach.checks.arrays.compiled.compilations import imported_by, place_in, traced_by
+from embercoach.checks.arrays.compiled.compilations import (
+    captures_random_state,
+    imported_by,
+    place_in,
+    traced_by,
+)
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import in_file
 
