@@ -12,9 +12,9 @@ import libcst as cst
 from embercoach.analysis.dataflow.function_summaries import called_back, evaluated_calls
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
-    by_parameter,
     derived_attributes,
     names_inside,
+    written_arguments,
 )
 from embercoach.analysis.facts.facts import (
     BinaryFact,
@@ -267,6 +267,13 @@ class Evaluation:
                 break
         return False
 
+    def may_evaluate_in(self, function: FunctionInfo, names: set[str]) -> bool:
+        """Return whether a function may evaluate arrays that are derived from names of it."""
+        definition = function.node
+        if isinstance(definition, cst.Lambda):
+            return self.use(definition.body, names) == "evaluated"
+        return self.may_evaluate(definition.body.body, names)
+
     def evaluates(self, body: cst.CSTNode) -> bool:
         """Return whether a body, or a function of the file that it calls, evaluates any array.
 
@@ -457,45 +464,33 @@ class Evaluation:
         if depth >= _MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
         inner = names_inside(local, names)
-        if not inner:
-            return "none"
-        definition = local.function.node
-        if isinstance(definition, cst.Lambda):
-            return self.use(definition.body, inner, depth + 1)
-        if self.may_evaluate(definition.body.body, inner, depth + 1):
-            return "evaluated"
-        names |= derived_attributes(local, inner)
-        is_derived = any(
-            self.use(node, inner, depth + 1) == "derived" for node in _results_of(definition)
-        )
-        return "derived" if is_derived else "none"
+        return self._run(local, inner, names, depth) if inner else "none"
 
-    def _passed(
-        self,
-        call: LocalCall,
-        given: list[Use],
-        outer: set[str],
-        depth: int,
-    ) -> Use:
+    def _passed(self, call: LocalCall, given: list[Use], outer: set[str], depth: int) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-        passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
         derived = {a.value for a, use in zip(call.node.args, given, strict=False) if use != "none"}
+        passed = written_arguments(call.node, call.function, is_bound=call.is_bound) or {}
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
         names |= names_inside(call, outer)
-        definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
+        use = self._run(call, names, outer, depth)
+        return "derived" if use == "none" else use
+
+    def _run(self, call: LocalCall, inner: set[str], outer: set[str], depth: int) -> Use:
+        """Return what a function of the file does with names; what it sets is added to others."""
+        definition = call.function.node
         if isinstance(definition, cst.Lambda):
-            return self.use(definition.body, names, depth + 1)
-        if self.may_evaluate(definition.body.body, names, depth + 1):
+            return self.use(definition.body, inner, depth + 1)
+        if self.may_evaluate(definition.body.body, inner, depth + 1):
             return "evaluated"
-        outer |= derived_attributes(call, names)
-        return "derived"
+        outer |= derived_attributes(call, inner)
+        results = (self.use(node, inner, depth + 1) for node in _results_of(definition))
+        return "derived" if "derived" in results else "none"
 
 
 _ESCAPING = frozenset(

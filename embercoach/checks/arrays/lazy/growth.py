@@ -210,33 +210,26 @@ def lineage_of(
                     pending.append((at.func.value, statement))
             else:
                 calls.append(at)
-                is_evaluated = is_evaluated or _evaluates_result(at, module)
-                is_reduced = is_reduced or _returns_reduction(at, module)
+                local = evaluation.local_call(at)
+                if local is not None:
+                    is_evaluated = is_evaluated or _evaluates_result(local.function, module)
+                    is_reduced = is_reduced or _returns_reduction(local.function, module)
         elif not isinstance(at, (cst.Lambda, cst.Attribute)):
             pending += [(child, statement) for child in children(at)]
     return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
 
 
-def _evaluates_result(call: cst.Call, module: Module) -> bool:
+def _evaluates_result(function: FunctionInfo, module: Module) -> bool:
     """Test whether a function of the file may evaluate an array before it returns it."""
-    evaluation = evaluation_of(module)
-    local = evaluation.local_call(call)
-    if local is None or isinstance(local.function.node, cst.Lambda):
-        return False
-    results = [value for value, _ in returned_by(local.function)]
-    names = {name for value in results for name in names_below(value)}
-    return bool(names) and evaluation.may_evaluate(local.function.node.body.body, names)
+    names = {name for value, _ in returned_by(function) for name in names_below(value)}
+    return bool(names) and evaluation_of(module).may_evaluate_in(function, names)
 
 
-def _returns_reduction(call: cst.Call, module: Module) -> bool:
+def _returns_reduction(function: FunctionInfo, module: Module) -> bool:
     """Test whether a function of the file returns a mean, a sum or a loss."""
-    evaluation = evaluation_of(module)
-    local = evaluation.local_call(call)
-    if local is None:
-        return False
-    results = [value for value, _ in returned_by(local.function)]
-    calls = [evaluation.calls.get(value) for value in results if isinstance(value, cst.Call)]
-    return bool(calls) and all(_reduces(fact) for fact in calls)
+    results = [value for value, _ in returned_by(function) if isinstance(value, cst.Call)]
+    calls = evaluation_of(module).calls
+    return bool(results) and all(_reduces(calls.get(value)) for value in results)
 
 
 def _reduces(fact: CallFact | None) -> bool:
