@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
-    from embercoach.analysis.gradients.gradient_run import GradientRun
+    from embercoach.analysis.gradients.gradient_roots import GradientRun
 
 _NO_ARRAYS = (Sequence, Numpy, Number, Str)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.function_summaries import called_back, evaluated_calls
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
-    by_parameter,
     derived_attributes,
-    is_rebound,
     names_inside,
-    scope_of,
+    written_arguments,
 )
 from embercoach.analysis.facts.facts import (
     BinaryFact,
@@ -23,7 +22,6 @@ from embercoach.analysis.facts.facts import (
     CompareFact,
     LocalCall,
     ProjectCall,
-    calls_by_function,
 )
 from embercoach.analysis.syntax.trees import (
     SCOPES,
@@ -33,10 +31,9 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
-    UNKNOWN,
     BoundMember,
+    Function,
     Kernel,
     LibraryObject,
     Sequence,
@@ -46,13 +43,15 @@ from embercoach.analysis.values.lattice import (
     Value,
     as_array,
     as_number,
+    holds_arrays,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
 
 Effect = Literal["lazy", "evaluates", "unknown"]
@@ -145,8 +144,19 @@ def is_at_update(node: cst.Call) -> bool:
     return isinstance(inner, cst.Attribute) and inner.attr.value == "at"
 
 
-#: Libraries under their usual names, and methods of arrays, lists and dictionaries.
-_ROOTS = frozenset(("mx", "nn", "optim"))
+def is_update(fact: CallFact) -> bool:
+    """Return whether a call is ``optimizer.update(model, gradients)``."""
+    callee, func = fact.callee, fact.node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value not in _UPDATES:
+        return False
+    if isinstance(callee, BoundMember) and isinstance(callee.owner, LibraryObject):
+        return callee.owner.cls.startswith("mlx.optimizers.")
+    gradients = fact.positional(1)
+    return isinstance(callee, Unknown) and gradients is not None and holds_arrays(gradients.value)
+
+
+_UPDATES = frozenset(("update", "apply_gradients"))
+#: Methods of arrays, lists and dictionaries of which nothing is known.
 _METHODS = frozenset(
     (
         *("append", "get", "items", "keys", "values", "setdefault", "update"),
@@ -154,14 +164,12 @@ _METHODS = frozenset(
         *("astype", "mean", "reshape", "square", "squeeze", "sum", "transpose", "var"),
     )
 )
-_NAMES = frozenset(("dict", "len", "list", "range", "tree_map", "tuple", "zip"))
-_EVALUATING = frozenset(("eval", "async_eval", "save", "savez", "save_safetensors"))
-#: Methods of the same class that are followed.
-_MOST_METHODS = 2
+#: Functions inside of each other that are followed.
+_MOST_FOLLOWED = 2
 _TESTS = (cst.Assert, cst.FormattedString, cst.Yield, cst.Await, cst.While, cst.BooleanOperation)
 
 
-@lru_cache(maxsize=256)
+@kept_for_file
 def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
     """Return whether a function only calls lazy operations, and tests nothing but None."""
     for node in walk(function.node.body):
@@ -169,11 +177,7 @@ def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
             return False
         if isinstance(node, (cst.If, cst.IfExp)) and not _is_presence(node.test):
             return False
-        if isinstance(node, cst.Call) and not (
-            _is_lazy(node) or _is_lazy_in_class(node, function.cls, depth)
-        ):
-            return False
-    return True
+    return all(_is_lazy(call, depth) for call in evaluated_calls(function))
 
 
 def _is_presence(test: cst.BaseExpression) -> bool:
@@ -184,42 +188,14 @@ def _is_presence(test: cst.BaseExpression) -> bool:
     )
 
 
-def _is_lazy(call: cst.Call) -> bool:
-    path = dotted(call.func)
-    if path is not None:
-        root, _, rest = path.partition(".")
-        if root in _ROOTS:
-            return rest.rpartition(".")[2] not in _EVALUATING
-        if not rest:
-            return root in _NAMES
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _METHODS
-
-
-def _is_lazy_in_class(call: cst.Call, cls: ClassInfo | None, depth: int) -> bool:
-    """Test for a lazy method, ``self.rate()``, and ``min()`` of the numbers of an object."""
-    root, _, name = (dotted(call.func) or "").rpartition(".")
-    if cls is None or depth == _MOST_METHODS:
-        return False
-    if root == "self":
-        method = find_method(cls, name)
-        return method is not None and is_plainly_lazy(method, depth + 1)
-    return not root and name in ("min", "max") and all(_is_number(a, cls) for a in call.args)
-
-
-def _is_number(argument: cst.Arg, cls: ClassInfo) -> bool:
-    """Test for arithmetic on literals and on attributes that are numbers."""
-    pending: list[cst.BaseExpression] = [argument.value]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, cst.BinaryOperation):
-            pending += [node.left, node.right]
-        elif isinstance(node, cst.Attribute):
-            root, _, name = (dotted(node) or "").partition(".")
-            if root != "self" or as_number(cls.attributes.get(name, UNKNOWN)) is None:
-                return False
-        elif not isinstance(node, (cst.Integer, cst.Float)):
-            return False
-    return True
+def _is_lazy(call: CallFact, depth: int) -> bool:
+    if type(call.callee) is Function:
+        return depth < _MOST_FOLLOWED and is_plainly_lazy(call.callee.info, depth + 1)
+    if call.symbol in ("builtins.min", "builtins.max"):
+        return all(as_number(argument.value) is not None for argument in call.arguments)
+    effect, func = effect_of(call.callee), call.node.func
+    is_method = isinstance(func, cst.Attribute) and func.attr.value in _METHODS
+    return effect == "lazy" or (effect == "unknown" and is_method)
 
 
 #: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
@@ -247,8 +223,7 @@ class Evaluation:
         self.calls: dict[cst.CSTNode, CallFact] = {}
         #: Questions about each loop, and what is known of functions: each takes a walk.
         self.asked: Counter[cst.CSTNode | None] = Counter()
-        self.updating: dict[cst.CSTNode, bool] = {}
-        self._evaluating: dict[cst.CSTNode, bool] = {}
+        self._reached: dict[tuple[cst.CSTNode, Callable[[cst.CSTNode], bool]], bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
         self.operations: dict[cst.CSTNode, BinaryFact] = {}
         self.comparisons: dict[cst.CSTNode, CompareFact] = {}
@@ -295,30 +270,52 @@ class Evaluation:
                 break
         return False
 
-    def evaluates(self, body: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether a body, or a function of the file that it calls, evaluates any array."""
-        known = self._evaluating.get(body)
-        if known is None:
-            self._evaluating[body] = False  # for functions that call each other
-            known = self._evaluating[body] = any(
-                self._may_end(node, depth) for node in walk(body, (cst.ClassDef,))
-            )
-        return known
+    def may_evaluate_in(self, function: FunctionInfo, names: set[str]) -> bool:
+        """Return whether a function may evaluate arrays that are derived from names of it."""
+        definition = function.node
+        if isinstance(definition, cst.Lambda):
+            return self.use(definition.body, names) == "evaluated"
+        return self.may_evaluate(definition.body.body, names)
 
-    def _may_end(self, node: cst.CSTNode, depth: int) -> bool:
+    def evaluates(self, body: cst.CSTNode) -> bool:
+        """Return whether a body, or a function of the file that it calls, evaluates any array.
+
+        Or lets other code run, which may.
+        """
+        return self._reaches(body, self._may_end)
+
+    def updates(self, body: cst.CSTNode) -> bool:
+        """Return whether a body, or a function of the file that it calls, updates weights."""
+        return self._reaches(body, self._is_update)
+
+    def _reaches(self, body: cst.CSTNode, test: Callable[[cst.CSTNode], bool]) -> bool:
+        """Test the nodes of a body, and of each function of the file that it calls, once."""
+        known = self._reached.get((body, test))
+        if known is not None:
+            return known
+        seen, pending = {body}, [body]
+        while pending and not known:
+            for node in walk(pending.pop(), (cst.ClassDef,)):
+                known = test(node)
+                if known:
+                    break
+                local = self._local.get(node)
+                inner = body if local is None else local.function.node.body
+                if inner not in seen:
+                    seen.add(inner)
+                    pending.append(inner)
+        self._reached[body, test] = bool(known)
+        return bool(known)
+
+    def _may_end(self, node: cst.CSTNode) -> bool:
         """Test whether an expression evaluates an array, or lets other code run."""
         if isinstance(node, (cst.Yield, cst.Await)):
             return True
-        if not isinstance(node, cst.Call):
-            return False
-        local = self._local.get(node)
-        if self.effect(node) == "evaluates":
-            return True
-        return (
-            local is not None
-            and depth < _MOST_CALLS
-            and self.evaluates(local.function.node.body, depth + 1)
-        )
+        return isinstance(node, cst.Call) and self.effect(node) == "evaluates"
+
+    def _is_update(self, node: cst.CSTNode) -> bool:
+        fact = self.calls.get(node)
+        return fact is not None and is_update(fact)
 
     def result_of(self, call: cst.CSTNode) -> Value | None:
         """Return the result of a call, if checks may have asked for it."""
@@ -470,45 +467,33 @@ class Evaluation:
         if depth >= _MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
         inner = names_inside(local, names)
-        if not inner:
-            return "none"
-        definition = local.function.node
-        if isinstance(definition, cst.Lambda):
-            return self.use(definition.body, inner, depth + 1)
-        if self.may_evaluate(definition.body.body, inner, depth + 1):
-            return "evaluated"
-        names |= derived_attributes(local, inner)
-        is_derived = any(
-            self.use(node, inner, depth + 1) == "derived" for node in _results_of(definition)
-        )
-        return "derived" if is_derived else "none"
+        return self._run(local, inner, names, depth) if inner else "none"
 
-    def _passed(
-        self,
-        call: LocalCall,
-        given: list[Use],
-        outer: set[str],
-        depth: int,
-    ) -> Use:
+    def _passed(self, call: LocalCall, given: list[Use], outer: set[str], depth: int) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-        passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
         derived = {a.value for a, use in zip(call.node.args, given, strict=False) if use != "none"}
+        passed = written_arguments(call.node, call.function, is_bound=call.is_bound) or {}
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
         names |= names_inside(call, outer)
-        definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
+        use = self._run(call, names, outer, depth)
+        return "derived" if use == "none" else use
+
+    def _run(self, call: LocalCall, inner: set[str], outer: set[str], depth: int) -> Use:
+        """Return what a function of the file does with names; what it sets is added to others."""
+        definition = call.function.node
         if isinstance(definition, cst.Lambda):
-            return self.use(definition.body, names, depth + 1)
-        if self.may_evaluate(definition.body.body, names, depth + 1):
+            return self.use(definition.body, inner, depth + 1)
+        if self.may_evaluate(definition.body.body, inner, depth + 1):
             return "evaluated"
-        outer |= derived_attributes(call, names)
-        return "derived"
+        outer |= derived_attributes(call, inner)
+        results = (self.use(node, inner, depth + 1) for node in _results_of(definition))
+        return "derived" if "derived" in results else "none"
 
 
 _ESCAPING = frozenset(
@@ -563,56 +548,3 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
 
 #: Of the file that is checked: facts lead back to the module, which they would keep.
 _known: WeakKeyDictionary[Module, dict[bool, Evaluation]] = WeakKeyDictionary()
-
-
-#: Calls of a function that are looked at.
-_MOST_CALLED = 8
-#: Calls that may pass a callback.
-_MOST_CALLERS = 16
-
-
-def called_back(call: CallFact | None) -> list[LocalCall] | None:
-    """Return the calls that one of an optional parameter stands for, None for other calls.
-
-    Each is one of a function of the file that a caller passes; without a caller that passes one,
-    nothing is called.
-    """
-    func = None if call is None else call.node.func
-    if call is None or not isinstance(func, cst.Name):
-        return None
-    owner = call.place.function
-    while owner is not None and all(p.name != func.value for p in owner.parameters):
-        owner = owner.outer
-    if owner is None or is_rebound(owner.module, owner, func.value):
-        return None
-    default = next(p.default for p in owner.parameters if p.name == func.value)
-    if not isinstance(default, cst.Name) or default.value != "None":
-        return None
-    functions = _passed(owner, func.value)
-    if functions is None:
-        return None
-    return [LocalCall(call.node, call.place, info, is_bound=False) for info in functions]
-
-
-def _passed(owner: FunctionInfo, name: str) -> list[FunctionInfo] | None:
-    """The functions that all callers in the file pass; None if one passes anything else."""
-    module = owner.module
-    calls = calls_by_function(module).get(owner, ())
-    if len(calls) > _MOST_CALLERS:
-        return None
-    found: list[FunctionInfo] = []
-    for call in calls:
-        if any(argument.star for argument in call.node.args):
-            return None
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-        given: cst.CSTNode | None = by_parameter(owner, pairs, is_bound=call.is_bound).get(name)
-        if given is None or (isinstance(given, cst.Name) and given.value == "None"):
-            continue
-        if isinstance(given, cst.Name):
-            bound = scope_of(module, call.place.function).find(given.value)
-            given = None if bound is None or bound[1] is None else bound[1].node
-        info = next((f for f in module.functions if f.node is given), None)
-        if info is None:
-            return None
-        found.append(info)
-    return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.facts.facts import FunctionVisit
-    from embercoach.analysis.gradients.gradient_run import GradientRun
+    from embercoach.analysis.gradients.gradient_roots import GradientRun
     from embercoach.analysis.project.module import Module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -10,18 +11,21 @@ from msgspec import Struct
 
 from embercoach.analysis.calls.functions import follow_gradient
 from embercoach.analysis.calls.parameters import canonical_values
-from embercoach.analysis.gradients.gradient_run import FILE_WORK, GradientRun
 from embercoach.analysis.syntax.trees import dotted, small_statements, walk
 from embercoach.analysis.values.gradient_marks import (
     DISCRETE,
     GRADIENT,
+    LIVE,
     GradientMark,
+    detached_at,
     differentiated,
     marks_of,
     unreached_layers,
 )
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import (
+    NO_PULLS,
+    NONE,
     TREE,
     UNKNOWN,
     Array,
@@ -31,11 +35,13 @@ from embercoach.analysis.values.lattice import (
     Number,
     Sequence,
     Str,
+    Symbol,
     Transformed,
+    Union,
     Value,
     join,
 )
-from embercoach.analysis.work import WorkExceededError
+from embercoach.analysis.work import Work, WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +49,77 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter, Site
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument, FactPlace
-    from embercoach.analysis.gradients.gradient_run import ImportedCall
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Pulls
+
+#: Evaluations of expressions for one differentiated function and all that it calls.
+_WORK = 20_000
+#: The same for all of a file, more for its characters.
+FILE_WORK = 60_000
+
+
+class ImportedCall(NamedTuple):
+    """A call of a function of another file, by the statement that makes it."""
+
+    caller: FunctionInfo | None
+    statement: cst.CSTNode
+    function: FunctionInfo
+
+
+@dataclass(slots=True, eq=False)
+class GradientRun:
+    """A differentiated function's run with marks on what the gradient is taken for.
+
+    module: the file that is checked.
+    of_parameters: the gradient is taken for the parameters of modules, whose results are marked.
+    by_layer: the marks of results of layers name the call.
+    results: of the calls so far, by function and arguments.
+    is_complete: no call was of something unknown, whose result may depend on the arguments.
+    imported: calls in the file of functions of others, with the pulls that detach their results.
+    """
+
+    module: Module
+    of_parameters: bool
+    by_layer: bool = False
+    is_complete: bool = True
+    work: Work = field(default_factory=lambda: Work(_WORK))
+    imported: dict[ImportedCall, frozenset[cst.CSTNode]] = field(default_factory=dict)
+    results: dict[tuple[FunctionInfo, tuple[Value, ...]], Value] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> int:
+        """Evaluations so far."""
+        return _WORK - self.work.left
+
+    def marks_of_layer(self, call: cst.Call, caller: FunctionInfo | None) -> Pulls:
+        """The marks of what a layer returns, with its call if it is inside of another one."""
+        if not self.of_parameters:
+            return NO_PULLS
+        is_inner = caller is not None and caller.cls is not None and is_layer(caller.cls)
+        return LIVE | {GradientMark(layer=call)} if self.by_layer and is_inner else LIVE
+
+    def note_imported(
+        self, caller: FunctionInfo | None, statement: cst.CSTNode, info: FunctionInfo, result: Value
+    ) -> None:
+        """Note the result of a call that the checked file makes of another file's function."""
+        pulls = detached_at(result)
+        if pulls and info.module is not self.module:
+            call = ImportedCall(caller, statement, info)
+            self.imported[call] = self.imported.get(call, frozenset()) | pulls
+
+    def note(
+        self, callee: Value, receiver: Value | None, arguments: tuple[Argument, ...], result: Value
+    ) -> None:
+        """Note whether a call's result is known to depend on no more than its marks say."""
+        if type(callee) is Symbol and callee.name.startswith("builtins."):
+            return
+        is_partly_unknown = type(result) is Union and UNKNOWN in result.options
+        if result is UNKNOWN or result is TREE or is_partly_unknown:
+            self.is_complete = False
+        elif self.is_complete and result is not NONE and not marks_of(result):
+            given = (UNKNOWN if receiver is None else receiver, *(a.value for a in arguments))
+            self.is_complete = not any(map(marks_of, given))
+
 
 MODULE = LibraryObject("mlx.nn.Module")
 TRACED = Array(traced=True)

@@ -14,6 +14,7 @@ from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
     by_parameter,
     made_in_init,
+    passed_with_owner,
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import returned_by
@@ -88,7 +89,7 @@ class _Threads:
         place = fact.place
         for name, node in by_parameter(target, fact.passed, is_bound=fact.is_bound).items():
             lazy = self._is_lazy(node, place.statement, place.function)
-            if lazy and self._is_evaluated(target, name):
+            if lazy and self._certainly.may_evaluate_in(target, {name}):
                 yield self._report(fact, node, "evaluated in another thread, which raises")
         yield from self._around(fact)
         yield from self._attributes(fact)
@@ -106,7 +107,7 @@ class _Threads:
                 is_lazy = self._is_lazy_name(name, statement, function, 0)
             else:
                 is_lazy = target.outer is None and self._is_lazy_global(name)
-            if is_lazy and self._is_evaluated(target, name):
+            if is_lazy and self._certainly.may_evaluate_in(target, {name}):
                 yield self._report(fact, used, "evaluated in another thread, which raises")
 
     def _is_lazy_global(self, name: str) -> bool:
@@ -138,13 +139,11 @@ class _Threads:
                 continue
             others = [m for m in cls.methods.values() if not _runs_in_thread(m)]
             is_known = any(
-                not isinstance(m.node, cst.Lambda)
-                and self._evaluation.may_evaluate(
-                    m.node.body.body, {f"{m.parameters[0].name}.{name}" if m.parameters else ""}
-                )
+                self._evaluation.may_evaluate_in(m, {f"{m.parameters[0].name}.{name}"})
                 for m in others
+                if m.parameters
             )
-            if not is_known and self._is_evaluated(target, f"{own}.{name}"):
+            if not is_known and self._certainly.may_evaluate_in(target, {f"{own}.{name}"}):
                 assert isinstance(node, cst.Attribute)
                 yield self._report(fact, node, "evaluated in another thread, which raises")
                 return
@@ -152,9 +151,7 @@ class _Threads:
     def _is_given(self, made: cst.BaseExpression, init: FunctionInfo) -> bool:
         """Return whether an object is made with a lazy array that its maker never evaluates."""
         for call in calls_by_function(self._module).get(init, ())[:_MOST_CALLERS]:
-            pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-            node = by_parameter(init, pairs, is_bound=True).get(dotted(made) or "")
-            caller = call.place.function
+            node, caller = passed_with_owner(call).get(dotted(made) or ""), call.place.function
             if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
                 made_here = call.place.statement
                 lines = layout_of(self._module, caller).outward(made_here)
@@ -164,12 +161,6 @@ class _Threads:
                 if self._is_lazy(node, made_here, caller):
                     return True
         return False
-
-    def _is_evaluated(self, function: FunctionInfo, path: str) -> bool:
-        """Return whether a function certainly evaluates an array."""
-        if isinstance(function.node, cst.Lambda):
-            return self._certainly.use(function.node.body, {path}) == "evaluated"
-        return self._certainly.may_evaluate(function.node.body.body, {path})
 
     def _results(self, fact: ThreadStart) -> Iterator[Report]:
         """Lazy arrays that a thread of a pool returns."""
@@ -193,27 +184,24 @@ class _Threads:
     def _queued(self, worker: FunctionInfo) -> Iterator[Report]:
         """Lazy arrays that callers hand to an object whose thread evaluates them."""
         cls, own = worker.cls, worker.parameters[0].name if worker.parameters else "self"
-        if cls is None or isinstance(worker.node, cst.Lambda):
-            return
+        assert cls is not None
         read = {n.attr.value for n in walk(worker.node.body) if isinstance(n, cst.Attribute)}
         for method in cls.methods.values():
-            if _runs_in_thread(method) or isinstance(method.node, cst.Lambda):
+            if _runs_in_thread(method):
                 continue
             for attribute, kept in _kept_parameters(method):
                 holder = f"{method.parameters[0].name}.{attribute}"
-                if attribute not in read or self._evaluation.may_evaluate(
-                    method.node.body.body, {kept.node.value, holder}
+                if attribute not in read or self._evaluation.may_evaluate_in(
+                    method, {kept.node.value, holder}
                 ):
                     continue
-                if self._certainly.may_evaluate(worker.node.body.body, {f"{own}.{attribute}"}):
+                if self._certainly.may_evaluate_in(worker, {f"{own}.{attribute}"}):
                     yield from self._passed(method, kept)
 
     def _passed(self, method: FunctionInfo, kept: _Kept) -> Iterator[Report]:
         name = kept.node.value
         for call in calls_by_function(self._module).get(method, ())[:_MOST_CALLERS]:
-            pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-            node = by_parameter(method, pairs, is_bound=call.is_bound).get(name)
-            caller = call.place.function
+            node, caller = passed_with_owner(call).get(name), call.place.function
             if node is None or (caller is not None and _runs_in_thread(caller)):
                 continue
             if self._is_lazy(node, call.place.statement, caller):
@@ -250,11 +238,9 @@ class _Threads:
         depth: int = 0,
     ) -> bool:
         """Return whether an expression certainly is an array that nothing has evaluated."""
-        if isinstance(node, (cst.Tuple, cst.List)):
-            return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
         if isinstance(node, cst.ListComp):
             return self._is_lazy(node.elt, statement, function, depth)
-        if isinstance(node, cst.Dict):
+        if isinstance(node, (cst.Tuple, cst.List, cst.Dict)):
             return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
         if isinstance(node, cst.BinaryOperation):
             fact = self._evaluation.operations.get(node)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.function_summaries import located_calls, nodes_in
+from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
-    children,
     dotted,
     evaluated,
     keyed_path,
     names_below,
     small_statements,
+    targets_of,
     walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
@@ -32,16 +34,14 @@ from embercoach.analysis.values.lattice import (
     as_number,
     holds_arrays,
 )
-from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
-    nodes_in,
+    calls_variable,
+    captured_owners,
+    is_captured,
     place_in,
     root_of,
-    traced_by,
-)
-from embercoach.checks.arrays.compiled.model_calls import (
-    calls_variable,
     sources_in,
+    traced_by,
     updates_of,
     variable,
 )
@@ -167,26 +167,28 @@ def calls_of_compiled(
     return found
 
 
-@lru_cache(maxsize=4)
-def order_of(
-    function: FunctionInfo | None, module: Module
-) -> tuple[dict[int, int], tuple[range, ...]]:
-    """The places of a function's statements in the text, by identity, and those of its loops."""
-    body = module.tree if function is None else function.node.body
-    order: dict[int, int] = {}
-    loops: list[range] = []
-    pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
-    while pending:
-        node, is_left = pending.pop()
-        if is_left:
-            loops.append(range(order[id(node)], len(order)))
-            continue
-        order[id(node)] = len(order)
-        if isinstance(node, (cst.For, cst.While)):
-            pending.append((node, True))
-        if not isinstance(node, (cst.BaseExpression, *DEFINITIONS)):
-            pending += [(child, False) for child in reversed(children(node))]
-    return order, tuple(loops)
+def _interleave(
+    changes: list[cst.CSTNode],
+    calls: list[cst.CSTNode],
+    function: FunctionInfo | None,
+    module: Module,
+) -> bool:
+    """Return whether a statement changes what one call sees after another call has seen it.
+
+    It is between two calls, or in a loop with one.
+    """
+    layout = layout_of(module, function)
+
+    def loops_at(statement: cst.CSTNode) -> set[int]:
+        own = (statement,) if isinstance(statement, (cst.For, cst.While)) else ()
+        return {id(loop) for loop in (*own, *layout.loops(statement))}
+
+    called = [layout.order.get(id(call), -1) for call in calls]
+    loops = {loop for call in calls for loop in loops_at(call)}
+    return any(
+        min(called) < layout.order.get(id(change), -1) < max(called) or loops & loops_at(change)
+        for change in (changes if calls else ())
+    )
 
 
 def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
@@ -201,24 +203,27 @@ def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
     return (f"[{text}]", dotted(node.value)) if isinstance(text, str) else ("", None)
 
 
+@lru_cache(maxsize=4)
+def _targets_in(
+    function: FunctionInfo | None, module: Module
+) -> tuple[tuple[cst.BaseExpression, cst.CSTNode], ...]:
+    """The targets of the assignments of a function, with their statements."""
+    body = module.tree if function is None else function.node.body
+    return tuple((t, node) for node in small_statements(body) for t in targets_of(node))
+
+
 @lru_cache(maxsize=1)
-def attribute_stores(
-    module: Module,
-) -> dict[str, Stores]:
+def attribute_stores(module: Module) -> dict[str, Stores]:
     """The assignments to attributes and entries of variables, by their names and the function.
 
     An entry's name is its key in brackets.
     """
     found: dict[str, Stores] = {}
     for function in (None, *module.functions):
-        for node in small_statements(module.tree if function is None else function.node.body):
-            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-            if isinstance(node, cst.AugAssign):
-                targets = [node.target]
-            for target in targets:
-                name, owner = member_of(target)
-                if owner is not None:
-                    found.setdefault(name, {}).setdefault(function, []).append((owner, node))
+        for target, node in _targets_in(function, module):
+            name, owner = member_of(target)
+            if owner is not None:
+                found.setdefault(name, {}).setdefault(function, []).append((owner, node))
     return found
 
 
@@ -236,17 +241,15 @@ def is_set_on_object(
     owner = module.frame.names.get(name) if info.closure is None else info.closure.lookup(name)
     if owner is None or not is_data(_member(owner, attribute)):
         return False
+    variable_read = variable(name, info, module)
     for function, held in stores.items():
         if function in functions:
             continue
-        order, loops = order_of(function, module)
-        called = [s for f in functions for s in calls_of_compiled(function, module).get(f, ())]
-        calls = [order.get(id(statement), -1) for statement in called]
-        for path, store in held:
-            at = order.get(id(store), -1)
-            is_same = variable(path, function, module) == variable(name, info, module)
-            if is_same and any(at in lo and any(c in lo for c in calls) for lo in loops):
-                return True
+        compiled = calls_of_compiled(function, module)
+        calls = [statement for f in functions for statement in compiled.get(f, ())]
+        changes = [s for path, s in held if variable(path, function, module) == variable_read]
+        if _interleave(changes, calls, function, module):
+            return True
     return False
 
 
@@ -261,7 +264,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.project.module import Module
 
     #: Whether a path in a function is the variable at hand.
@@ -274,8 +276,7 @@ HELP_WITH_STATE = "Add `[model.state]` to both `inputs=` and `outputs=`"
 @check("COMPILE-007")
 def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x * scale`` in a compiled function, and ``scale *= 0.9`` after a call."""
-    inputs = fact.option(1, "inputs")
-    captured = [] if inputs is None else captured_owners(fact, inputs, module)
+    captured = captured_owners(fact, "inputs", module)
     if fact.has_star or captured is None:
         return
     functions = traced_by(fact, module)
@@ -377,16 +378,11 @@ def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: M
     for function, stores in attribute_stores(module).get(attribute, {}).items():
         if function is fact.place.function:
             continue
-        order, loops = order_of(function, module)
-        calls = [
-            (order.get(id(statement), -1), dotted(call.func) or "")
-            for statement, call in _calls_in(function, module)
-        ]
+        body = module.tree if function is None else function.node.body
+        calls = [(dotted(call.func) or "", at) for call, at in located_calls(body)]
         for owner, store in stores:
-            uses = [at for at, path in calls if _is_method_of(path, owner, called)]
-            at = order.get(id(store), -1)
-            around = [loop for loop in loops if at in loop]
-            if uses and (min(uses) < at < max(uses) or any(u in lo for lo in around for u in uses)):
+            uses = [at for path, at in calls if _is_method_of(path, owner, called)]
+            if _interleave([store], uses, function, module):
                 return True
     return False
 
@@ -399,16 +395,6 @@ def _is_method_of(path: str, owner: str, names: set[str]) -> bool:
     return path.rpartition(".")[0] == owner and path.rpartition(".")[2] in names
 
 
-def _calls_in(
-    function: FunctionInfo | None, module: Module
-) -> Iterator[tuple[cst.CSTNode, cst.Call]]:
-    body = module.tree if function is None else function.node.body
-    for statement in small_statements(body):
-        for node in nodes_in(statement, module):
-            if isinstance(node, cst.Call):
-                yield statement, node
-
-
 def _is_rebound(
     name: str,
     info: FunctionInfo,
@@ -417,57 +403,28 @@ def _is_rebound(
     module: Module,
 ) -> bool:
     """Return whether a name around the compiled function changes between two calls of it."""
-    scope: Scope | None = scope_of(module, info)
-    while scope is not None and (scope.owner in functions or not scope.binds(name)):
-        if scope.binds(name):
-            return False
-        scope = scope.outer
-    owner = fact.place.function
-    if scope is None:
+    found, owner = scope_of(module, info).find(name), fact.place.function
+    if found is None or found[0].owner in functions:
         return False
+    scope = found[0]
     if scope.owner is module:
         value = module.frame.names.get(name)
     else:
         value = None if info.closure is None else info.closure.names.get(name)
-    if changes_variable(name, scope.owner, module) - functions:
-        return value is not None and is_data(value)
-    if scope.owner is module:
-        if owner is not None:
-            return False
-    elif scope.owner is not owner:
-        return False
     if value is None or not is_data(value):
         return False
-    order, loops = order_of(owner, module)
-    called = calls_of_compiled(owner, module).get(root_of(fact.function), ())
-    calls = [order.get(id(statement), -1) for statement in called]
-    bindings = [binding.statement for binding in scope.reaching.bindings[name]]
-    changed = [*bindings, *_stores(owner, module).get(name, ())]
-    if len(changed) < 2:
+    if changes_variable(name, scope.owner, module) - functions:
+        return True
+    if scope.owner is not (module if owner is None else owner):
         return False
-    changes = [order.get(id(statement), -1) for statement in changed]
-    if not calls:
-        return False
-    return any(
-        min(calls) < change < max(calls)
-        or any(change in loop and any(call in loop for call in calls) for loop in loops)
-        for change in changes
+    called = calls_of_compiled(owner, module).get(root_of(fact.function), [])
+    items = (
+        statement
+        for target, statement in _targets_in(owner, module)
+        if isinstance(target, cst.Subscript) and dotted(target.value) == name
     )
-
-
-@lru_cache(maxsize=4)
-def _stores(function: FunctionInfo | None, module: Module) -> dict[str, list[cst.CSTNode]]:
-    """The statements of a function that assign to items, ``xs[0] = x``, by the name."""
-    body = module.tree if function is None else function.node.body
-    found: dict[str, list[cst.CSTNode]] = {}
-    for node in nodes_in(body, module, (*DEFINITIONS, cst.BaseExpression)):
-        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-        if isinstance(node, cst.AugAssign):
-            targets = [node.target]
-        for target in targets:
-            if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name):
-                found.setdefault(target.value.value, []).append(node)
-    return found
+    changed = [*(binding.statement for binding in scope.reaching.bindings[name]), *items]
+    return len(changed) > 1 and _interleave(changed, called, owner, module)
 
 
 @check("COMPILE-007")
@@ -475,8 +432,7 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
     """A compiled function calls ``model``, and the training step around updates its weights."""
     if fact.has_star:
         return
-    inputs = fact.option(1, "inputs")
-    captured = [] if inputs is None else captured_owners(fact, inputs, module)
+    captured = captured_owners(fact, "inputs", module)
     functions = traced_by(fact, module)
     for update in updates_of(module):
         model = update.model
@@ -485,7 +441,7 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
         if is_captured(sources_in(update, module)[1], captured):
             continue
         if update.function is fact.place.function and not (
-            update.in_loop and _comes_after(update.statement, fact, module)
+            update.is_in_loop(module) and _comes_after(update.statement, fact, module)
         ):
             continue
         if _uses(fact, functions, model, update.function, module):
@@ -500,7 +456,7 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 
 def _comes_after(statement: cst.CSTNode, fact: CompileFact, module: Module) -> bool:
-    order, _ = order_of(fact.place.function, module)
+    order = layout_of(module, fact.place.function).order
     return order.get(id(statement), -1) > order.get(id(fact.place.statement), -1)
 
 
@@ -544,12 +500,11 @@ def _takes(is_updated: Test, fact: CompileFact, given: cst.Call, module: Module)
     if root is None or root.module is not module:
         return False
     pairs = [(a.keyword.value if a.keyword else None, a.value) for a in given.args[1:]]
-    passed = by_parameter(root, pairs, is_bound=root.is_method)
     return any(
         (path := dotted(argument)) is not None
         and is_updated(path, fact.place.function)
         and calls_variable(root, name.__eq__, module)
-        for name, argument in passed.items()
+        for name, argument in by_parameter(root, pairs, is_bound=root.is_method).items()
     )
 
 
@@ -631,7 +586,11 @@ def _is_stale(
             continue
         model = variable(path, caller, module)
         for update in updates_of(module):
-            if update.model is None or update.function is not caller or not update.in_loop:
+            if (
+                update.model is None
+                or update.function is not caller
+                or not update.is_in_loop(module)
+            ):
                 continue
             if variable(update.model, caller, module) == model:
                 return True

@@ -25,59 +25,72 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
-def made_of(node: cst.BaseExpression, place: FactPlace, module: Module) -> list[Source]:
-    """The expressions that make a list, other than the expression that is asked for."""
-    sources = sources_of(module)
-    ends = sources.ends(place_source(node, place, module))
-    return [] if any(end.node is node for end in ends) else ends
-
-
-def place_source(node: cst.BaseExpression, place: FactPlace, module: Module) -> Source:
-    """An expression of a place."""
-    return sources_of(module).at_place(node, place)
-
-
-def place_of(end: Source, around: FactPlace) -> FactPlace:
-    """The place of an expression in its own function, in no loop."""
-    return around._replace(statement=end.statement, function=end.function, loops=0, loop=None)
-
-
 class Item(NamedTuple):
     """An expression of the items of a list, and names of integers that it may use."""
 
     node: cst.BaseExpression
     place: FactPlace
     module: Module
-    integers: frozenset[str]
+    integers: frozenset[str] = frozenset()
+
+
+_COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp)
+_ITERABLES = (cst.Name, cst.Attribute, cst.Call, *_COMPREHENSIONS)
+#: Functions that pass on the items of what they are given.
+_PASSING = frozenset(("tqdm", "reversed", "sorted", "list"))
+
+
+def _walked(
+    iterable: cst.BaseExpression, index: int | None
+) -> tuple[cst.BaseExpression, int | None]:
+    """What a loop's target takes items of: through slices, ``zip``, ``enumerate`` and such."""
+    while True:
+        name = dotted(iterable.func) if isinstance(iterable, cst.Call) else None
+        given = _positional(iterable) if isinstance(iterable, cst.Call) else []
+        if isinstance(iterable, cst.Subscript) and isinstance(iterable.slice[0].slice, cst.Slice):
+            iterable = iterable.value
+        elif name == "zip" and index is not None and index < len(given):
+            iterable, index = given[index], None
+        elif given and (name == "pairwise" or (name == "enumerate" and index == 1)):
+            iterable, index = given[0], None
+        elif given and name in _PASSING:
+            iterable = given[0]
+        else:
+            return iterable, index
+
+
+def _positional(call: cst.Call) -> list[cst.BaseExpression]:
+    return [argument.value for argument in call.args if argument.keyword is None]
+
+
+def _makers(source: Source) -> list[Source]:
+    """The expressions that make a list; the expression itself where they are not known."""
+    if isinstance(source.node, _COMPREHENSIONS):
+        return [source]
+    ends = sources_of(source.module).ends(source)
+    return [source] if any(end.node is source.node for end in ends) else ends or [source]
 
 
 def items_of(
     iterable: cst.BaseExpression, index: int | None, place: FactPlace, module: Module
 ) -> Iterator[Item]:
     """Yield the expressions of what a loop's target takes; nothing where they are not known."""
-    while isinstance(iterable, cst.Subscript) and isinstance(iterable.slice[0].slice, cst.Slice):
-        iterable = iterable.value
-    if isinstance(iterable, cst.Call) and iterable.args and isinstance(iterable.func, cst.Name):
-        given = [a.value for a in iterable.args if a.keyword is None]
-        name = iterable.func.value
-        is_zip = name == "zip" and index is not None and index < len(given)
-        if is_zip or (name == "enumerate" and index == 1) or name in ("pairwise", "reversed"):
-            inner = given[index or 0] if is_zip else given[0]
-            yield from items_of(inner, None, place, module)
-            return
-    is_made = isinstance(iterable, (cst.ListComp, cst.GeneratorExp))
-    ends = [place_source(iterable, place, module)] if is_made else made_of(iterable, place, module)
-    for end in ends or [place_source(iterable, place, module)]:
+    for end in _makers(sources_of(module).at_place(_walked(iterable, index)[0], place)):
         made = end.node
         if isinstance(made, cst.Call):
             yield from _yielded(end, place)
-        if isinstance(made, (cst.ListComp, cst.GeneratorExp)):
+        if isinstance(made, _COMPREHENSIONS):
             counted, target = made.for_in.iter, made.for_in.target
             names = {n.value for n in (*walk(counted), target) if isinstance(n, cst.Name)}
             is_range = isinstance(counted, cst.Call) and dotted(counted.func) == "range"
             integers = frozenset(names if is_range else ())
-            yield Item(made.elt, place_of(end, place), end.module, integers)
+            yield Item(made.elt, _place_of(end, place), end.module, integers)
         yield from _appended(end, place)
+
+
+def _place_of(end: Source, around: FactPlace) -> FactPlace:
+    """The place of an expression in its own function, in no loop."""
+    return around._replace(statement=end.statement, function=end.function, loops=0, loop=None)
 
 
 def _yielded(end: Source, around: FactPlace) -> Iterator[Item]:
@@ -93,7 +106,7 @@ def _yielded(end: Source, around: FactPlace) -> Iterator[Item]:
             value = node.value if isinstance(node, cst.Yield) else None
             if loop is not None and isinstance(value, cst.BaseExpression):
                 place = around._replace(statement=statement, function=function, loop=loop, loops=1)
-                yield Item(value, place, function.module, frozenset())
+                yield Item(value, place, function.module)
 
 
 def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
@@ -113,8 +126,8 @@ def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
             continue
         loop = next(layout.loops(statement), None)
         if loop is not None and call.args:
-            place = place_of(end, around)._replace(statement=statement, loop=loop, loops=1)
-            yield Item(call.args[0].value, place, end.module, frozenset())
+            place = _place_of(end, around)._replace(statement=statement, loop=loop, loops=1)
+            yield Item(call.args[0].value, place, end.module)
 
 
 #: Assignments that are followed one after the other.
@@ -132,15 +145,26 @@ _GROWS = frozenset({"append", "extend", "insert"})
 
 
 class Varying:
-    """The expressions that vary from one round of a call's loop to the next."""
+    """The expressions that vary from one round of a call's loop to the next.
 
-    def __init__(self, place: FactPlace, module: Module) -> None:
+    is_float: whether the number that is looked at is a float.
+    integers: names around, of a comprehension's range.
+    """
+
+    def __init__(
+        self,
+        place: FactPlace,
+        module: Module,
+        *,
+        is_float: bool = False,
+        integers: frozenset[str] = frozenset(),
+    ) -> None:
         self._place = place
         self._module = module
         self.calls = calls_of(module)
         self._reaching = scope_of(module, place.function).reaching
-        self.integers: frozenset[str] = frozenset()  # names around, of a comprehension's range
-        self.is_float = False  # whether the number looked at is a float
+        self.is_float = is_float
+        self._integers = integers
 
     def number(
         self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
@@ -149,16 +173,11 @@ class Varying:
         if steps == 0:
             return False
         steps -= 1
+        operands = _operands(node)
+        if operands is not None:
+            return any(self.number(operand, statement, steps) for operand in operands)
         if isinstance(node, cst.Name):
             return any(self._bound(b, steps) for b in self.bindings(node.value, statement))
-        if isinstance(node, cst.BinaryOperation):
-            if isinstance(node.operator, FEW_VALUED):
-                return False
-            return self.number(node.left, statement, steps) or self.number(
-                node.right, statement, steps
-            )
-        if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
-            return self.number(node.expression, statement, steps)
         if isinstance(node, cst.Subscript):
             return self._selects(node, statement, steps)
         return isinstance(node, cst.Call) and self._result(node, statement, steps)
@@ -168,48 +187,39 @@ class Varying:
         part = node.slice[0].slice if len(node.slice) == 1 else None
         if not isinstance(part, cst.Index) or not self.number(part.value, statement, steps):
             return False
-        place = self._place._replace(statement=statement)
-        return self._is_many(node.value, place, None, steps)
+        return self._is_many(node.value, statement, steps)
 
-    def _is_many(
-        self, node: cst.BaseExpression, place: FactPlace, index: int | None, steps: int
-    ) -> bool:
+    def _is_many(self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int) -> bool:
         """Return whether a list made elsewhere has many numbers."""
-        if steps == 0 or index is not None:
+        if steps == 0:
             return False
-        items = items_of(node, index, place, self._module)
-        if any(item.place.loop is not None and self._differs(item) for item in items):
-            return True
-        for end in made_of(node, place, self._module):
-            made = end.node
-            if isinstance(made, (cst.ListComp, cst.GeneratorExp, cst.Call)):
-                inner = Varying(place_of(end, place), end.module)
-                inner.is_float = self.is_float
-                loop = cst.For(target=cst.Name("_"), iter=made, body=cst.IndentedBlock([]))
-                if inner.lists_many(loop, made):
+        place = self._place._replace(statement=statement)
+        for item in items_of(node, None, place, self._module):
+            inner = Varying(item.place, item.module, is_float=self.is_float)
+            if item.place.loop is not None and inner.number(item.node, item.place.statement):
+                return True
+        for end in _makers(sources_of(self._module).at_place(node, place)):
+            if end.node is not node and isinstance(end.node, (*_COMPREHENSIONS, cst.Call)):
+                inner = Varying(_place_of(end, place), end.module, is_float=self.is_float)
+                if inner.lists_many(end.node, end.statement):
                     return True
         return False
-
-    def _differs(self, item: Item) -> bool:
-        varying = Varying(item.place, item.module)
-        varying.is_float = self.is_float
-        return varying.number(item.node, item.place.statement)
 
     def _has_host_items(self, binding: Binding) -> bool:
         """Return whether a loop's target takes what is made of counters and literals alone."""
         assert binding.value is not None
         place = self._place._replace(statement=binding.statement)
         items = list(items_of(binding.value, binding.index, place, self._module))
-        for item in items:
-            inner = Varying(item.place, item.module)
-            inner.integers = item.integers
-            if not inner.is_host(item.node, item.place.statement):
-                return False
-        return bool(items)
+        return bool(items) and all(
+            Varying(item.place, item.module, integers=item.integers).is_host(
+                item.node, item.place.statement
+            )
+            for item in items
+        )
 
-    def lists_many(self, loop: cst.For, made: cst.BaseExpression) -> bool:
+    def lists_many(self, made: cst.BaseExpression, statement: cst.CSTNode) -> bool:
         """Return whether an expression makes a list of many numbers."""
-        return self._counts(loop, made, None, steps=2)
+        return self._counts(made, None, statement, steps=2)
 
     def is_host(
         self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
@@ -223,7 +233,7 @@ class Varying:
             )
         if not isinstance(node, cst.Name) or steps == 0:
             return False
-        if node.value in self._counted() or node.value in self.integers:
+        if node.value in self._counted() or node.value in self._integers:
             return True
         bindings = self.bindings(node.value, statement)
         return bool(bindings) and all(
@@ -242,12 +252,11 @@ class Varying:
         """The parameters that a number is computed from, None if from anything else too."""
         if isinstance(node, (cst.Integer, cst.Float)):
             return frozenset()
-        if isinstance(node, cst.BinaryOperation) and not isinstance(node.operator, FEW_VALUED):
-            left = self.parameters(node.left, statement, steps)
-            right = self.parameters(node.right, statement, steps)
-            return None if left is None or right is None else left | right
-        if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
-            return self.parameters(node.expression, statement, steps)
+        operands = _operands(node)
+        if operands:
+            found = [self.parameters(operand, statement, steps) for operand in operands]
+            known = [names for names in found if names is not None]
+            return frozenset().union(*known) if len(known) == len(found) else None
         bindings = self.bindings(node.value, statement) if isinstance(node, cst.Name) else ()
         if len(bindings) != 1 or steps == 0:
             return None
@@ -339,9 +348,12 @@ class Varying:
                 and isinstance(made, cst.Call)
                 and self._result(made, binding.statement, steps)
             )
-        if binding.kind != "element" or not isinstance(binding.statement, cst.For):
+        loop = binding.statement
+        if binding.kind != "element" or not isinstance(loop, cst.For):
             return False
-        return self._counts(binding.statement, binding.value, binding.index)
+        return self._counts(binding.value, binding.index, loop, MAX_STEPS) and not (
+            binding.index == 0 and _called(binding.value) == "enumerate" and _walks_layers(loop)
+        )
 
     def _is_reset(self, name: str) -> bool:
         """Return whether a counter begins again in the loop, and so takes few values."""
@@ -354,59 +366,32 @@ class Varying:
         )
 
     def _counts(
-        self, loop: cst.For, iterable: cst.BaseExpression, index: int | None, steps: int = MAX_STEPS
+        self, iterable: cst.BaseExpression, index: int | None, statement: cst.CSTNode, steps: int
     ) -> bool:
-        """Return whether a loop's target takes many numbers."""
+        """Return whether what walks over an iterable takes many numbers."""
+        made, index = _walked(iterable, index)
         if steps == 0:
             return False
-        if isinstance(iterable, (cst.Name, cst.Attribute)):  # ``rates = [0.9**i for i in ...]``
-            return self._is_many(iterable, self._place._replace(statement=loop), index, steps - 1)
-        if isinstance(iterable, cst.Subscript):  # ``zip(times[:-1], times[1:])``
-            is_slice = isinstance(iterable.slice[0].slice, cst.Slice)
-            return is_slice and self._counts(loop, iterable.value, index, steps - 1)
-        if isinstance(iterable, (cst.ListComp, cst.GeneratorExp)):
-            return index is None and self._lists(loop, iterable, steps)
-        return isinstance(iterable, cst.Call) and self._made(loop, iterable, index, steps)
-
-    def _made(self, loop: cst.For, iterable: cst.Call, index: int | None, steps: int) -> bool:
-        """Return whether a call returns many numbers."""
-        if self._is_space(iterable):
-            return index is None
-        if isinstance(iterable.func, cst.Attribute):
-            return index is None and iterable.func.attr.value == "tolist"
-        if not isinstance(iterable.func, cst.Name):
-            return False
-        name, given = iterable.func.value, [a.value for a in iterable.args if a.keyword is None]
-        if name in ("range", "trange"):
-            return not _is_few(given)
-        if name in ("tqdm", "reversed", "sorted", "list") and given:
-            return self._counts(loop, given[0], index, steps - 1)
-        if name == "enumerate" and index == 1 and given:
-            return self._counts(loop, given[0], None, steps - 1)
-        if name == "zip" and index is not None and index < len(given):
-            return self._counts(loop, given[index], None, steps - 1)
-        if name == "pairwise" and given:
-            return self._counts(loop, given[0], None, steps - 1)
+        name = _called(made)
         if name == "enumerate" and index == 0:
-            return not _walks_over_layers(loop)
-        return self._is_many(iterable, self._place._replace(statement=loop), index, steps - 1)
+            return True
+        if isinstance(made, cst.Call) and name in ("range", "trange"):
+            return not _is_few(_positional(made))
+        if index is not None or not isinstance(made, _ITERABLES):
+            return False
+        if isinstance(made, _COMPREHENSIONS):  # ``[0.9**i for i in range(n)]``
+            target = made.for_in.target
+            is_one = isinstance(target, cst.Name) and _depends_on(made.elt, target.value)
+            return is_one and self._counts(made.for_in.iter, None, statement, steps - 1)
+        if isinstance(made, cst.Call) and not isinstance(made.func, cst.Name):
+            is_list = isinstance(made.func, cst.Attribute) and made.func.attr.value == "tolist"
+            return is_list or self._is_space(made)
+        return self._is_many(made, statement, steps - 1)
 
     def _is_space(self, call: cst.Call) -> bool:
         """``np.linspace(0, 1, n)``: no fact records a call of NumPy without arrays."""
         library, _, name = (dotted(call.func) or "").partition(".")
         return name in _SPACES and self._module.frame.names.get(library) == Symbol("numpy")
-
-    def _lists(self, loop: cst.For, made: cst.ListComp | cst.GeneratorExp, steps: int) -> bool:
-        """``[0.9**i for i in range(n)]``: one number for each of many."""
-        clause = made.for_in
-        target = clause.target
-        if not isinstance(target, cst.Name) or not isinstance(
-            made.elt, (cst.Name, cst.BinaryOperation, cst.UnaryOperation, cst.Call)
-        ):
-            return False
-        return _depends_on(made.elt, target.value) and self._counts(
-            loop, clause.iter, None, steps - 1
-        )
 
     def is_inside(self, statement: cst.CSTNode) -> bool:
         """Return whether a statement is the call's loop, or in it."""
@@ -430,17 +415,25 @@ def _adds_to(binding: Binding) -> bool:
     )
 
 
+def _operands(node: cst.BaseExpression) -> tuple[cst.BaseExpression, ...] | None:
+    """The operands of arithmetic that takes as many values as they do; None for what is none."""
+    if isinstance(node, cst.BinaryOperation):
+        return () if isinstance(node.operator, FEW_VALUED) else (node.left, node.right)
+    is_sign = isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not)
+    return (cst.ensure_type(node, cst.UnaryOperation).expression,) if is_sign else None
+
+
 def _depends_on(node: cst.BaseExpression, name: str) -> bool:
     """Return whether an arithmetic expression takes many values as a name does."""
-    if isinstance(node, cst.BinaryOperation):
-        if isinstance(node.operator, FEW_VALUED):
-            return False
-        return _depends_on(node.left, name) or _depends_on(node.right, name)
-    if isinstance(node, cst.UnaryOperation):
-        return _depends_on(node.expression, name)
+    operands = _operands(node)
     if isinstance(node, cst.Call):
-        return any(_depends_on(a.value, name) for a in node.args)
-    return isinstance(node, cst.Name) and node.value == name
+        operands = tuple(argument.value for argument in node.args)
+    is_name = isinstance(node, cst.Name) and node.value == name
+    return is_name or any(_depends_on(operand, name) for operand in operands or ())
+
+
+def _called(node: cst.BaseExpression) -> str | None:
+    return dotted(node.func) if isinstance(node, cst.Call) else None
 
 
 @lru_cache(maxsize=8)
@@ -464,8 +457,7 @@ def _grown(loop: cst.For | cst.While) -> frozenset[str]:
 def walks_few(loop: cst.For | cst.While) -> bool:
     """Return whether a loop is one over ``range(4)``."""
     made = loop.iter if isinstance(loop, cst.For) else None
-    is_range = isinstance(made, cst.Call) and dotted(made.func) == "range"
-    return is_range and _is_few([a.value for a in cst.ensure_type(made, cst.Call).args])
+    return isinstance(made, cst.Call) and _called(made) == "range" and _is_few(_positional(made))
 
 
 def _is_few(arguments: list[cst.BaseExpression]) -> bool:
@@ -475,7 +467,7 @@ def _is_few(arguments: list[cst.BaseExpression]) -> bool:
     return isinstance(count, int) and count <= FEW
 
 
-def _walks_over_layers(loop: cst.For) -> bool:
+def _walks_layers(loop: cst.For) -> bool:
     """Return whether the loop calls what it walks over, such as a module's layers."""
     target = loop.target
     elements = target.elements if isinstance(target, cst.Tuple) else ()

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.function_summaries import frame_of
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import BinaryFact, CallFact
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, ProjectCall
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
-from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.gradient_marks import zero_by
+from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Array, Function, Str, as_array
+from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, as_array
 from embercoach.checks.registry import Report, check
+from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +29,69 @@ if TYPE_CHECKING:
     from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
+    from embercoach.checks.registry import Located
+
+_CASTS = frozenset(("builtins.float", "builtins.int", "builtins.bool", "builtins.complex"))
+_METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
+_CONVERSIONS = frozenset(("array", "asarray", "asanyarray", "ascontiguousarray"))
+
+
+@check("GRAPH-BREAK-001", "GRAPH-BREAK-002", "HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-003")
+def imported_pull(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``features(model(x))`` of another file, which computes with NumPy."""
+    reported: set[cst.CSTNode] = set()
+    for result in module.differentiated:
+        lost = frozenset(n for n in detached_at(result.value) if n not in reported)
+        for where, function, nodes in _calls(result, lost, facts, module):
+            named = [(code, node) for node in nodes if (code := _code(node, function)) is not None]
+            if not named or where.node in reported:
+                continue
+            reported.add(where.node)
+            file = function.module.path.name
+            code, _ = min(named, key=lambda one: one[0])
+            yield Report.at(
+                where,
+                code,
+                message=in_file(function.name, file, " detaches the gradient"),
+                help="Compute it with mlx.core: MLX differentiates no values of the host",
+                context="differentiated",
+            )
+
+
+def _calls(
+    result: DifferentiatedResult, lost: frozenset[cst.CSTNode], facts: list[Fact], module: Module
+) -> Iterator[tuple[Located, FunctionInfo, frozenset[cst.CSTNode]]]:
+    """The calls of functions of other files whose pulls reach a result."""
+    root = result.root
+    if root.info.module is not module:
+        if lost:
+            yield root, root.info, lost
+        return
+    for call, nodes in result.imported.items():
+        for fact in facts if nodes & lost else ():
+            if (
+                type(fact) is ProjectCall
+                and fact.function is call.function
+                and fact.place.statement is call.statement
+            ):
+                yield fact, call.function, nodes & lost
+                break
+
+
+def _code(node: cst.CSTNode, function: FunctionInfo) -> str | None:
+    """The code of what reads an array, a call in a function or in what that calls."""
+    if not isinstance(node, cst.Call):
+        return None
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS:
+        return _METHODS[node.func.attr.value]
+    callee = evaluate(frame_of(function), node.func)
+    name = callee.name if isinstance(callee, Symbol) else ""
+    if name in _CASTS:
+        return "GRAPH-BREAK-002"
+    if not name.startswith("numpy."):
+        return None
+    return "HOST-PULL-002" if name.removeprefix("numpy.") in _CONVERSIONS else "HOST-PULL-003"
+
 
 #: Losses of ``mlx.nn`` that return one number for each example by default.
 UNREDUCED = frozenset(
@@ -191,31 +258,10 @@ def elementwise(
 
 
 def bound_once(info: FunctionInfo, name: str) -> list[cst.BaseExpression]:
-    """The expression that a name of a function is bound to, if there is one binding alone."""
-    values = _bindings(info).get(name, ())
-    return [v for v in values if v is not None] if len(values) == 1 else []
-
-
-_BINDING = frozenset((cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr, cst.CompFor))
-
-
-@lru_cache(maxsize=4)
-def _bindings(info: FunctionInfo) -> dict[str, list[cst.BaseExpression | None]]:
-    """Expressions that each name of a function is bound to; None for other bindings."""
-    found: dict[str, list[cst.BaseExpression | None]] = {p.name: [None] for p in info.parameters}
-    for node in walk(info.node.body, SCOPES):
-        if type(node) is cst.Assign:
-            for target in node.targets:
-                is_name = isinstance(target.target, cst.Name)
-                for name in names_below(target.target):
-                    found.setdefault(name, []).append(node.value if is_name else None)
-        elif type(node) in _BINDING:
-            for name in names_below(node.target):  # type: ignore[attr-defined]
-                found.setdefault(name, []).append(None)
-        elif type(node) is cst.AsName:
-            for name in names_below(node.name):
-                found.setdefault(name, []).append(None)
-    return found
+    """The expression that a name of a function is assigned, if there is one binding alone."""
+    bindings = scope_of(info.module, info).reaching.bindings.get(name, ())
+    is_assigned = len(bindings) == 1 and bindings[0].kind == "assigned"
+    return [b.value for b in bindings if is_assigned and b.value is not None]
 
 
 @check("GRAD-004")

@@ -1,4 +1,4 @@
-"""GRAD-006: straight-through expressions whose gradient is lost."""
+"""GRAD-006 and GRAD-008: gradients that rounding, or the choice of an index, stops or negates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.value_sources import reaching_of, sources_of
-from embercoach.analysis.facts.facts import BinaryFact, CallFact
+from embercoach.analysis.facts.facts import ArrayIndexFact, BinaryFact, CallFact
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import BoundMember
+from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -17,7 +18,70 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.gradients.gradient_roots import UnreachedLayer
     from embercoach.analysis.project.module import Module
+
+#: What would train such layers, or not: files that mention it are left aside.
+_FROZEN = ("freeze(", "trainable")
+
+
+@check("GRAD-008")
+def unreached_layers(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``book[mx.argmin(distances(encoder(x)))]`` without a straight-through gradient."""
+    if any(text in module.source for text in _FROZEN):
+        return
+    reported: set[cst.CSTNode] = set()
+    for result in module.differentiated:
+        for unreached in result.unreached:
+            place = _lookup(unreached, module) or result.root
+            if place.node in reported:
+                continue
+            reported.add(place.node)
+            yield Report.at(
+                place,
+                "GRAD-008",
+                message=f"`{_shown(unreached)}` gets no gradient through `{unreached.operation}()`",
+                help="Add it straight through: `q = z + mx.stop_gradient(q - z)`",
+            )
+
+
+def _shown(unreached: UnreachedLayer) -> str:
+    text = unreached.method.module.parsed.code(unreached.layer.func)
+    return text if len(text) <= 24 else "a layer"
+
+
+def _lookup(unreached: UnreachedLayer, module: Module) -> Fact | None:
+    """The call or subscript that is given the chosen index; without one, what chooses it."""
+    if unreached.method.module is not module:
+        return None
+    cls = unreached.method.cls
+    methods = (unreached.method,) if cls is None else cls.methods.values()
+    facts = [fact for method in methods for fact in module.facts_of(method)]
+    choices = {
+        fact.node: fact
+        for fact in facts
+        if isinstance(fact, CallFact)
+        and fact.entry is not None
+        and fact.entry.name.rpartition(".")[2] == unreached.operation
+    }
+    sources = sources_of(module)
+    for fact in facts:
+        for node in _given(fact):
+            ends = computed(sources.of(fact, node), sources)
+            if fact.node not in choices and any(end.node in choices for end in ends):
+                return fact
+    return next(iter(choices.values()), None)
+
+
+def _given(fact: Fact) -> Iterator[cst.BaseExpression]:
+    """The expressions that a call is given, or that a subscript has as its index."""
+    if isinstance(fact, CallFact) and fact.symbol != "mlx.core.stop_gradient":
+        yield from (argument.node for argument in fact.arguments if not argument.star)
+    elif isinstance(fact, BinaryFact):
+        yield from (fact.left.node, fact.right.node)
+    elif isinstance(fact, ArrayIndexFact):
+        yield from (index[0] for index in fact.indices if index is not None)
+
 
 STOP = "mlx.core.stop_gradient"
 #: Functions whose gradient is zero, and whose results a straight-through expression passes on.

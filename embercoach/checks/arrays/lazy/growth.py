@@ -1,18 +1,32 @@
-"""What statements add to, and loops whose graph grows with it: the conditions of LAZY-001."""
+"""What loops compute, add up and evaluate: the conditions of LAZY-001, LAZY-002 and LAZY-006."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+import builtins
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append, is_at_update
+from embercoach.analysis.dataflow.evaluation import (
+    EVALUATING,
+    PULLS,
+    evaluation_of,
+)
+from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import by_parameter, display, made_in_init, scope_of
+from embercoach.analysis.dataflow.scopes import (
+    Expression,
+    display,
+    made_in_init,
+    resolve_name,
+    scope_of,
+)
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
+    children,
     dotted,
     head_of,
     names_below,
@@ -20,333 +34,394 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.lattice import Dict, Sequence, as_array
-from embercoach.checks.arrays.lazy.step_loops import (
-    descends,
-    differentiates,
-    is_counted,
-    is_step,
-    joined,
-    lineage_of,
-    runs_model,
-    runs_model_below,
-    synchronizes,
-    yields_losses,
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Instance,
+    LibraryObject,
+    Symbol,
+    Transformed,
+    Unknown,
+    as_array,
+    options,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.dataflow.accumulation import Accumulation
+    from embercoach.analysis.facts.facts import CallFact, FactPlace
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
 
-Kind = Literal["sum", "list", "tree", "concatenation"]
-#: Functions that are followed for one result.
-_MOST_CALLS = 3
-#: Windows, casts and variables that are followed to a sum or a concatenation.
-_MOST_WRAPPED = 6
-_WRAPPING = frozenset(f"mlx.core.{name}" for name in ("stop_gradient", "clip", "contiguous"))
-_CASTS = frozenset(("astype", "reshape"))
-_ADDING = frozenset(
-    f"mlx.core.{name}" for name in ("add", "subtract", "maximum", "minimum", "logaddexp")
-)
-_JOINING = frozenset(f"mlx.core.{name}" for name in ("concatenate", "concat"))
-_BY_NAME: dict[str, Kind] = {
-    "tree_map": "tree",
-    "add": "sum",
-    "maximum": "sum",
-    "minimum": "sum",
-    "concatenate": "concatenation",
-    "concat": "concatenation",
-}
-#: Methods of ``x.at[i]``.
-_AT = frozenset(("add", "subtract", "maximum", "minimum"))
+#: Iterations up to which a graph of all of them is small.
+SHORT = 16
 
 
-class Accumulation(NamedTuple):
-    """An addition to what a path holds: ``total``, ``self.total``, ``totals`` in ``totals[i]``.
+def is_long(loop: cst.For | cst.While) -> bool:
+    """Return whether a loop may have many iterations, and is not one over layers or weights."""
+    if isinstance(loop, cst.While):
+        return True
+    iterable = loop.iter
+    if isinstance(iterable, (cst.List, cst.Tuple)):
+        return False
+    if isinstance(iterable, cst.Call) and dotted(iterable.func) == "range":
+        counts = [_integer(argument.value) for argument in iterable.args]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts) and 0 < len(known) <= 3 and known[2:] != [0]:
+            return len(range(*known)) > SHORT
+    targets = set(target_names(loop.target))
+    return not any(_root(call.func) in targets for call in calls_below(loop.body))
 
-    kind: a sum, a list, a tree of averages, or a concatenation.
-    added: the expressions of what is added.
-    node: the expression or the statement that adds.
-    function: the one that adds, if it is called in a loop.
-    in_place: what the path holds is a list or a dictionary that is changed.
-    inner: where that function adds: an expression, and its statement.
+
+def _integer(node: cst.CSTNode) -> int | None:
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = _integer(node.expression)
+        return None if inner is None else -inner
+    return int(node.value) if isinstance(node, cst.Integer) and node.value.isdigit() else None
+
+
+def _root(node: cst.CSTNode) -> str | None:
+    """The name of what is called: of an element of a loop, a layer."""
+    return node.value if isinstance(node, cst.Name) else None
+
+
+def walks_short_list(
+    loop: cst.For | cst.While, function: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether a loop has few items: of a list, tuple or range, here or at a name."""
+    return isinstance(loop, cst.For) and is_short(loop.iter, function, module)
+
+
+def counts_by_setting(loop: cst.For | cst.While) -> bool:
+    """Return whether a loop is one over ``range(steps)``: its length is a setting, not a fact."""
+    iterable = loop.iter if isinstance(loop, cst.For) else None
+    is_range = isinstance(iterable, cst.Call) and dotted(iterable.func) == "range"
+    return is_range and any(
+        dotted(a.value) is not None for a in cst.ensure_type(iterable, cst.Call).args
+    )
+
+
+def is_short(
+    node: cst.BaseExpression, function: FunctionInfo | None, module: Module, most: int = SHORT
+) -> bool:
+    """Return whether an iterable has few items: at most ``most``."""
+    count = _count(node, function, module)
+    if count is not None:
+        return count <= most
+    if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
+        node = node.args[0].value if node.args else node
+    found = display(resolve_name(Expression(node, scope_of(module, function))).node)
+    return found is not None and 0 < len(found) <= most
+
+
+def _count(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> int | None:
+    """The number of items of ``range(COUNT)``: of a constant, or a parameter's default."""
+    if not isinstance(node, cst.Call) or dotted(node.func) != "range" or len(node.args) != 1:
+        return None
+    bound: cst.CSTNode = node.args[0].value
+    parameters = () if function is None else function.parameters
+    default = next((p.default for p in parameters if p.name == dotted(bound)), None)
+    return _integer(default or resolve_name(Expression(bound, scope_of(module, function))).node)
+
+
+def is_counted(loop: cst.For | cst.While, least: int) -> bool:
+    """Return whether a loop has a known number of iterations, at least so many."""
+    iterable = loop.iter if isinstance(loop, cst.For) else None
+    if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
+        return False
+    counts = [_integer(argument.value) for argument in iterable.args]
+    known = [count for count in counts if count is not None]
+    return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
+
+
+def calls_below(body: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the calls below a node, without those of classes."""
+    for node in walk(body, (cst.ClassDef,)):
+        if type(node) is cst.Call:
+            yield node
+
+
+#: Names that an array is followed through; calls of functions that are followed.
+_MOST_NAMES, _MOST_CALLS = 16, 3
+_GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
+_REDUCTIONS = frozenset(("mean", "sum", "argmax", "logsumexp", "max", "all", "any"))
+
+
+class Lineage(NamedTuple):
+    """The origin of an array in a loop.
+
+    names: bound in the loop.
+    calls: calls of models, and those that nothing is known of.
+    is_reduced: a mean, a sum or a loss is taken of what the calls return.
+    is_evaluated: a function of the file evaluates what it returns.
     """
 
-    path: str
-    kind: Kind
-    added: tuple[cst.BaseExpression, ...]
-    node: cst.CSTNode
-    function: FunctionInfo | None = None
-    in_place: bool = False
-    inner: tuple[cst.CSTNode, cst.CSTNode] | None = None
+    names: frozenset[str]
+    calls: tuple[cst.Call, ...]
+    is_reduced: bool
+    is_evaluated: bool
 
 
-def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
-    """Yield what the statement of a place adds arrays to."""
-    evaluation, statement = evaluation_of(module), place.statement
-    if isinstance(statement, cst.AugAssign):
-        fact, path = evaluation.operations.get(statement), path_of(statement.target)
-        is_sum = fact is not None and fact.operator in ("+", "-") and fact.right.array is not None
-        if path is not None and is_sum:
-            in_place = isinstance(statement.target, cst.Subscript)
-            yield Accumulation(path, "sum", (statement.value,), statement, None, in_place)
-    elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0].target
-        targets, values = display(target), display(statement.value)
-        pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, statement.value)]
-        if targets is not None and values is not None and len(targets) == len(values):
-            pairs = [*zip(targets, values, strict=True)]
-        for bound, value in pairs:
-            path = path_of(bound)
-            made = None if path is None else _unwrapped(value, place, module)
-            found = None if path is None or made is None else added_to(path, made, module)
-            if found is not None and path is not None:
-                in_place = isinstance(bound, cst.Subscript)
-                yield Accumulation(path, *found, value, None, in_place)
-    elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
-        yield from _appended(statement.value, module)
-        yield from _averaged(statement.value, place, module)
+def joined(lineages: list[Lineage]) -> Lineage:
+    """The origins of several arrays."""
+    return Lineage(
+        frozenset().union(*(lineage.names for lineage in lineages)),
+        tuple(call for lineage in lineages for call in lineage.calls),
+        any(lineage.is_reduced for lineage in lineages),
+        any(lineage.is_evaluated for lineage in lineages),
+    )
 
 
-def _unwrapped(
-    node: cst.BaseExpression, place: FactPlace, module: Module
-) -> cst.BaseExpression | None:
-    """The expression that a window, a cast, or a variable is of, if that is one."""
-    calls, statement = evaluation_of(module).calls, place.statement
-    for _ in range(_MOST_WRAPPED):
-        if isinstance(node, cst.Name):
-            bindings = scope_of(module, place.function).reaching.before(statement, node.value) or ()
-            if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:
-                return node
-            node, statement = bindings[0].value, bindings[0].statement
-            continue
-        fact = calls.get(node)
-        inner = _wrapped(node, None if fact is None else fact.symbol)
-        if inner is None:
-            return node
-        node = inner
-    return None
-
-
-def _wrapped(node: cst.BaseExpression, symbol: str | None) -> cst.BaseExpression | None:
-    """Return ``x`` of a window or a cast: ``x[-n:]``, ``x.astype(t)``, ``stop_gradient(x)``."""
-    if isinstance(node, cst.Subscript):
-        return node.value if any(isinstance(e.slice, cst.Slice) for e in node.slice) else None
-    if not isinstance(node, cst.Call):
-        return None
-    if symbol in _WRAPPING:
-        return node.args[0].value if node.args and node.args[0].keyword is None else None
-    func = node.func
-    is_cast = isinstance(func, cst.Attribute) and func.attr.value in _CASTS
-    return cst.ensure_type(func, cst.Attribute).value if is_cast else None
-
-
-def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
-    """``losses.append(loss)``, ``rows.append((step, loss))``, ``rows.append({"loss": loss})``."""
-    fact, func = evaluation_of(module).calls.get(call), call.func
-    if fact is None or not isinstance(func, cst.Attribute) or func.attr.value != "append":
-        return
-    first, path = fact.positional(0), path_of(func.value)
-    if first is None or path is None:
-        return
-    added = tuple(_unevaluated(first.node, first.value))
-    if added:
-        yield Accumulation(path, "list", added, call, None, True)
-
-
-def _unevaluated(node: cst.BaseExpression, value: Value) -> Iterator[cst.BaseExpression]:
-    """Yield the arrays that an expression is or a display holds, those that are not evaluated."""
-    parts = display(node)
-    if parts is not None and isinstance(value, Sequence) and value.items is not None:
-        for part, item in zip(parts, value.items, strict=False):
-            yield from _unevaluated(part, item)
-    elif isinstance(node, cst.Dict) and isinstance(value, Dict):
-        for element in node.elements:
-            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
-                held = value.get(str(element.key.evaluated_value))
-                yield from () if held is None else _unevaluated(element.value, held)
-    elif as_array(value) is not None:
-        yield node
-
-
-def _averaged(call: cst.Call, place: FactPlace, module: Module) -> Iterator[Accumulation]:
-    """``teacher.update(tree_map(average, teacher.parameters(), model.parameters()))``."""
-    tree = _unwrapped(call.args[0].value, place, module) if len(call.args) == 1 else None
-    fact = None if tree is None else evaluation_of(module).calls.get(tree)
-    if fact is not None and fact.symbol == "mlx.utils.tree_map":
-        found = _average(call, fact.node)
-        yield from () if found is None else (found,)
-
-
-def _average(call: cst.Call, tree: cst.Call) -> Accumulation | None:
-    """The average of weights that a module is updated with, for a call of ``tree_map``."""
-    owner, _, method = (dotted(call.func) or "").rpartition(".")
-    given = [argument.value for argument in tree.args[1:]]
-    others = tuple(value for value in given if _module_of(value) != owner)
-    if not owner or method != "update" or len(others) == len(given):
-        return None
-    return Accumulation(owner, "tree", others, call, None, True)
-
-
-def _module_of(node: cst.BaseExpression) -> str | None:
-    """The path of the module in ``module.parameters()``."""
-    path = dotted(node.func) if isinstance(node, cst.Call) and not node.args else None
-    owner, _, method = (path or "").rpartition(".")
-    return owner if method in ("parameters", "trainable_parameters") else None
-
-
-def added_to(
-    path: str, node: cst.BaseExpression, module: Module, depth: int = 0
-) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
-    """Return how an expression adds arrays to what a path holds, and what it adds."""
-    if isinstance(node, cst.IfExp):
-        return added_to(path, node.body, module, depth) or added_to(
-            path, node.orelse, module, depth
-        )
-    if isinstance(node, cst.BinaryOperation):
-        return _added(path, node, module)
-    if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
-        return None
-    fact = evaluation_of(module).calls.get(node)
-    symbol = None if fact is None else fact.symbol
-    values = [argument.value for argument in node.args]
-    others = tuple(value for value in values if path_of(value) != path)
-    if symbol == "mlx.utils.tree_map":
-        return ("tree", others[1:]) if path in map(path_of, values[1:]) else None
-    if symbol in _JOINING:
-        joined = display(values[0]) or [] if values else []
-        rest = tuple(part for part in joined if path_of(part) != path)
-        return ("concatenation", rest) if rest and len(rest) < len(joined) else None
-    if symbol in _ADDING:
-        return ("sum", others) if 0 < len(others) < len(values) else None
-    func = node.func
-    if is_at_update(node) and isinstance(func, cst.Attribute) and func.attr.value in _AT:
-        view = cst.ensure_type(func.value, cst.Subscript)
-        same = path_of(cst.ensure_type(view.value, cst.Attribute).value) == path
-        at = (e.slice.value for e in view.slice if isinstance(e.slice, cst.Index))
-        return ("sum", (*values, *at)) if same else None
-    return _through_call(path, node, others, module, depth)
-
-
-def _added(
-    path: str, node: cst.BinaryOperation, module: Module
-) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
-    fact = evaluation_of(module).operations.get(node)
-    if fact is None or fact.operator not in ("+", "-"):
-        return None
-    for matches in (_is_scaled, _mentions):
-        for known, other in ((fact.left, fact.right), (fact.right, fact.left)):
-            if matches(known.node, path):
-                return ("sum", (other.node,)) if other.array is not None else None
-    return None
-
-
-def _through_call(
-    path: str,
-    node: cst.Call,
-    others: tuple[cst.BaseExpression, ...],
+def lineage_of(
+    node: cst.BaseExpression,
+    statement: cst.CSTNode,
+    function: FunctionInfo | None,
+    loop: cst.CSTNode,
     module: Module,
-    depth: int,
-) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
-    """``total = add_trees(total, gradients)`` of a function of the file."""
-    local = evaluation_of(module).local_call(node)
-    if local is None or depth == _MOST_CALLS:
-        return None
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in node.args]
-    passed = by_parameter(local.function, pairs, is_bound=local.is_bound)
-    names = [name for name, value in passed.items() if path_of(value) == path]
-    if len(names) != 1:
-        return None
-    for result, _ in returned_by(local.function):  # another one may start it
-        found = added_to(names[0], result, module, depth + 1)
-        if found is not None:
-            return found[0], others
-    return None
+) -> Lineage:
+    """Follow an expression through lazy operations to the names and calls that it depends on."""
+    evaluation, layout = evaluation_of(module), layout_of(module, function)
+    reaching = scope_of(module, function).reaching
+    names: set[str] = set()
+    followed: set[cst.CSTNode] = set()  # statements that bind them: ``g = f(g)`` is another ``g``
+    calls: list[cst.Call] = []
+    is_reduced = is_evaluated = False
+    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
+    while pending and len(followed) < _MOST_NAMES:
+        at, statement = pending.pop()
+        if isinstance(at, cst.Name):
+            bindings = reaching.before(statement, at.value) or ()
+            inside = [b for b in bindings if layout.is_inside(b.statement, loop)]
+            if inside and len(inside) == len(bindings):
+                names.add(at.value)
+                new = [b for b in inside if b.value is not None and b.node not in followed]
+                followed.update(b.node for b in new)
+                pending += [(b.value, b.statement) for b in new if b.value is not None]
+        elif isinstance(at, cst.Call):
+            effect = evaluation.effect(at)
+            fact = evaluation.calls.get(at)
+            if fact is not None and fact.symbol == "mlx.core.array":
+                continue
+            is_model = fact is not None and isinstance(fact.callee, LibraryObject)
+            if effect == "lazy" and not is_model and not _is_transformed(fact):
+                pending += [(a.value, statement) for a in at.args]
+                is_reduced = is_reduced or _reduces(fact)
+                if isinstance(at.func, cst.Attribute):
+                    pending.append((at.func.value, statement))
+            else:
+                calls.append(at)
+                local = evaluation.local_call(at)
+                if local is not None:
+                    is_evaluated = is_evaluated or _evaluates_result(local.function, module)
+                    is_reduced = is_reduced or _returns_reduction(local.function, module)
+        elif not isinstance(at, (cst.Lambda, cst.Attribute)):
+            pending += [(child, statement) for child in children(at)]
+    return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
 
 
-def path_of(node: cst.CSTNode) -> str | None:
-    """The path that an expression reads: ``totals`` for ``totals[name]`` and ``totals.get(n)``."""
-    if isinstance(node, cst.Call):
-        func = node.func
-        if not isinstance(func, cst.Attribute) or func.attr.value not in ("get", "setdefault"):
-            return None
-        node = func.value
-    while isinstance(node, cst.Subscript):
-        node = node.value
-    return dotted(node)
+def _evaluates_result(function: FunctionInfo, module: Module) -> bool:
+    """Test whether a function of the file may evaluate an array before it returns it."""
+    names = {name for value, _ in returned_by(function) for name in names_below(value)}
+    return bool(names) and evaluation_of(module).may_evaluate_in(function, names)
 
 
-def _is_scaled(node: cst.BaseExpression, path: str) -> bool:
-    """Test whether an expression is a path, or a number times it."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        return _is_scaled(node.left, path) or _is_scaled(node.right, path)
-    return path_of(node) == path
+def _returns_reduction(function: FunctionInfo, module: Module) -> bool:
+    """Test whether a function of the file returns a mean, a sum or a loss."""
+    results = [value for value, _ in returned_by(function) if isinstance(value, cst.Call)]
+    calls = evaluation_of(module).calls
+    return bool(results) and all(_reduces(calls.get(value)) for value in results)
 
 
-def _mentions(node: cst.BaseExpression, path: str) -> bool:
-    return path.rpartition(".")[2] in names_below(node)
+def _reduces(fact: CallFact | None) -> bool:
+    callee = None if fact is None else fact.callee
+    if isinstance(callee, Symbol):
+        name = callee.name.rpartition(".")[2]
+        return name in _REDUCTIONS or callee.name.startswith("mlx.nn.losses.")
+    return isinstance(callee, BoundMember) and callee.name in _REDUCTIONS
 
 
-def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
-    """Return the addition of a statement of another file, of whose values nothing is known."""
-    if isinstance(statement, cst.AugAssign):
-        path = path_of(statement.target)
-        is_sum = isinstance(statement.operator, (cst.AddAssign, cst.SubtractAssign))
-        found = Accumulation(path or "", "sum", (statement.value,), statement)
-        return found if path is not None and is_sum else None
-    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
-        return _call_by_text(statement.value)
-    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
-        return None
-    path, value = path_of(statement.targets[0].target), statement.value
-    if path is None:
-        return None
-    if isinstance(value, cst.IfExp):  # ``x if total is None else total + x``
-        value = value.body if path in map(path_of, walk(value.body)) else value.orelse
-    while (inner := _wrapped(value, f"mlx.core.{_name(value)}")) is not None:
-        value = inner
-    if isinstance(value, cst.BinaryOperation) and isinstance(
-        value.operator, (cst.Add, cst.Subtract)
-    ):
-        for known, other in ((value.left, value.right), (value.right, value.left)):
-            if _is_scaled(known, path):
-                return Accumulation(path, "sum", (other,), value)
-    if isinstance(value, cst.Call):
-        kind = _BY_NAME.get(_name(value))
-        parts = [n for a in value.args for n in (display(a.value) or [a.value])]
-        others = tuple(part for part in parts if path_of(part) != path)
-        if kind is not None and len(others) < len(parts):
-            return Accumulation(path, kind, others, value)
-    return None
+def _is_transformed(fact: CallFact | None) -> bool:
+    return fact is not None and not isinstance(fact.callee, (Symbol, BoundMember))
 
 
-def _call_by_text(call: cst.Call) -> Accumulation | None:
-    """The addition of ``losses.append(loss)``, or of an update of averaged weights."""
-    added, func = tuple(argument.value for argument in call.args), call.func
-    tree = added[0] if len(added) == 1 else None
-    if isinstance(tree, cst.Call) and _name(tree) == "tree_map":
-        return _average(call, tree)
-    is_list = is_append(call) and isinstance(func, cst.Attribute)
-    path = path_of(cst.ensure_type(func, cst.Attribute).value) if is_list else None
-    return None if path is None else Accumulation(path, "list", added, call)
+def is_step(loop: cst.For | cst.While | cst.If, module: Module, *, by_evaluation: bool) -> bool:
+    """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
+    evaluation = evaluation_of(module)
+    facts = (evaluation.calls.get(call) for call in calls_below(loop.body))
+    return evaluation.updates(loop.body) or (
+        by_evaluation and any(fact is not None and _is_evaluation(fact) for fact in facts)
+    )
 
 
-def _name(node: cst.BaseExpression) -> str:
-    """The last part of the name of a function that is called."""
-    return (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, cst.Call) else ""
+def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration pulls an array, or calls a function that evaluates one."""
+    evaluation = evaluation_of(module)
+    for call in calls_below(loop.body):
+        fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+        if fact is not None and _is_pull(fact):
+            return True
+        if local is not None and _evaluates(local.function, module):
+            return True
+    return False
 
 
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
-    from embercoach.analysis.project.module import Module
+def _evaluates(function: FunctionInfo, module: Module) -> bool:
+    """Return whether a function of the file evaluates arrays, and returns afterwards."""
+    body = function.node.body
+    is_generator = any(isinstance(node, cst.Yield) for node in walk(body, SCOPES))
+    return not is_generator and evaluation_of(module).evaluates(body)
 
-    Statement = cst.BaseStatement | cst.BaseSmallStatement
 
+def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a gradient is subtracted in each of many iterations."""
+    return is_counted(loop, SHORT + 1) and _is_gradient(lineage, module)
+
+
+def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration computes a gradient of other data, a micro-batch."""
+    if not isinstance(loop, cst.For) or not _is_gradient(lineage, module):
+        return False
+    data = {name for s in (loop, *small_statements(loop.body)) for name in bound_by(s)}
+    given = (argument.value for call in lineage.calls for argument in call.args)
+    return any(not data.isdisjoint(names_below(node)) for node in given)
+
+
+def _is_gradient(lineage: Lineage, module: Module) -> bool:
+    facts = (evaluation_of(module).calls.get(call) for call in lineage.calls)
+    callees = (fact.callee for fact in facts if fact is not None)
+    return any(
+        isinstance(callee, Transformed) and callee.transform in _GRADIENTS for callee in callees
+    )
+
+
+def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether an object has been made before a loop."""
+    scope, layout = scope_of(module, place.function), layout_of(module, place.function)
+    name = path.partition(".")[0]
+    bindings = scope.reaching.before(place.statement, name) or ()
+    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
+
+
+def _is_evaluation(fact: CallFact) -> bool:
+    return fact.symbol in EVALUATING and not fact.place.periodic
+
+
+def _is_pull(fact: CallFact) -> bool:
+    callee = fact.callee
+    is_pull = isinstance(callee, BoundMember) and callee.name in PULLS and fact.array is not None
+    return is_pull and not fact.place.periodic
+
+
+def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
+    """Return the names of what a loop gets from steps: losses, gradients."""
+    evaluation = evaluation_of(module)
+    names: set[str] = set()
+    for statement in small_statements(loop.body):
+        if not isinstance(statement, cst.Assign) or not isinstance(statement.value, cst.Call):
+            continue
+        value = statement.value
+        fact = evaluation.calls.get(value)
+        is_transformed = fact is not None and isinstance(fact.callee, Transformed)
+        if is_transformed or evaluation.local_call(value) is not None:
+            names.update(bound_by(statement))
+    return names
+
+
+def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module: Module) -> bool:
+    """Return whether a model computes the array from the loop's data."""
+    if isinstance(loop, cst.While):
+        return False
+    if isinstance(loop, cst.CompFor):
+        data, inner = set(target_names(loop.target)), set[str]()
+    else:
+        data, loops = _derived(loop), (n for n in walk(loop.body) if isinstance(n, cst.For))
+        inner = {name for node in loops for name in target_names(node.target)}
+        if any(_is_type_test(call, data) for call in calls_below(loop.body)):
+            return False  # over objects of several types
+    # A model of an inner loop over models, such as the trees of a forest, is not one of data.
+    calls = (c for c in lineage.calls if inner.isdisjoint(dotted(a.value) or "" for a in c.args))
+    return any(_is_model(call, data, module) for call in calls)
+
+
+def runs_model_below(
+    call: cst.CSTNode, added: cst.CSTNode, function: FunctionInfo, loop: cst.For, module: Module
+) -> bool:
+    """Return whether a call gives a function data, which ``added`` there has a model compute."""
+    if not isinstance(call, cst.Call):
+        return False
+    data, parameters = _derived(loop), {parameter.name for parameter in function.parameters}
+    is_given = any(data.intersection(names_below(argument.value)) for argument in call.args)
+    return is_given and any(_is_model(inner, parameters, module) for inner in calls_below(added))
+
+
+def _is_type_test(call: cst.Call, names: set[str]) -> bool:
+    is_test = dotted(call.func) == "isinstance" and len(call.args) > 0
+    return is_test and dotted(call.args[0].value) in names
+
+
+def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a loop is over a generator of the file that yields losses of a model."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(loop.iter) if isinstance(loop, cst.For) else None
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    function = local.function
+    certainly = evaluation_of(module, is_certain=True)
+    for statement in small_statements(function.node.body):
+        result = statement.value if isinstance(statement, cst.Expr) else None
+        inner = next(layout_of(module, function).loops(statement), None)
+        value = result.value if isinstance(result, cst.Yield) else None
+        if inner is not None and isinstance(value, cst.BaseExpression):
+            lineage = lineage_of(value, statement, function, inner, module)
+            if certainly.may_evaluate(inner.body.body, {*lineage.names}):
+                return False
+            if lineage.is_reduced and runs_model(lineage, inner, module):
+                return True
+    return False
+
+
+def _derived(loop: cst.For) -> set[str]:
+    """The names that hold what a loop iterates over, or something made of it."""
+    return derived_names(loop.body, set(target_names(loop.target)))
+
+
+def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) -> bool:
+    """Test whether a model, or a function that gets one, is called with data."""
+    if not any(data & set(names_below(argument.value)) for argument in call.args):
+        return False
+    evaluation = evaluation_of(module)
+    fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+    if local is not None and not _is_layer_method(local.function):
+        parameters = {p.name for p in local.function.parameters}
+        inner = calls_below(local.function.node)
+        return depth < _MOST_CALLS and any(
+            _is_model(c, parameters, module, depth + 1) for c in inner
+        )
+    if fact is not None:
+        callees = list(options(fact.callee))
+        if any(isinstance(c, LibraryObject) and c.cls.startswith("mlx.nn.") for c in callees):
+            return True
+        if not any(isinstance(c, (Unknown, Instance)) for c in callees):
+            return False
+    elif local is None and isinstance(call.func, cst.Name):
+        return _is_variable(call.func, module)
+    return isinstance(call.func, (cst.Name, cst.Attribute))
+
+
+def _is_variable(node: cst.Name, module: Module) -> bool:
+    """Test whether a name is not one of the module: a parameter, or a variable."""
+    if hasattr(builtins, node.value):
+        return False
+    found = module.frame.names.get(node.value)
+    return found is None or isinstance(found, (Unknown, Instance))
+
+
+def _is_layer_method(function: FunctionInfo) -> bool:
+    return function.cls is not None and is_layer(function.cls) and function.name == "__call__"
+
+
+Statement = cst.BaseStatement | cst.BaseSmallStatement
 #: Iterations from which on any graph of all of them is large.
 _MANY = 1_000
 #: Calls of a function that are looked at for what becomes of its result.
@@ -358,13 +433,9 @@ def grows(
     loop: cst.For | cst.While,
     place: FactPlace,
     module: Module,
-    *,
-    is_state: bool = False,
 ) -> bool:
-    """Return whether a loop over data evaluates neither the accumulator nor what is added.
-
-    With ``is_state``, the accumulator is an attribute that outlives the function.
-    """
+    """Return whether a loop over data evaluates neither the accumulator nor what is added."""
+    is_state = found.function is not None  # what a function adds to outlives it
     evaluation, body = evaluation_of(module), [*loop.body.body]
     if found.kind == "tree" and not found.in_place:
         body = each_iteration(body, module)
@@ -419,11 +490,10 @@ def _takes_host_data(
 ) -> bool:
     """Test for ``mx.array(env.step())`` in what is added: each iteration has other data."""
     names = {found.path, *inside, *(n for node in found.added for n in names_below(node))}
-    bound = (s for s in small_statements(loop.body) if isinstance(s, cst.Assign))
     made = [
-        s.value
-        for s in bound
-        if names.intersection(n for t in s.targets for n in target_names(t.target))
+        statement.value
+        for statement in small_statements(loop.body)
+        if isinstance(statement, cst.Assign) and not names.isdisjoint(bound_by(statement))
     ]
     data = {*target_names(loop.target)} if isinstance(loop, cst.For) else set()
     calls = evaluation_of(module).calls
@@ -504,7 +574,7 @@ def is_consumed(
         return _is_result_evaluated(function, module)
     if not isinstance(statement, cst.Assign):
         return False
-    names = {name for target in statement.targets for name in target_names(target.target)}
+    names = set(bound_by(statement))
     levels = layout_of(module, function).outward(statement)
     later = [s for level in levels for s in level.statements[level.position + 1 :]]
     if certainly.may_evaluate(later, names):

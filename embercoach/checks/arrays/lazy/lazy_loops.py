@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.parameters import annotated_value
+from embercoach.analysis.dataflow.accumulation import (
+    Accumulation,
+    accumulated,
+    accumulations,
+    by_caller,
+    path_of,
+)
 from embercoach.analysis.dataflow.contexts import evaluated_by
-from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy, is_update
+from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
+from embercoach.analysis.dataflow.layout import assigned_to, layout_of
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
+from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
     dotted,
+    head_of,
     names_below,
     small_statements,
     target_names,
     walk,
 )
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import BoundMember, LibraryObject
-from embercoach.checks.arrays.lazy.growth import accumulations, grows
-from embercoach.checks.arrays.lazy.step_loops import (
+from embercoach.analysis.values.inheritance import find_method, is_layer
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    BoundMember,
+    Instance,
+    LibraryObject,
+    Unknown,
+    Value,
+    holds_arrays,
+)
+from embercoach.checks.arrays.lazy.growth import (
+    calls_below,
     counts_by_setting,
+    each_iteration,
     gradient_names,
+    grows,
+    is_consumed,
     is_long,
-    is_private,
+    is_older,
+    is_short,
     is_step,
-    is_update,
-    updates,
+    lineage_of,
+    runs_model,
+    synchronizes,
     walks_short_list,
 )
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.layout import Layout
     from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, LocalCall
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.arrays.lazy.growth import Accumulation
 
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
-MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
+_ADDS = "each call adds to it here"
+_MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
 
 
 @check("LAZY-001")
@@ -55,15 +85,30 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loops or place.loop is None or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        for found in accumulations(place, module):
-            if _is_unevaluated(found, place, module):
-                yield Report.at(
-                    fact,
-                    "LAZY-001",
-                    node=found.node,
-                    message=MESSAGE.format(found.path),
-                    help=help_of(found.path, place, module),
-                )
+        if not is_traced(place, module):
+            found = accumulations(place.statement, place.function, module)
+            yield from _reports(fact, found, module)
+
+
+def _reports(fact: Fact, accumulated: Iterable[Accumulation], module: Module) -> Iterator[Report]:
+    """Report the additions whose sums no loop around a fact evaluates."""
+    for found in accumulated:
+        if may_ask(fact.place, module) and _is_unevaluated(found, fact.place, module):
+            stops = () if found.inner is None else (Stop(*found.inner, _ADDS),)
+            yield _growing(fact, found.node, found.path, module, stops)
+
+
+def _growing(
+    fact: Fact, node: cst.CSTNode, path: str, module: Module, stops: tuple[Stop, ...] = ()
+) -> Report:
+    return Report.at(
+        fact,
+        "LAZY-001",
+        node=node,
+        message=_MESSAGE.format(path),
+        help=help_of(path, fact.place, module),
+        related=stops,
+    )
 
 
 def help_of(path: str, place: FactPlace, module: Module) -> str:
@@ -77,8 +122,6 @@ def help_of(path: str, place: FactPlace, module: Module) -> str:
 
 
 def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bool:
-    if is_traced(place, module) or not may_ask(place, module):
-        return False
     layout = layout_of(module, place.function)
     loops = list(layout.loops(place.statement))
     for loop in loops:
@@ -109,7 +152,7 @@ def unevaluated_update(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("LAZY-002")
 def unevaluated_step(fact: LocalCall, module: Module) -> Iterator[Report]:
     """The same, where a function of the file updates."""
-    if fact.place.loops and fact.place.loop is not None and updates(fact.function, module):
+    if fact.place.loops and evaluation_of(module).updates(fact.function.node):
         used = [argument.value for argument in fact.node.args]
         if fact.is_bound and isinstance(fact.node.func, cst.Attribute):
             used.append(fact.node.func.value)
@@ -173,14 +216,40 @@ def _is_captured(name: str, place: FactPlace, module: Module) -> bool:
 def _is_kept(
     found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module
 ) -> bool:
-    """Test whether the variable reaches the next iteration of a loop.
+    """Return whether what is added to is older than a loop, and nothing there resets it."""
+    path, adder = found.path, found.function
+    owner, _, name = path.rpartition(".")
+    if not owner and adder is None:
+        return _is_kept_variable(found, loop, place, module)
+    if (adder is None and "." in owner) or not is_older(path, loop, place, module):
+        return False
+    for statement in small_statements(loop.body):
+        is_own = adder is None and statement is place.statement
+        if not is_own and path in map(dotted, assigned_to(statement)):
+            return False
+    own = adder or place.function
+    cls, evaluation = None if own is None else own.cls, evaluation_of(module)
+    for node in _run_each_time(found, loop, module):
+        func = node.func if isinstance(node, cst.Call) and node is not found.node else None
+        if not isinstance(func, cst.Attribute) or dotted(func.value) != owner:
+            continue
+        local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
+        if local is None and (cls is None or func.attr.value not in cls.setters):
+            return False
+        other = None if local is None or local.function is adder else local.function
+        if other is not None and name in names_below(other.node.body):
+            return False
+    return True
+
+
+def _is_kept_variable(
+    found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module
+) -> bool:
+    """Test whether a variable reaches the next iteration of a loop.
 
     A sum of gradients may start again after some micro-batches.
     """
-    name = found.path
-    if "." in name:
-        return is_private(name, loop, place, module)
-    bindings = scope_of(module, place.function).reaching.before(place.statement, name) or ()
+    bindings = scope_of(module, place.function).reaching.before(place.statement, found.path) or ()
     layout = layout_of(module, place.function)
     inside = [b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)]
     is_tree = found.kind == "tree"
@@ -244,11 +313,428 @@ def _holders(path: str, fact: CallFact, module: Module) -> Iterator[str]:
     body = module.tree if function is None else function.node.body
     for statement in small_statements(body):
         if isinstance(statement, cst.Assign) and name in names_below(statement.value):
-            for target in statement.targets:
-                yield from target_names(target.target)
+            yield from bound_by(statement)
 
 
 def _is_optimizer(fact: CallFact) -> bool:
     callee = fact.callee
     owner = callee.owner if isinstance(callee, BoundMember) else None
     return isinstance(owner, LibraryObject) and owner.cls.startswith("mlx.optimizers.")
+
+
+_COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp)
+
+
+@check("LAZY-001")
+def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``sum(loss_fn(model, x) for x in batches)``."""
+    seen: set[int] = set()
+    for fact in facts:
+        place = fact.place
+        if not place.loop_names or id(place.statement) in seen:
+            continue
+        seen.add(id(place.statement))
+        for node in head_of(place.statement):
+            if type(node) in _COMPREHENSIONS and _keeps_graphs(node, place, module):  # type: ignore[arg-type]
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    node=node,
+                    message="no element is evaluated: the graphs of all batches are kept",
+                    help="Evaluate each element: `.item()`, or a loop with `mx.eval()`",
+                )
+
+
+def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, module: Module) -> bool:
+    if is_traced(place, module) or not may_ask(place, module):
+        return False
+    loop, statement, function = node.for_in, place.statement, place.function
+    targets = set(target_names(loop.target))
+    if is_short(loop.iter, function, module):
+        return False
+    if any(isinstance(n, cst.Call) and dotted(n.func) in targets for n in walk(node.elt, SCOPES)):
+        return False  # over layers
+    lineage = lineage_of(node.elt, statement, function, loop, module)
+    if not lineage.is_reduced or lineage.is_evaluated or not runs_model(lineage, loop, module):
+        return False
+    return is_consumed(node, statement, function, module)
+
+
+@check("LAZY-001")
+def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
+    if fact.place.loops and not is_traced(fact.place, module):
+        added = accumulated(fact.function, module)
+        yield from islice(_reports(fact, by_caller(fact, added), module), 1)
+
+
+@check("LAZY-001")
+def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """The same, where the function is one of another file."""
+    if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
+        return
+    derived = derived_names(fact.function.node.body, _array_parameters(fact))
+    added = [
+        item
+        for item in accumulated(fact.function, module)
+        if item.kind == "tree" or item.adds_one_of(derived)  # of weights, or of arrays
+    ]
+    yield from islice(_reports(fact, by_caller(fact, added), module), 1)
+
+
+def _array_parameters(call: ProjectCall) -> set[str]:
+    """The parameters that a call passes arrays for."""
+    pairs = [(argument.keyword, argument.node) for argument in call.arguments]
+    passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+    arrays = {id(argument.node) for argument in call.arguments if holds_arrays(argument.value)}
+    keywords = next((p.name for p in call.function.parameters if p.star == "**"), None)
+    own = {parameter.name for parameter in call.function.parameters}
+    found = (
+        name if name in own else keywords for name, node in passed.items() if id(node) in arrays
+    )
+    return {name for name in found if name is not None}
+
+
+def _run_each_time(
+    found: Accumulation, loop: cst.For | cst.While, module: Module
+) -> Iterator[cst.CSTNode]:
+    """The nodes of a loop, without the step that takes a sum of gradients after some of them."""
+    body: list[cst.BaseStatement | cst.BaseSmallStatement] = [*loop.body.body]
+    always = each_iteration(body, module) if found.kind == "tree" else body
+    for statement in body:
+        is_kept = statement in always
+        node = statement.test if isinstance(statement, cst.If) and not is_kept else statement
+        yield from walk(node, (cst.ClassDef,))
+
+
+@check("LAZY-001")
+def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``model(prompt[:, start:stop], cache=cache)`` for each chunk of a prompt."""
+    if "cache" not in module.source:
+        return
+    seen: set[int] = set()
+    for fact in facts:
+        if not fact.place.loops or not isinstance(fact, (CallFact, LocalCall, ProjectCall)):
+            continue
+        cache = None if id(fact.node) in seen else _cache_of(fact)
+        if cache is None or is_traced(fact.place, module) or not may_ask(fact.place, module):
+            continue
+        seen.add(id(fact.node))
+        for loop in layout_of(module, fact.place.function).loops(fact.place.statement):
+            if is_long(loop) and _fills_cache(fact, cache, loop, module):
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    message=_MESSAGE.format(cache),
+                    help=f"Call `mx.eval([layer.state for layer in {cache}])` in each iteration",
+                )
+                break
+
+
+def _cache_of(fact: CallFact | LocalCall | ProjectCall) -> str | None:
+    """The cache that a model is called with."""
+    if isinstance(fact, CallFact):
+        if not isinstance(fact.callee, (Unknown, Instance, LibraryObject)):
+            return None
+    elif fact.function.cls is None or not is_layer(fact.function.cls):
+        return None
+    for argument in fact.node.args:
+        path = dotted(argument.value)
+        if path is not None and "cache" in path.rpartition(".")[2].lower():
+            return path
+    return None
+
+
+def _fills_cache(
+    fact: CallFact | LocalCall | ProjectCall,
+    cache: str,
+    loop: cst.For | cst.While,
+    module: Module,
+) -> bool:
+    """Return whether each iteration gives a model a chunk, and nothing evaluates the cache."""
+    evaluation, statement = evaluation_of(module), fact.place.statement
+    if walks_short_list(loop, fact.place.function, module) or evaluation.evaluates(loop.body):
+        return False
+    varying = _bound_in(loop)
+    if cache.partition(".")[0] in _of_element(loop):
+        return False
+    is_older = cache.partition(".")[0] not in varying
+    is_element = is_older and _takes_element(fact, loop)
+    if not is_element and not _takes_chunk(fact.node, varying, loop):
+        return False
+    kept = {cache.partition(".")[0], *bound_by(statement)}
+    for call in calls_below(loop.body):
+        given = {name for argument in call.args for name in names_below(argument.value)}
+        # A function that nothing is known of may evaluate the cache, or the result.
+        is_known = evaluation.effect(call) == "lazy" or evaluation.local_call(call) is not None
+        if call is not fact.node and not is_known and not kept.isdisjoint(given):
+            return False
+    return True
+
+
+def _of_element(loop: cst.For | cst.While) -> set[str]:
+    """The names of a loop's element and of its parts: ``cache = entry["cache"]``."""
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    parts = {
+        target.target.value
+        for statement in small_statements(loop.body)
+        if isinstance(statement, cst.Assign) and _root(statement.value) in targets
+        for target in statement.targets
+        if isinstance(target.target, cst.Name)
+    }
+    return targets | parts
+
+
+def _root(node: cst.BaseExpression) -> str | None:
+    """The name that a path of attributes, indices and ``.get(key)`` starts from."""
+    path = path_of(node)
+    return None if path is None else path.partition(".")[0]
+
+
+def _bound_in(loop: cst.For | cst.While) -> set[str]:
+    """The names that an iteration binds."""
+    names = {name for s in (loop, *small_statements(loop.body)) for name in bound_by(s)}
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.AugAssign):
+            names.update(target_names(statement.target))
+    return names
+
+
+def _takes_element(fact: CallFact | LocalCall | ProjectCall, loop: cst.For | cst.While) -> bool:
+    """Test for ``model(c, cache)`` with each ``c`` of a loop, of which only the cache is kept."""
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Expr) or statement.value is not fact.node:
+        return False
+    elements = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    return any(dotted(argument.value) in elements for argument in fact.node.args)
+
+
+def _takes_chunk(call: cst.Call, varying: set[str], loop: cst.For | cst.While) -> bool:
+    """Test whether a call gets a slice whose bounds, or whose array, change with the loop."""
+    given = {name for argument in call.args for name in names_below(argument.value)} & varying
+    made = (
+        statement.value
+        for statement in small_statements(loop.body)
+        if isinstance(statement, cst.Assign) and not given.isdisjoint(bound_by(statement))
+    )
+    sources = (*(argument.value for argument in call.args), *made)
+    return any(
+        isinstance(node, cst.Subscript)
+        and any(isinstance(element.slice, cst.Slice) for element in node.slice)
+        and not varying.isdisjoint(names_below(node))
+        for source in sources
+        for node in walk(source)
+    )
+
+
+_KINDS = frozenset(("concatenation", "sum"))
+_VIEWS = frozenset(("astype", "reshape", "squeeze", "transpose", "flatten", "swapaxes"))
+#: Functions whose results are numbers of the host.
+_COUNTING = frozenset(
+    ("len", "int", "float", "bool", "time.time", "time.perf_counter", "time.monotonic")
+)
+_EVALUATING = frozenset(("eval", "async_eval", "item", "tolist"))
+
+
+@check("LAZY-001")
+def growing_state(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """``logits = model(token, cache)``, where ``cache.push()`` concatenates what nothing reads."""
+    if fact.place.loops:
+        values = fact.function.analysed_with or ()
+        names = (p.name for p in fact.function.parameters)
+        yield from _state_reports(fact, dict(zip(names, values, strict=False)), module)
+
+
+@check("LAZY-001")
+def growing_state_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """The same, where the model and the cache are those of another file."""
+    if fact.place.loops:
+        bound = UNKNOWN if fact.is_bound else None
+        yield from _state_reports(fact, bind(fact.function, bound, fact.arguments), module)
+
+
+def _state_reports(
+    fact: LocalCall | ProjectCall, values: dict[str, Value], module: Module
+) -> Iterator[Report]:
+    function, place = fact.function, fact.place
+    if isinstance(function.node, cst.Lambda) or is_traced(place, module):
+        return
+    passed = passed_with_owner(fact)
+    for parameter in function.parameters:
+        path = dotted(passed[parameter.name]) if parameter.name in passed else None
+        given = values.get(parameter.name, UNKNOWN)
+        if given is UNKNOWN:
+            given = _declared(function, parameter)
+        if path is None or not isinstance(given, Instance):
+            continue
+        for grown in _grown(function, parameter.name, given):
+            found = f"{path}.{grown.attribute}"
+            if may_ask(place, module) and _grows_in_loop(found, fact, module):
+                stop = Stop(grown.node, grown.statement, _ADDS)
+                is_here = grown.function.module is module
+                yield _growing(fact, fact.node, found, module, (stop,) if is_here else ())
+
+
+def _declared(function: FunctionInfo, parameter: FunctionParameter) -> Value:
+    """The value of a parameter by its annotation, or as the object of a method."""
+    is_own = function.is_method and parameter is function.parameters[0]
+    if is_own and function.cls is not None:
+        return Instance(function.cls)
+    return annotated_value(function, parameter)
+
+
+def _grows_in_loop(path: str, fact: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether a loop that evaluates other arrays never evaluates an older object's."""
+    place, root = fact.place, path.partition(".")[0]
+    loops = list(layout_of(module, place.function).loops(place.statement))
+    if place.loops != len(loops):
+        return False
+    for loop in loops:
+        if is_short_loop(loop, place, module):
+            continue
+        if not is_long(loop) or not is_older(path, loop, place, module):
+            return False
+        for call in calls_below(loop.body):
+            if call is not fact.node and _mentions(call, root) and not _is_lookup(call, fact):
+                return False
+        return is_step(loop, module, by_evaluation=True) or synchronizes(loop, module)
+    return False
+
+
+def _mentions(call: cst.Call, name: str) -> bool:
+    return name in names_below(call)
+
+
+def _is_lookup(call: cst.Call, fact: LocalCall | ProjectCall) -> bool:
+    """Return whether a call has the call in it that adds, and so no other mention of the object."""
+    return any(node is fact.node for node in walk(call))
+
+
+class _Grown(NamedTuple):
+    """An attribute that a function adds to, at a node of a statement of a function."""
+
+    attribute: str
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    function: FunctionInfo
+
+
+@lru_cache(maxsize=64)
+def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, ...]:
+    """The attributes of an object that a function adds to, and reads nowhere else."""
+    if _evaluates(function):
+        return ()
+    found: list[_Grown] = []
+    adders = [(name, function, True), *_adders(function, name, given)]
+    for owner, adder, computes in adders:
+        if _evaluates(adder) or isinstance(adder.node, cst.Lambda):
+            return ()
+        for statement in small_statements(adder.node.body):
+            added = next(accumulations(statement, adder, None), None)
+            root, _, attribute = (added.path if added is not None else "").partition(".")
+            if added is None or root != owner or not attribute or added.kind not in _KINDS:
+                continue
+            is_new = any(_computes(node, adder) for node in added.added)
+            if "." not in attribute and (is_new or (computes and adder is not function)):
+                found.append(_Grown(attribute, added.node, statement, adder))
+    if _is_passed_on(function, name):
+        return ()
+    readers = {adder: None for _, adder, _ in adders}
+    return tuple(g for g in found if not any(_reads(r, g, found) for r in readers))
+
+
+def _adders(
+    function: FunctionInfo, name: str, given: Instance
+) -> Iterator[tuple[str, FunctionInfo, bool]]:
+    """Yield the methods of an object that a function calls, and whether it passes new arrays."""
+    for node in walk(function.node.body):
+        func = node.func if isinstance(node, cst.Call) else None
+        if not isinstance(func, cst.Attribute) or dotted(func.value) != name:
+            continue
+        method = find_method(given.info, func.attr.value)
+        if method is not None and method.parameters and isinstance(node, cst.Call):
+            computes = any(_computes(argument.value, function) for argument in node.args)
+            yield method.parameters[0].name, method, computes
+
+
+def _computes(node: cst.BaseExpression, function: FunctionInfo) -> bool:
+    """Return whether an expression is a new array, on which no other one depends."""
+    while True:
+        func = node.func if isinstance(node, cst.Call) else None
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(func, cst.Attribute) and func.attr.value in _VIEWS:
+            node = func.value
+        else:
+            break
+    if not isinstance(node, cst.Name):
+        return _may_make_array(node, function)
+    name = node.value
+    made = _assigned(name, function)
+    if len(made) != 1 or not _may_make_array(made[0], function):
+        return False
+    is_used_once = sum(inner == name for inner in names_below(function.node.body)) == 2
+    return is_used_once or not _returns(function)
+
+
+def _assigned(name: str, function: FunctionInfo) -> list[cst.BaseExpression]:
+    return [
+        statement.value
+        for statement in small_statements(function.node.body)
+        if isinstance(statement, cst.Assign) and dotted(statement.targets[0].target) == name
+    ]
+
+
+def _may_make_array(node: cst.BaseExpression, function: FunctionInfo) -> bool:
+    if isinstance(node, cst.BinaryOperation):  # ``stop - start`` of a clock makes none
+        sides = (_assigned(dotted(n) or "", function) for n in (node.left, node.right))
+        return not all(made and all(map(_is_count, made)) for made in sides)
+    return isinstance(node, cst.Call) and not _is_count(node)
+
+
+def _is_count(node: cst.BaseExpression) -> bool:
+    """Test for a number of the host: ``len(x)``, ``sum(len(x) for x in xs)``."""
+    if not isinstance(node, cst.Call):
+        return False
+    first = node.args[0].value if node.args else None
+    if dotted(node.func) == "sum" and isinstance(first, (cst.GeneratorExp, cst.ListComp)):
+        return _is_count(first.elt)
+    return dotted(node.func) in _COUNTING
+
+
+def _returns(function: FunctionInfo) -> bool:
+    statements = small_statements(function.node.body)
+    return any(isinstance(s, cst.Return) and s.value is not None for s in statements)
+
+
+def _evaluates(function: FunctionInfo) -> bool:
+    return not _EVALUATING.isdisjoint(names_below(function.node.body))
+
+
+def _is_passed_on(function: FunctionInfo, name: str) -> bool:
+    """Return whether a function passes an object on, or binds another name to it."""
+    owners = {
+        id(node.value) for node in walk(function.node.body) if isinstance(node, cst.Attribute)
+    }
+    return any(
+        node.value == name and id(node) not in owners
+        for node in walk(function.node.body)
+        if type(node) is cst.Name
+    )
+
+
+def _reads(function: FunctionInfo, grown: _Grown, others: list[_Grown]) -> bool:
+    """Return whether a function reads an attribute other than to add to it, or test for None."""
+    adding = {id(n) for g in others if g.attribute == grown.attribute for n in walk(g.statement)}
+    for node in walk(function.node.body):
+        if isinstance(node, cst.Comparison):
+            is_none = all(dotted(t.comparator) == "None" for t in node.comparisons)
+            adding |= {id(n) for n in walk(node)} if is_none else set()
+        elif isinstance(node, cst.AssignTarget):
+            adding.add(id(node.target))
+    return any(
+        isinstance(node, cst.Attribute)
+        and node.attr.value == grown.attribute
+        and id(node) not in adding
+        for node in walk(function.node.body)
+    )

@@ -32,7 +32,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.arrays.lazy.step_loops import is_long, is_short
+from embercoach.checks.arrays.lazy.growth import is_long, is_short
 from embercoach.checks.hoisted_reads import is_array
 from embercoach.checks.registry import Report, check
 from embercoach.checks.source_text import mlx_alias
