@@ -118,3 +118,11 @@ def chunks(fn, batches):
 """
     assert codes(program.format("mx.eval(total)"), "LAZY-001") == []
     assert codes(program.format("mx.eval(loss)"), "LAZY-001") == ["LAZY-001"]
+
+
+def test_a_variable_that_stands_for_itself_ends_the_search() -> None:
+    body = (
+        "part = x[1:]\npart = part[:, 1:] if n else part[1:]\n"
+        "part = mx.contiguous(part)\nmx.eval(part)\nlosses.append(part)"
+    )
+    assert training(body) == []

@@ -132,9 +132,9 @@ class _Reader(NamedTuple):
         """Return how an expression adds arrays to what a path holds, and what it adds."""
         node = self.unwrapped(given, statement)
         if isinstance(node, cst.IfExp):  # ``x if total is None else total + x``
-            return self.added_to(path, node.body, statement, depth) or self.added_to(
-                path, node.orelse, statement, depth
-            )
+            arms = (node.body, node.orelse) if depth < _MOST_CALLS else ()
+            found = (self.added_to(path, arm, statement, depth + 1) for arm in arms)
+            return next(filter(None, found), None)
         if isinstance(node, cst.BinaryOperation):
             return self._added(path, node)
         if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
@@ -174,7 +174,7 @@ class _Reader(NamedTuple):
     ) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
         """``total = add_trees(total, gradients)`` of a function of the file."""
         local = None if self.module is None else evaluation_of(self.module).local_call(node)
-        if local is None or depth == _MOST_CALLS:
+        if local is None or depth >= _MOST_CALLS:
             return None
         names = [n for n, value in passed_with_owner(local).items() if path_of(value) == path]
         inside = _Reader(local.function, self.module)
