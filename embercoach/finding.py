@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from embercoach.terminal_text import MOST_PROPOSED, bounded
+from embercoach.terminal_text import MOST_PROPOSED, MOST_SAID, bounded
+
+#: What is decoded must be in these bounds; `suppressions.LAST_LINE` is the largest number.
+MOST = 1 << 31
+Position = Annotated[int, Meta(ge=1, le=MOST)]
+Offset = Annotated[int, Meta(ge=0, le=MOST)]
+Said = Annotated[str, Meta(max_length=MOST_SAID)]
 
 
-class Problem(Struct, frozen=True):
+class Problem(Struct, frozen=True, array_like=True):
     """A place and a reason: a syntax error, an unreadable file, a crash of a check.
 
     Attributes:
@@ -19,10 +25,10 @@ class Problem(Struct, frozen=True):
     """
 
     path: str
-    line: int
-    column: int
-    message: str
-    cell: int | None = None
+    line: Position
+    column: Position
+    message: Said
+    cell: Position | None = None
     is_unchecked: bool = False
 
     @property
@@ -45,15 +51,15 @@ class PlacedError(Exception):
         self.message = message
 
 
-class Edit(Struct, frozen=True):
+class Edit(Struct, frozen=True, array_like=True):
     """Replace ``source[start:end]`` by ``text``; offsets count characters of the decoded source."""
 
-    start: int
-    end: int
+    start: Offset
+    end: Offset
     text: str
 
 
-class Fix(Struct, frozen=True):
+class Fix(Struct, frozen=True, array_like=True):
     """A proposed change. A ``safe`` one does not change what the program computes."""
 
     title: str
@@ -61,18 +67,18 @@ class Fix(Struct, frozen=True):
     edits: tuple[Edit, ...]
 
 
-class Step(Struct, frozen=True):
+class Step(Struct, frozen=True, array_like=True):
     """A place in the file of a finding that explains it. ``cell`` is that of :class:`Finding`."""
 
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    message: str
-    cell: int | None = None
+    line: Position
+    column: Position
+    end_line: Position
+    end_column: Position
+    message: Said
+    cell: Position | None = None
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, array_like=True):
     """A finding, from the check that makes it to the report that prints it.
 
     Lines and columns count from 1, columns in characters; the end is exclusive. In a notebook
@@ -87,19 +93,19 @@ class Finding(Struct, frozen=True):
     """
 
     code: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    message: str
-    help: str
+    line: Position
+    column: Position
+    end_line: Position
+    end_column: Position
+    message: Said
+    help: Said
     context: str = "default"
     fix: Fix | None = None
     flow: tuple[Step, ...] = ()
     related: tuple[Step, ...] = ()
     path: str = ""
     severity: Severity = "note"
-    cell: int | None = None
+    cell: Position | None = None
 
     def bounded(self) -> Finding:
         """The finding with bounded texts, whatever code they quote."""

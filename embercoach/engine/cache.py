@@ -11,205 +11,106 @@ from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
 from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from string import hexdigits
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
-from embercoach.engine.suppressions import Directive, Item
-from embercoach.engine.suppressions import Kind as DirectiveKind
+from embercoach.engine.suppressions import Directive  # noqa: TC001  (decoding evaluates it)
 from embercoach.files import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
-from embercoach.finding import SEVERITIES, Edit, Finding, Fix, Problem, Severity, Step
-from embercoach.notebooks.cell_module import CellTable
+from embercoach.finding import Finding, Offset, Problem, Said, Severity, Step
+from embercoach.notebooks.cell_module import CellTable  # noqa: TC001  (decoding evaluates it)
 from embercoach.rulebook import pages_directory
-from embercoach.terminal_text import MOST_SAID, escaped
+from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from embercoach.kernel_builder import KernelBuilder
 
-#: Lines, columns and offsets are at most this; `suppressions.LAST_LINE` is the largest.
-MOST = 1 << 31
-_DIRECTIVES = frozenset(get_args(DirectiveKind))
-#: Fields of findings and of problems that are stored: those that the engine sets are not.
-_OF_FINDING = slice(0, 11)
-_STORED: dict[type, Callable[[Any], Any]] = {
-    Finding: attrgetter(*Finding.__struct_fields__[_OF_FINDING]),
-    Problem: attrgetter("line", "column", "message", "cell"),
-    CellTable: attrgetter("numbers", "first_lines"),
-    **{one: attrgetter(*one.__struct_fields__) for one in (Edit, Fix, Directive, Item)},
-    Step: attrgetter("line", "column", "end_line", "end_column", "message"),
-}
+
+class CheckedFile(Struct, array_like=True, forbid_unknown_fields=True):
+    """What a payload holds of a file that was checked."""
+
+    findings: tuple[Finding, ...]
+    directives: tuple[Directive, ...]
+    cells: CellTable | None
+    problem: Said | None
 
 
 def stored(inspection: Inspection) -> bytes:
-    """The payload of an inspection."""
+    """Return the payload of an inspection."""
     content: Any = []
     if inspection.kind == "checked":
-        problem = inspection.problem and inspection.problem.message
-        content = [inspection.findings, inspection.directives, inspection.cells, problem]
+        problem = None if inspection.problem is None else inspection.problem.message
+        content = CheckedFile(inspection.findings, inspection.directives, inspection.cells, problem)
     elif inspection.problem is not None:
         content = inspection.problem
-    return json.dumps(content, separators=(",", ":"), default=_fields).encode()
-
-
-def _fields(one: object) -> Any:
-    return _STORED[type(one)](one)
+    # By `json`, which writes halves of surrogate pairs, too.
+    return json.dumps(msgspec.to_builtins(content), separators=(",", ":")).encode()
 
 
 def restored(kind: Kind, digest: str, payload: bytes) -> Inspection | None:
-    """The inspection of a payload, None unless an inspection of that kind may have written it."""
+    """Return the inspection of a payload, None unless one of that kind may have written it."""
     try:
-        content = json.loads(payload.decode())
-    except (ValueError, RecursionError):
+        if kind == "skipped" and payload == b"[]":
+            return Inspection(kind, digest)
+        if kind == "broken":
+            broken = msgspec.json.decode(payload, type=Problem)
+            return Inspection(kind, digest, problem=broken) if _are_said(broken.message) else None
+        file = msgspec.json.decode(payload, type=CheckedFile) if kind == "checked" else None
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    if kind == "skipped" and content == []:
-        return Inspection(kind, digest)
-    if kind == "broken" and _is_problem(content):
-        return Inspection(kind, digest, problem=Problem("", *content))
-    if kind == "checked" and _is_list(content, 4) and _is_report(*content):
-        findings, directives, cells, message = content
-        return Inspection(
-            kind,
-            digest,
-            findings=tuple(map(_finding, findings)),
-            directives=tuple(map(_directive, directives)),
-            cells=cells and CellTable(*map(tuple, cells)),
-            problem=None if message is None else Problem("", 1, 1, message),
-        )
-    return None
-
-
-def _finding(value: list[Any]) -> Finding:
-    *fields, fix, flow, related = value
-    if fix is not None:
-        title, safe, edits = fix
-        fix = Fix(title, safe, tuple([Edit(*edit) for edit in edits]))
-    arguments: list[Any] = [*fields, fix, _steps(flow), _steps(related)]
-    return Finding(*arguments)
-
-
-def _steps(values: list[Any]) -> tuple[Step, ...]:
-    return tuple([Step(*value) for value in values])
-
-
-def _directive(value: list[Any]) -> Directive:
-    *fields, items, blanket, spans = value
-    listed = tuple([Item(*item) for item in items])
-    arguments: list[Any] = [*fields, listed, blanket, tuple(map(tuple, spans))]
-    return Directive(*arguments)
-
-
-def _is_problem(value: Any) -> bool:
-    if not _is_list(value, 4):
-        return False
-    line, column, message, cell = value
-    return _are_counts(line, column) and _is_said(message) and (cell is None or _are_counts(cell))
-
-
-def _is_report(findings: Any, directives: Any, cells: Any, problem: Any) -> bool:
-    return (
-        _are(findings, _is_finding)
-        and _are(directives, _is_directive)
-        and (cells is None or (_is_list(cells, 2) and _are_cells(*cells)))
-        and (problem is None or _is_said(problem))
+    if file is None or not _is_sound(file):
+        return None
+    problem = None if file.problem is None else Problem("", 1, 1, file.problem)
+    return Inspection(
+        kind,
+        digest,
+        findings=file.findings,
+        directives=file.directives,
+        cells=file.cells,
+        problem=problem,
     )
 
 
-def _is_finding(value: Any) -> bool:
-    if not _is_list(value, 11):
-        return False
-    code, *place, message, advice, context, fix, flow, related = value
+def _is_sound(file: CheckedFile) -> bool:
+    """Return whether places end after they start, and texts are as messages are."""
+    fixes = [finding.fix for finding in file.findings if finding.fix]
+    steps = [step for finding in file.findings for step in (*finding.flow, *finding.related)]
+    placed: list[Finding | Step] = [*file.findings, *steps]
+    said = [one.message for one in placed]
+    said += [finding.help for finding in file.findings] + [fix.title for fix in fixes]
+    spans = [(edit.start, edit.end) for fix in fixes for edit in fix.edits]
+    for directive in file.directives:
+        spans += [(directive.removal, directive.removal_end), *directive.spans]
+        spans += [(item.start, item.end) for item in directive.items]
     return (
-        isinstance(code, str)
-        and _is_place(place)
-        and _is_said(message)
-        and _is_said(advice)
-        and isinstance(context, str)
-        and (fix is None or _is_fix(fix))
-        and _are(flow, _is_step)
-        and _are(related, _is_step)
+        all((one.line, one.column) <= (one.end_line, one.end_column) for one in placed)
+        and all(start <= end for start, end in spans)
+        and _are_said(*said, file.problem or "")
+        and (file.cells is None or _are_in_order(file.cells))
     )
 
 
-def _is_step(value: Any) -> bool:
-    return _is_list(value, 5) and _is_place(value[:4]) and _is_said(value[4])
+def _are_said(*texts: str) -> bool:
+    return all(text == escaped(text) for text in texts)
 
 
-def _is_place(value: list[Any]) -> bool:
-    return _are_counts(*value) and value[:2] <= value[2:]
-
-
-def _is_fix(value: Any) -> bool:
-    if not _is_list(value, 3):
-        return False
-    title, safe, edits = value
-    return _is_said(title) and isinstance(safe, bool) and _are(edits, _is_edit)
-
-
-def _is_edit(value: Any) -> bool:
-    return _is_list(value, 3) and _is_span(value[:2], 0) and isinstance(value[2], str)
-
-
-def _is_directive(value: Any) -> bool:
-    if not _is_list(value, 10):
-        return False
-    kind, line, column, end, removal, removal_end, remains, items, blanket, spans = value
+def _are_in_order(cells: CellTable) -> bool:
     return (
-        isinstance(kind, str)
-        and kind in _DIRECTIVES
-        and _are_counts(line, column, end)
-        and _is_span([removal, removal_end], 0)
-        and isinstance(remains, str)
-        and _are(items, _is_item)
-        and isinstance(blanket, bool)
-        and _are(spans, lambda span: _is_list(span, 2) and _is_span(span, 1))
+        len(cells.numbers) == len(cells.first_lines) > 0
+        and all(one < other for one, other in pairwise(cells.numbers))
+        and all(one <= other for one, other in pairwise(cells.first_lines))
     )
-
-
-def _is_item(value: Any) -> bool:
-    return _is_list(value, 3) and isinstance(value[0], str) and _is_span(value[1:], 0)
-
-
-def _are_cells(numbers: Any, first_lines: Any) -> bool:
-    return (
-        isinstance(numbers, list)
-        and isinstance(first_lines, list)
-        and len(numbers) == len(first_lines) > 0
-        and _are_counts(*numbers, *first_lines)
-        and all(one < other for one, other in pairwise(numbers))
-        and all(one <= other for one, other in pairwise(first_lines))
-    )
-
-
-def _is_span(value: list[Any], least: int) -> bool:
-    return _are_counts(*value, least=least) and value[0] <= value[1]
-
-
-def _are_counts(*values: Any, least: int = 1) -> bool:
-    # No ``isinstance``: a bool is an int.
-    return all(type(value) is int and least <= value <= MOST for value in values)
-
-
-def _is_said(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_SAID and value == escaped(value)
-
-
-def _is_list(value: Any, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length
-
-
-def _are(values: Any, sound: Callable[[Any], bool]) -> bool:
-    return isinstance(values, list) and all(map(sound, values))
 
 
 #: Raised when what the cache stores changes its meaning.
-FORMAT = 3
+FORMAT = 4
 #: Packages and modules that decide on findings.
 DECISIVE = (
     "analysis",
@@ -296,9 +197,7 @@ MOST_KEPT = 500_000_000
 UNSETTLED = 2_000_000_000
 
 
-_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-_KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
-_SEVERITIES: dict[str, Severity] = {severity: severity for severity in SEVERITIES}
+_DAMAGED = (ValueError, LookupError, msgspec.ValidationError, RecursionError)
 _Severities: TypeAlias = "dict[tuple[str, str, str], Severity]"
 
 
@@ -496,52 +395,50 @@ def _replace(file: Path, parts: Iterable[bytes]) -> None:
         raise
 
 
+class _Header(Struct):
+    """The tables of a results file: what its payloads belong to.
+
+    Many files depend on the same others: each state is written once and named by number. An entry
+    has its digest, kind, numbers of states, and the start and end of its payload.
+    """
+
+    states: list[tuple[str, str]]
+    entries: dict[str, tuple[str, Kind, list[Offset], Offset, Offset]]
+    severities: list[tuple[str, str, str, Severity]]
+
+
 def _packed(entries: dict[str, CacheEntry], severities: _Severities) -> list[bytes]:
-    # Many files depend on the same others: each state is written once and named by number.
     numbers: dict[tuple[str, str], int] = {}
-    table = {}
+    header = _Header([], {}, [(*key, severity) for key, severity in severities.items()])
     start = 0
     for name, entry in entries.items():
         needs = [numbers.setdefault(need, len(numbers)) for need in entry.needs]
-        table[name] = [entry.digest, entry.kind, needs, start, start + len(entry.payload)]
-        start += len(entry.payload)
-    known = [[*key, severity] for key, severity in severities.items()]
-    tables = {"states": list(numbers), "entries": table, "severities": known}
-    header = json.dumps(tables, separators=(",", ":"))
-    parts = [header.encode(), b"\n", *(entry.payload for entry in entries.values())]
+        end = start + len(entry.payload)
+        header.entries[name] = (entry.digest, entry.kind, needs, start, end)
+        start = end
+    header.states += numbers
+    # By `json`: names of files may hold bytes that are no text.
+    line = json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode()
+    parts = [line, b"\n", *(entry.payload for entry in entries.values())]
     return [_digest(parts), b"\n", *parts]
 
 
 def _unpacked(data: bytes) -> tuple[dict[str, CacheEntry], _Severities]:
-    """Raises one of `_DAMAGED` for anything but what ``_packed`` wrote."""
+    """Return the entries and severities of a file; raise one of `_DAMAGED` for any other file."""
     digest, _, rest = data.partition(b"\n")
     if digest != _digest([rest]):
         raise ValueError("damaged")
     line, _, body = rest.partition(b"\n")
-    header = cast("dict[str, Any]", json.loads(line))
-    states = [(_text(name), _text(state)) for name, state in header["states"]]
+    header = msgspec.convert(json.loads(line), _Header)
     entries: dict[str, CacheEntry] = {}
-    for name, (digest, kind, needs, start, end) in header["entries"].items():
-        _number(start, _number(end, len(body)))
-        needed = tuple([states[_number(number, len(states) - 1)] for number in needs])
-        entries[name] = CacheEntry(_text(digest), _KINDS[kind], needed, body[start:end])
-    severities: _Severities = {
-        (_text(code), _text(profile), _text(context)): _SEVERITIES[severity]
-        for code, profile, context, severity in header["severities"]
+    for name, (digest_, kind, needs, start, end) in header.entries.items():
+        if not start <= end <= len(body):
+            raise ValueError("damaged")
+        needed = tuple([header.states[number] for number in needs])
+        entries[name] = CacheEntry(digest_, kind, needed, body[start:end])
+    return entries, {
+        (code, profile, context): severity for code, profile, context, severity in header.severities
     }
-    return entries, severities
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("damaged")
-    return value
-
-
-def _number(value: Any, most: int) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError("damaged")
-    return value
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

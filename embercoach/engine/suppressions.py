@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from embercoach.engine.languages import MARKERS, METAL, NOTEBOOK, PYTHON, Language
-from embercoach.finding import Edit
+from embercoach.finding import MOST, Edit, Offset, Position
 from embercoach.fixes.application import deletion_of_line
 from embercoach.fixes.source_file import LineIndex
 
@@ -30,12 +30,12 @@ Kind = Literal["noqa", "ignore", "ignore-file", "skip-file"]
 CODES = ("NOQA-001", "NOQA-002")
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, array_like=True):
     """A word of a suppression's list and its place, as character offsets."""
 
     word: str
-    start: int
-    end: int
+    start: Offset
+    end: Offset
 
 
 @lru_cache(maxsize=512)
@@ -45,7 +45,7 @@ def words_for(code: str) -> tuple[str, ...]:
     return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
-class Directive(Struct, frozen=True):
+class Directive(Struct, frozen=True, array_like=True):
     """A suppression comment.
 
     ``[start, end)`` is the directive's text and ``[removal, removal_end)`` what goes when it goes;
@@ -54,15 +54,15 @@ class Directive(Struct, frozen=True):
     """
 
     kind: Kind
-    line: int
-    column: int
-    end_column: int
-    removal: int
-    removal_end: int
+    line: Position
+    column: Position
+    end_column: Position
+    removal: Offset
+    removal_end: Offset
     remains: str
     items: tuple[Item, ...]
     blanket: bool
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[Position, Position], ...]
 
     def edit(self, kept: list[str]) -> Edit:
         """The edit that leaves only some of the listed words, or removes the directive."""
@@ -130,7 +130,7 @@ class LineSpans:
         return above > 0 and self._reach[above - 1] >= row
 
 
-LAST_LINE = 1 << 31
+LAST_LINE = MOST
 _OF_FILES: frozenset[Kind] = frozenset({"ignore-file", "skip-file"})
 
 _DIRECTIVES = {

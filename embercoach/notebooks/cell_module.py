@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from embercoach.finding import Position  # noqa: TC001  (decoding evaluates it)
 from embercoach.fixes.source_file import LineIndex, SourceText
 from embercoach.notebooks.notebook_document import Cell, read
 
@@ -279,14 +280,14 @@ def _is_whole(line: str) -> bool:
         return False
 
 
-class CellTable(Struct, frozen=True):
+class CellTable(Struct, frozen=True, array_like=True):
     """The code cells in order: the number of each, and its first line in the module.
 
     Cells are counted as Jupyter's users count them: from 1, those of text among them.
     """
 
-    numbers: tuple[int, ...]
-    first_lines: tuple[int, ...]
+    numbers: tuple[Position, ...]
+    first_lines: tuple[Position, ...]
 
     def place(self, line: int) -> tuple[int, int]:
         """The cell's number and the line in it, from 1, of a line of the module."""

@@ -177,7 +177,7 @@ def test_the_forms_that_are_changed_below_are_good() -> None:
     assert restored("checked", "", directive(0, "ignore"))
     assert restored("checked", "", report(cells=[[1, 3], [1, 2]]))
     assert restored("checked", "", report(problem="analysis exceeded its budget"))
-    assert restored("broken", "", b'[1, 1, "no", null]')
+    assert restored("broken", "", b'["", 1, 1, "no"]')
     assert restored("skipped", "", b"[]")
 
 
