@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import click
+from msgspec import Meta, Struct, to_builtins
 
 from embercoach.cli import codes, shared_options
 from embercoach.cli.flow import UserError
@@ -16,14 +17,12 @@ from embercoach.cli.tables import duration, new_table, print_table, shortened
 from embercoach.cli.trace.traced import VERSION
 from embercoach.files import read_bytes
 from embercoach.report.html.saved import (
+    LARGEST_INTEGER,
+    Amount,
+    Count,
+    Ordinal,
     SavedReportError,
-    boolean,
-    integer,
-    items,
-    number,
     parse_saved,
-    record,
-    text,
 )
 from embercoach.report.styled import print_lines
 from embercoach.report.text import size_of
@@ -75,8 +74,8 @@ def document(comparison: TraceComparison) -> dict[str, Any]:
             }
             for site in comparison.differing
         ],
-        "before": asdict(before),
-        "after": asdict(after),
+        "before": to_builtins(before),
+        "after": to_builtins(after),
         "summary": {
             "worse": comparison.is_worse,
             **_counts(comparison),
@@ -177,39 +176,36 @@ def _change(before: float, after: float) -> str:
 MOST_BYTES = 32_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class SavedSite:
+class SavedSite(Struct, frozen=True):
     """The events of one kind at one line; members as of ``trace.schema.json``."""
 
     path: str
-    line: int
+    line: Count
     function: str
     kind: str
     operation: str
     text: str
     waits: bool
-    count: int
-    seconds: float
-    bytes: int
-    details: tuple[str, ...] = ()
+    count: Ordinal
+    seconds: Amount
+    bytes: Count
+    details: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SavedSummary:
-    """The totals of a run; members as of ``trace.schema.json``."""
+class SavedSummary(Struct, frozen=True):
+    """The totals of a run; members as of ``trace.schema.json``. A signal's exit code is below 0."""
 
     program: str
-    exit_code: int
-    seconds: float
-    waited_seconds: float
-    events: int
+    exit_code: Annotated[int, Meta(ge=-(2**31), le=LARGEST_INTEGER)]
+    seconds: Amount
+    waited_seconds: Amount
+    events: Count
     device: str
     mlx: str
-    peak_bytes: int
+    peak_bytes: Count
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTrace:
+class SavedTrace(Struct, frozen=True):
     """A report of one run."""
 
     sites: tuple[SavedSite, ...]
@@ -217,55 +213,18 @@ class SavedTrace:
 
 
 def saved_trace(data: bytes) -> SavedTrace:
-    """The report in the bytes of a file.
+    """Return the report in the bytes of a file.
 
     Raises:
         SavedReportError: they are not a report of this version.
     """
-    document = parse_saved(
+    return parse_saved(
         data,
-        _DOCUMENT,
+        SavedTrace,
         version=VERSION,
         command="trace --output-format json",
         again="trace the program again",
     )
-    sites = tuple(
-        SavedSite(**{**_members(site, SavedSite), "details": tuple(site["details"])})
-        for site in document["sites"]
-    )
-    return SavedTrace(sites, SavedSummary(**_members(document["summary"], SavedSummary)))
-
-
-def _members(data: dict[str, Any], form: type) -> dict[str, Any]:
-    return {name: data[name] for name in form.__dataclass_fields__}  # type: ignore[attr-defined]
-
-
-_COUNT, _TEXT = integer(0), text(empty=True)
-_SITE = record(
-    path=_TEXT,
-    line=_COUNT,
-    function=_TEXT,
-    kind=_TEXT,
-    operation=_TEXT,
-    text=_TEXT,
-    waits=boolean,
-    count=integer(1),
-    seconds=number,
-    bytes=_COUNT,
-    details=items(_TEXT),
-)
-_SUMMARY = record(
-    program=_TEXT,
-    # A signal gives a negative one.
-    exit_code=integer(-(2**31)),
-    seconds=number,
-    waited_seconds=number,
-    events=_COUNT,
-    device=_TEXT,
-    mlx=_TEXT,
-    peak_bytes=_COUNT,
-)
-_DOCUMENT = record(version=_COUNT, sites=items(_SITE), summary=_SUMMARY)
 
 
 State = Literal["new", "gone", "changed", "unchanged"]
