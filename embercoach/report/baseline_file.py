@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from embercoach.files import boundary, read_bytes, refuse_links, relative_path
 from embercoach.fixes.writing import create_file, replace_file
@@ -68,27 +69,30 @@ DEFAULT_FILE = "embercoach-baseline.json"
 KIND = "embercoach-baseline"
 #: Raised when something in the file is removed or changes its meaning, fingerprints included.
 VERSION = 1
-KEYS = {"kind", "version", "findings"}
 
 
 class BaselineError(Exception):
     """An error in a baseline file, in one line."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class BaselineEntry:
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+class BaselineEntry(Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A finding of before. ``path`` starts at the baseline's folder."""
 
-    path: str
-    code: str
-    fingerprint: str
+    path: _Text
+    code: _Text
+    fingerprint: _Text
 
 
-ENTRY_KEYS = set(BaselineEntry.__slots__)
+class _File(Struct, forbid_unknown_fields=True):
+    kind: str
+    version: float
+    findings: list[BaselineEntry]
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """A file's entries."""
 
     file: Path
@@ -140,21 +144,10 @@ def _entries(data: Any, name: str) -> frozenset[BaselineEntry]:
         raise BaselineError(message)
     if version != VERSION:
         raise BaselineError(f'{name}: "version" must be {VERSION}')
-    if data.keys() != KEYS:
-        odd = quoted(", ".join(f'"{key}"' for key in sorted(data.keys() ^ KEYS)), MOST_SAID)
-        raise BaselineError(f"{name}: missing or unknown: {odd}")
-    findings = data["findings"]
-    if not isinstance(findings, list):
-        raise BaselineError(f'{name}: "findings" must be a list')
-    return frozenset(_entry(item, number, name) for number, item in enumerate(findings, 1))
-
-
-def _entry(item: Any, number: int, name: str) -> BaselineEntry:
-    whole = isinstance(item, dict) and item.keys() == ENTRY_KEYS
-    if not whole or not all(isinstance(value, str) and value for value in item.values()):
-        needed = ", ".join(f'"{key}"' for key in BaselineEntry.__slots__)
-        raise BaselineError(f"{name}: finding {number} must have the texts {needed} and no more")
-    return BaselineEntry(**item)
+    try:
+        return frozenset(convert(data, _File).findings)
+    except ValidationError as error:
+        raise BaselineError(f"{name}: {quoted(str(error), MOST_SAID)}") from error
 
 
 def write(baseline: Baseline) -> None:

@@ -134,10 +134,12 @@ def refused(file: Path) -> str | None:
         (b'{"kind": "embercoach-baseline", "version": NaN}', '"version" must be 1'),
         (b'{"kind": "embercoach-baseline", "version": 2, "more": 1}',
          "of version 2, and this EmberCoach knows 1: update it"),
-        (b'{"kind": "embercoach-baseline", "version": 1}', 'missing or unknown: "findings"'),
-        (b'{"kind": "embercoach-baseline", "version": 1, "findings": {}}', "must be a list"),
+        (b'{"kind": "embercoach-baseline", "version": 1}', 'missing required field `findings`'),
+        (b'{"kind": "embercoach-baseline", "version": 1, "findings": {}}', "at `$.findings`"),
         (b'{"kind": "embercoach-baseline", "version": 1, "findings": [{"path": "a"}]}',
-         'finding 1 must have the texts "path", "code", "fingerprint" and no more'),
+         'missing required field `code` - at `$.findings[0]`'),
+        (b'{"kind": "embercoach-baseline", "version": 1, "findings": [], "more": 1}',
+         'unknown field `more`'),
     ],
 )  # fmt: skip
 def test_what_is_no_baseline(content: bytes, words: str, tmp_path: Path) -> None:
