@@ -13,8 +13,14 @@ from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.cli import codes
-from embercoach.cli.config_warnings import problems_of, warn, warnings_of
-from embercoach.cli.effective_config import key_text, origin_text, value_text
+from embercoach.cli.effective_config import (
+    key_text,
+    origin_text,
+    problems_of,
+    value_text,
+    warn,
+    warnings_of,
+)
 from embercoach.cli.progress import progress_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.cli import codes
-from embercoach.cli.config_warnings import warn
+from embercoach.cli.effective_config import warn
 from embercoach.cli.flow import UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import SIGNALLED, program_of, run_program

@@ -10,9 +10,8 @@ from msgspec import Struct, field
 
 from embercoach.config.configuration_files import ConfigFile, is_there, read
 from embercoach.config.errors import ConfigError
-from embercoach.config.keys import BASELINE, EXTEND, SIMULATOR
 from embercoach.config.required_version import REQUIRED_VERSION, require_version
-from embercoach.config.schema import Layer, layer_of
+from embercoach.config.schema import BASELINE, EXTEND, SIMULATOR, Layer, layer_of
 from embercoach.files import boundary, is_inside
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from embercoach.config.configuration_files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.errors import ConfigError, ConfigWarning
 from embercoach.config.extension import ConfigChain, chain_of
-from embercoach.config.keys import SIMULATOR
 from embercoach.config.patterns import check_pattern
-from embercoach.config.schema import Layer
+from embercoach.config.schema import SIMULATOR, Layer
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from embercoach.config.extension import ADDING
-from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
+from embercoach.config.schema import KEYS, SIMULATOR, SIMULATOR_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from embercoach.config.configuration_files import ConfigFile
-    from embercoach.config.keys import Key
     from embercoach.config.load import ConfigurationScope
-    from embercoach.config.schema import Layer
+    from embercoach.config.schema import Key, Layer
 
 
 class SettingOrigin(Struct, frozen=True):

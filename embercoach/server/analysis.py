@@ -29,9 +29,9 @@ from embercoach.finding import Problem
 from embercoach.fixes.source_file import DecodingError, bytes_of, decode
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts
-from embercoach.server.cell_results import cell_places
+from embercoach.server.diagnostics import cell_places
 from embercoach.server.document import Document
-from embercoach.server.editor_positions import Positions
+from embercoach.server.editor import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 from embercoach.server.shaped_names import MOST_NAMES, ShapedName, placed_names
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
-    from embercoach.server.cell_results import CellPlaces
+    from embercoach.server.diagnostics import CellPlaces
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
 #: modules of imported files hold on to those that imported them, 1 to 2 MB a text.

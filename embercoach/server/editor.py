@@ -1,13 +1,123 @@
-"""The capabilities of the editor, and the options of its user."""
+"""The editor: its capabilities, the options of its user, and places as it counts them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from embercoach.fixes.source_file import LineIndex
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lsprotocol import types
+
+    from embercoach.finding import Edit
+    from embercoach.server.wire import Position, Range, TextEdit
+
+
+class PlacedPosition(Protocol):
+    """A position of `lsprotocol`, which workers do not load."""
+
+    line: int
+    character: int
+
+
+#: What one unit of a column is, by the name of the encoding: a codec, and its bytes.
+_UNITS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+
+
+class Positions:
+    """The places of a text, ours (from 1, in characters) as an editor's."""
+
+    def __init__(self, text: str, encoding: str = "utf-16") -> None:
+        """Index a text; ``encoding`` is a ``PositionEncodingKind``."""
+        self.index = LineIndex(text)
+        self._codec, self._size = _UNITS[encoding]
+
+    def at(self, line: int, column: int) -> Position:
+        """The position of a line and a column; past the end of its line, the line's end."""
+        line = min(line, len(self.index.starts))
+        before = self.index.line(line)[: column - 1]
+        return {"line": line - 1, "character": self._units(before)}
+
+    def at_offset(self, offset: int) -> Position:
+        """The position of a character's offset."""
+        line, column = self.index.place(offset)
+        start = self.index.starts[line - 1]
+        # Not by `at`: a fix may end between the two characters of a line end.
+        before = self.index.text[start : start + column - 1]
+        return {"line": line - 1, "character": self._units(before)}
+
+    def between(self, line: int, column: int, end_line: int, end_column: int) -> Range:
+        """The range from a place up to, and without, another."""
+        return {"start": self.at(line, column), "end": self.at(end_line, end_column)}
+
+    def characters(self, line: int, columns: Iterable[int]) -> list[int]:
+        """The columns of a line as the editor counts; they are in order."""
+        text = self.index.line(line)
+        if text.isascii():
+            return [column - 1 for column in columns]
+        found, before, units = [], 0, 0
+        for column in columns:
+            units += self._units(text[before : column - 1])
+            before = column - 1
+            found.append(units)
+        return found
+
+    def place(self, position: Position) -> tuple[int, int]:
+        """Our line and column of an editor's position; the inverse of :meth:`at`."""
+        row, wanted = position["line"] + 1, position["character"]
+        line = self.index.line(row)
+        if line.isascii():
+            return row, min(wanted, len(line)) + 1
+        units = 0
+        for column, character in enumerate(line, 1):
+            if units >= wanted:
+                return row, column
+            units += self._units(character)
+        return row, len(line) + 1
+
+    def offset(self, position: PlacedPosition) -> int:
+        """The offset of a character, from the editor's position."""
+        place: Position = {"line": position.line, "character": position.character}
+        return self.index.offset(*self.place(place))
+
+    def edits(self, edits: Iterable[Edit], newline: str) -> list[TextEdit]:
+        """A fix's edits, with the text's own line ends."""
+        return [
+            self._edit(edit.start, edit.end, edit.text.replace("\n", newline)) for edit in edits
+        ]
+
+    def edits_to(self, text: str) -> list[TextEdit]:
+        """The edits that make another text of this one: whole lines, where they differ."""
+        old, new = self.index, LineIndex(text)
+        matcher = SequenceMatcher(None, _lines(old), _lines(new), autojunk=False)
+        starts = [*old.starts, len(old.text)]
+        ends = [*new.starts, len(text)]
+        return [
+            self._edit(starts[low], starts[high], text[ends[first] : ends[last]])
+            for tag, low, high, first, last in matcher.get_opcodes()
+            if tag != "equal"
+        ]
+
+    def _edit(self, start: int, end: int, text: str) -> TextEdit:
+        return {
+            "range": {"start": self.at_offset(start), "end": self.at_offset(end)},
+            "newText": text,
+        }
+
+    def _units(self, text: str) -> int:
+        if text.isascii():
+            return len(text)
+        return len(text.encode(self._codec, "surrogatepass")) // self._size
+
+
+def _lines(index: LineIndex) -> list[str]:
+    ends = [*index.starts[1:], len(index.text)]
+    return [index.text[low:high] for low, high in zip(index.starts, ends, strict=True)]
 
 
 class Options(Struct, frozen=True):

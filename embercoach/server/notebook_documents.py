@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from embercoach.notebooks import SUFFIX
 from embercoach.server.document import Cell, Document, notebook_text
 from embercoach.server.documents import InvalidError, cited, path_of
-from embercoach.server.editor_positions import Positions
+from embercoach.server.editor import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

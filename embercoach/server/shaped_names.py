@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from embercoach.engine.name_shapes import NameShape
-    from embercoach.server.editor_positions import Positions
+    from embercoach.server.editor import Positions
     from embercoach.server.wire import Hover, InlayHint, Position, Range
 
 #: Names of a document whose shapes are shown.

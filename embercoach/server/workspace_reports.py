@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from embercoach.server.jobs import CheckFile, FileOutcome, ListFiles, Listing
 from embercoach.server.pool import JobError
 from embercoach.server.projects import Stamp, stamp_of
 from embercoach.server.wire import WARNING, line_diagnostic
-from embercoach.server.workspace_jobs import CheckFile, FileOutcome, ListFiles, Listing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

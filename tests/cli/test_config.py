@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from embercoach import rulebook
 from embercoach.config import schema
-from embercoach.engine.exclusion_reasons import Why
+from embercoach.engine.file_discovery import Why
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]

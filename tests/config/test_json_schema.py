@@ -17,9 +17,8 @@ from jsonschema import Draft7Validator
 from embercoach import rulebook
 from embercoach.config import ConfigError, schema
 from embercoach.config.configuration_files import ConfigFile, read
-from embercoach.config.keys import KEYS, SIMULATOR_KEYS
 from embercoach.config.patterns import check_pattern
-from embercoach.config.schema import layer_of
+from embercoach.config.schema import KEYS, SIMULATOR_KEYS, layer_of
 from embercoach.config.settings import Settings
 
 if sys.version_info >= (3, 11):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.analysis import work
-from embercoach.analysis.gradients import gradient_roots
+from embercoach.analysis.dataflow import gradient_roots
 from embercoach.config import Settings
 from embercoach.engine import budget
 from embercoach.engine.budget import Exceeded, TaskWatch, size_problem

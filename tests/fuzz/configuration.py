@@ -13,8 +13,8 @@ from pathlib import Path
 
 from embercoach.cli.entry import start
 from embercoach.config import ConfigError, Overrides, load
-from embercoach.config.keys import KEYS, SIMULATOR_KEYS
 from embercoach.config.patterns import PathPatterns
+from embercoach.config.schema import KEYS, SIMULATOR_KEYS
 from embercoach.engine.verdict import Judge
 from tests.fuzz import seeds
 from tests.fuzz.mutation import text_mutation

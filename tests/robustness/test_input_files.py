@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from embercoach.cli.effective_config import key_text, value_text
 from embercoach.cli.entry import start
-from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
+from embercoach.config.schema import KEYS, SIMULATOR, SIMULATOR_KEYS
 from embercoach.engine.cache import _digest
 
 SOURCE = (

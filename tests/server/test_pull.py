@@ -302,12 +302,12 @@ def test_a_file_that_cannot_be_read_is_reported(editor: Editor) -> None:
 
 
 def test_files_above_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from embercoach.server import workspace_jobs
+    from embercoach.server import jobs
     from embercoach.server.analysis import Analysis
 
-    monkeypatch.setattr(workspace_jobs, "MOST_FILES", 2)
+    monkeypatch.setattr(jobs, "MOST_FILES", 2)
     for name in "cab":
         (tmp_path / f"{name}.py").write_text(FINE)
-    listing = workspace_jobs.ListFiles((tmp_path,))(Analysis("utf-16", (tmp_path,)))
+    listing = jobs.ListFiles((tmp_path,))(Analysis("utf-16", (tmp_path,)))
     assert [file.path.name for file in listing.files] == ["a.py", "b.py"]
     assert listing.omitted == 1

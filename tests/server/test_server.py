@@ -14,7 +14,7 @@ from lsprotocol import types
 from embercoach import rulebook
 from embercoach.cli.entry import start
 from embercoach.rulebook import rule_url
-from embercoach.server.editor_positions import Positions
+from embercoach.server.editor import Positions
 from tests.server.editor import Editor, applied
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
 from embercoach.server.document import Document
-from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
+from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob, ListFiles, Listing
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
-from embercoach.server.workspace_jobs import ListFiles, Listing
 from embercoach.server.workspace_reports import SETTLE
 
 CANCELLED = types.LSPErrorCodes.RequestCancelled.value
@@ -186,7 +185,7 @@ def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     ("modules", "other"),
     [
         ("embercoach.server.analysis, embercoach.server.document", "attrs"),
-        ("embercoach.server.jobs, embercoach.server.workspace_jobs", "attrs"),
+        ("embercoach.server.jobs", "attrs"),
         ("embercoach.server.service", "libcst"),
     ],
 )

@@ -12,7 +12,7 @@ from embercoach.analysis.values.lattice import UNKNOWN, Value, join
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.summaries import CallKey, Summary
+    from embercoach.analysis.values.memo import CallKey, Summary
 
 #: A node, and the statement or the decorator that contains it.
 Site = tuple[cst.CSTNode, cst.CSTNode]

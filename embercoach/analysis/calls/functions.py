@@ -51,15 +51,15 @@ from embercoach.analysis.values.lattice import (
     join_all,
     options,
 )
-from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
+from embercoach.analysis.values.memo import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.gradient_roots import GradientRun
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
-    from embercoach.analysis.gradients.gradient_roots import GradientRun
 
 _NO_ARRAYS = (Sequence, Numpy, Number, Str)
 

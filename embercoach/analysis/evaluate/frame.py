@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.gradient_roots import GradientRun
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.facts.facts import FunctionVisit
-    from embercoach.analysis.gradients.gradient_roots import GradientRun
     from embercoach.analysis.project.module import Module
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.calls.functions import analyse
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.visits import launches_by_call
+from embercoach.analysis.dataflow.gradient_roots import differentiated_results
 from embercoach.analysis.facts.facts import CompileFact
-from embercoach.analysis.gradients.gradient_roots import differentiated_results
 from embercoach.analysis.values.gradient_marks import detached_at
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Function

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.facts.facts import CallFact, Fact
-    from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.shapes.interpreter import SourceFile
     from embercoach.analysis.syntax.source_tree import SourceTree
-    from embercoach.analysis.values.summaries import Attributes
+    from embercoach.analysis.values.memo import Attributes
 
 
 def running_order(start: Module) -> list[Module]:

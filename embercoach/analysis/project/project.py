@@ -14,8 +14,7 @@ from embercoach.analysis.project.import_graph import ImportGraph
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.parse import TooDeepError
 from embercoach.analysis.syntax.source_tree import SourceTree, read_tree
-from embercoach.analysis.values.memo import forget
-from embercoach.analysis.values.summaries import CallsInProgress
+from embercoach.analysis.values.memo import CallsInProgress, forget
 from embercoach.files import MOST_NAMED_BYTES, PROJECT_FILES, boundary, read_text
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
     PATHS are files and folders (default: the current folder). Entries of other files are kept.
     """
     from embercoach.cli.baseline_filter import guards
-    from embercoach.cli.config_warnings import warn, warnings_of
+    from embercoach.cli.effective_config import warn, warnings_of
     from embercoach.config import ConfigError, Configurations, Overrides
     from embercoach.engine.checkouts import Plan
 

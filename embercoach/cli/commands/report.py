@@ -176,7 +176,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     from msgspec.structs import replace
 
     from embercoach.cli.baseline_filter import guards, judge
-    from embercoach.cli.config_warnings import problems_of, warn, warnings_of
+    from embercoach.cli.effective_config import problems_of, warn, warnings_of
     from embercoach.cli.flow import UserError, origin_of
     from embercoach.cli.progress import progress_of
     from embercoach.config import ConfigError, Configurations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from embercoach import rulebook
 from embercoach.cli.baseline_filter import guards, judge
-from embercoach.cli.config_warnings import problems_of, warn
+from embercoach.cli.effective_config import problems_of, warn
 from embercoach.cli.flow import UserError
 from embercoach.config import ConfigError, Configurations
 from embercoach.engine.checkouts import Plan

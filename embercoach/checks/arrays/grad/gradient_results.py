@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.facts.facts import Fact, FactPlace
-    from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
     from embercoach.checks.registry import Located

@@ -16,9 +16,9 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.dataflow.gradient_roots import UnreachedLayer
     from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.gradients.gradient_roots import UnreachedLayer
     from embercoach.analysis.project.module import Module
 
 #: What would train such layers, or not: files that mention it are left aside.
