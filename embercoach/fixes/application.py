@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def unified(before: str, after: str, path: str) -> str:
-    """A unified diff that ``patch`` and ``git apply`` accept; empty for equal texts."""
+    """Return a unified diff that ``patch`` and ``git apply`` accept; empty for equal texts."""
+    import difflib
+
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         for line in difflib.unified_diff(list(_lines(before)), list(_lines(after)), path, path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote
 
 from embercoach.files import relative_path
 from embercoach.notebooks import is_notebook
@@ -28,12 +27,16 @@ def in_repository(path: str, root: str | None) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as a part of a URL; bytes that are not text keep their values."""
+    """Return a path as a part of a URL; bytes that are not text keep their values."""
+    from urllib.parse import quote
+
     return quote(_encoded(path.replace(os.sep, "/")))
 
 
 def file_url(path: str) -> str:
-    """The URL of a file by its absolute path; a Windows drive keeps its colon."""
+    """Return the URL of a file by its absolute path; a Windows drive keeps its colon."""
+    from urllib.parse import quote
+
     return f"file:///{quote(_encoded(path), safe='/:').lstrip('/')}"
 
 
