@@ -28,7 +28,7 @@ LAST_COLUMN = 80
 def program_lines(
     shapes: Sequence[NameShape], index: LineIndex, numbers: Iterable[int]
 ) -> Iterator[Line]:
-    """Lines of a program, each with its arrays in a comment; the comments are aligned."""
+    """Yield lines of a program, each with its arrays in a comment; the comments are aligned."""
     from rich.cells import cell_len
 
     comments = {
@@ -49,7 +49,7 @@ def program_lines(
 
 
 def maker_lines(shapes: Iterable[NameShape], index: LineIndex) -> Iterator[Line]:
-    """Each array with the line of the call or operation that makes it."""
+    """Yield each array with the line of the call or operation that makes it."""
     for one in shapes:
         line: Line = [(_labelled(one), "code")]
         if one.array.made_at:
@@ -59,7 +59,7 @@ def maker_lines(shapes: Iterable[NameShape], index: LineIndex) -> Iterator[Line]
 
 
 def document(one: NameShape) -> dict[str, Any]:
-    """An array in the form of ``shapes.schema.json``."""
+    """Return an array in the form of ``shapes.schema.json``."""
     dtype = one.array.dtype
     return {
         "line": one.line,
@@ -74,7 +74,7 @@ def document(one: NameShape) -> dict[str, Any]:
 
 
 def _sizes(shape: ArrayShape) -> list[int | str | None]:
-    """The sizes of a shape: names and formulas as text, None for unknown ones."""
+    """Return the sizes of a shape: names and formulas as text, None for unknown ones."""
     found = [*map(_size, shape.head)]
     if shape.middle is not None:
         found += ["...", *map(_size, shape.tail)]
@@ -94,5 +94,5 @@ def _labelled(one: NameShape) -> str:
 
 
 def _shown(line: str) -> str:
-    """A line of the program, with spaces for tabs, and cut where it is long."""
+    """Return a line of the program, with spaces for tabs, and cut where it is long."""
     return quoted(line[: MOST_OF_LINE + 1].expandtabs(TAB), MOST_OF_LINE)

@@ -44,7 +44,7 @@ class Guard:
         return self.configurations.holding(place) in self.scopes
 
     def covered(self, result: RunResult) -> frozenset[BaselineEntry]:
-        """The entries whose files a run looked at, and could check."""
+        """Return the entries whose files a run looked at, and could check."""
         failed = _absolute(problem.path for problem in result.problems)
         entries = self.baseline.entries
         places = {path: self.baseline.place(path) for path in {entry.path for entry in entries}}
@@ -60,7 +60,7 @@ class Guard:
     def gone(
         self, found: AbstractSet[BaselineEntry], result: RunResult
     ) -> frozenset[BaselineEntry]:
-        """The entries that are fixed: their rules are on, their files were checked."""
+        """Return the entries that are fixed: their rules are on, their files were checked."""
         missing = self.covered(result).difference(found)
         return frozenset(entry for entry in missing if self._selects(entry))
 
@@ -97,7 +97,7 @@ def guards(
     default: Path | None = None,
     problems: list[Problem] | None = None,
 ) -> tuple[Guard, ...]:
-    """The baselines that the settings name, read.
+    """Return the baselines that the settings name, read.
 
     Args:
         scopes: the configurations of the files.

@@ -89,12 +89,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def key_text(key: str) -> str:
-    """A key, in quotes where it needs them."""
+    """Return a key, in quotes where it needs them."""
     return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def value_text(value: Any) -> str:
-    """A value in one line: texts, numbers, booleans, lists, and tables of them."""
+    """Return a value in one line: texts, numbers, booleans, lists, and tables of them."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -113,7 +113,7 @@ WIDTH = 52
 
 
 def lines(document: dict[str, Any], *, everything: bool) -> Iterator[Line]:
-    """A paragraph for each path; ``everything`` adds defaults and all rules."""
+    """Yield a paragraph for each path; ``everything`` adds defaults and all rules."""
     for warning in document["warnings"]:
         yield [("warning: ", "warning"), (warning, "")]
     for number, applied in enumerate(document["paths"]):
@@ -158,7 +158,7 @@ def _checked(applied: dict[str, Any]) -> str:
 
 
 def _off(rules: list[dict[str, Any]]) -> Iterator[Line]:
-    """The rules that are disabled, grouped by the selector that disables them."""
+    """Yield the rules that are disabled, grouped by the selector that disables them."""
     groups: dict[str, list[str]] = {}
     for rule in rules:
         if not rule["enabled"]:
@@ -220,7 +220,7 @@ VERSION = 1
 
 
 def document(paths: Iterable[str], configurations: Configurations) -> dict[str, Any]:
-    """The effective configuration of each path.
+    """Return the effective configuration of each path.
 
     Raises:
         ConfigError: a mistake in the configuration of one.
@@ -265,13 +265,13 @@ def _checked_if_named(reason: Reason, kind: str, given: str) -> bool:
 
 
 def shown(path: Path) -> str:
-    """A path, relative to the current folder if it is in it."""
+    """Return a path, relative to the current folder if it is in it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def origin_text(one: SettingOrigin) -> str:
-    """The text of an origin: a file and its line, or its kind."""
+    """Return the text of an origin: a file and its line, or its kind."""
     if one.path is None:
         return one.kind.replace("-", " ")
     return f"{shown(one.path)}:{one.line}" if one.line else shown(one.path)
@@ -285,7 +285,7 @@ def _origin(one: SettingOrigin) -> dict[str, Any]:
 def _rules(
     scope: ConfigurationScope, path: Path | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The profile, and for each rule whether it is enabled, its severity, and why."""
+    """Return the profile, and for each rule whether it is enabled, its severity, and why."""
     judge = Judge(scope.settings)
     special = judge.profile_for(path) if path is not None else None
     pattern, profile = special or (None, scope.settings.profile)
@@ -322,7 +322,7 @@ def _rules(
 def _ignored_in_file(
     code: str, ignores: list[tuple[str, tuple[str, ...]]]
 ) -> tuple[str, str] | None:
-    """The pattern and the selector of a per-file table that turn a rule off."""
+    """Return the pattern and the selector of a per-file table that turn a rule off."""
     for pattern, selectors in ignores:
         for selector in selectors:
             if matches(selector, code):
@@ -371,7 +371,7 @@ def _reason(scope: ConfigurationScope, reason: Reason, given: str) -> dict[str, 
 
 
 def _line(file: Path, pattern: str) -> int | None:
-    """The last line of an ignore file that is a pattern."""
+    """Return the last line of an ignore file that is a pattern."""
     lines = read_text(file, errors="replace").splitlines()
     return next((n for n in range(len(lines), 0, -1) if lines[n - 1] == pattern), None)
 

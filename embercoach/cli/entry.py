@@ -47,7 +47,7 @@ class CommandGroup(click.Group):
     """Loads a command's module when it is called; the default command is `check`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of the help page."""
+        """Return the commands in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

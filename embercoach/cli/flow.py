@@ -94,7 +94,7 @@ def _pair(name: str, value: Any, fact: SettingInForce) -> str:
 
 
 def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigin:
-    """The origin of a run's report."""
+    """Return the origin of a run's report."""
     from embercoach import __version__
     from embercoach.engine.cache import program
     from embercoach.report.outcome import Checkout, Portion, RunOrigin
@@ -207,7 +207,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     fixed_stdin: bytes | None = None
 
     def with_findings(self, numbers: Sequence[int]) -> Answer:
-        """The answer with some of its findings."""
+        """Return the answer with some of its findings."""
         findings, marks = self.result.findings, self.marks
         return replace(
             self,
@@ -349,7 +349,7 @@ def _diff(
 
 
 def _held_back(request: CheckRequest, results: dict[ConfigurationScope, RunResult]) -> int:
-    """The number of findings that only ``--unsafe-fixes`` would fix."""
+    """Return the number of findings that only ``--unsafe-fixes`` would fix."""
     from embercoach.engine.fixing import applicable
 
     if request.unsafe_fixes:
@@ -473,7 +473,7 @@ def _without_hidden_notes(
 
 
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:
-    """The exit code for a result."""
+    """Return the exit code for a result."""
     if result.problems:
         return codes.INCOMPLETE
     found = any(finding.severity != "note" for finding in result.findings)

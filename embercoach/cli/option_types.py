@@ -55,7 +55,7 @@ class Codes(Commas):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The codes and families that go on from what is typed."""
+        """Return the codes and families that go on from what is typed."""
         from click.shell_completion import CompletionItem
 
         from embercoach import rulebook
@@ -84,7 +84,7 @@ class Code(Codes):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Codes; and where none begins so, files, as a place in one is explained too."""
+        """Return codes; and where none begins so, files, as a place in one is explained too."""
         return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
 
 
@@ -96,7 +96,7 @@ class RuleFamily(_ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The families that go on from what is typed."""
+        """Return the families that go on from what is typed."""
         from click.shell_completion import CompletionItem
 
         from embercoach import rulebook

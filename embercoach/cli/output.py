@@ -155,7 +155,7 @@ def render(  # noqa: PLR0913 (one keyword for each option)
 
 
 def _for_programs(form: str, answer: Answer, show_notes: bool) -> str:
-    """The report in a format that depends on the findings alone."""
+    """Return the report in a format that depends on the findings alone."""
     result, sources, comparison = answer.result, answer.sources, answer.comparison
     if form == "json":
         from embercoach.report import json_report
@@ -198,7 +198,7 @@ def _for_programs(form: str, answer: Answer, show_notes: bool) -> str:
 
 
 def _link_prefix() -> str:
-    """The address of files on the forge that runs this; empty elsewhere."""
+    """Return the address of files on the forge that runs this; empty elsewhere."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     server, repository, commit = (os.environ.get(name) for name in names)
     return f"{server}/{repository}/blob/{commit}/" if server and repository and commit else ""

@@ -140,7 +140,7 @@ def _cell(number: int, source: str, file: str) -> LineIndex:
 
 
 def _at(place: UserLocation, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings that begin on the line, or else those that include it."""
+    """Return the findings that begin on the line, or else those that include it."""
     findings = tuple(finding for finding in findings if finding.cell == place.cell)
     if place.column is not None:
         at = (place.line, place.column)
@@ -155,7 +155,7 @@ def _kernels(
     found: tuple[Finding, ...],
     builders: tuple[KernelBuilder, ...],
 ) -> list[WrittenKernel]:
-    """The kernels that the place belongs to; none unless a finding there is about one."""
+    """Return the kernels that the place belongs to; none unless a finding there is about one."""
     if Path(place.file).suffix not in (".py", ".pyi", ""):
         return []
     from embercoach import checks
@@ -174,7 +174,7 @@ def _kernels(
 def _shapes(
     place: UserLocation, source: str, builders: tuple[KernelBuilder, ...]
 ) -> tuple[NameShape, ...]:
-    """The arrays that are assigned at the place."""
+    """Return the arrays that are assigned at the place."""
     if language_of(place.file) != PYTHON:
         return ()
     from embercoach.cli.python_file import analysed

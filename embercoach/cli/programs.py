@@ -95,7 +95,7 @@ class ProgramCommand(Struct, frozen=True):
 
 
 def program_of(words: tuple[str, ...], runner: str = SIMULATOR) -> ProgramCommand:
-    """The program of a command line, run by one of our modules.
+    """Return the program of a command line, run by one of our modules.
 
     Raises:
         click.UsageError: it is neither Python nor pytest, or has no script.
@@ -122,7 +122,7 @@ class _Interpreter(Struct, frozen=True):
     options: tuple[str, ...] = ()
 
     def boot(self, code: str, here: bool, arguments: list[str]) -> tuple[str, ...]:
-        """The command line that runs our code with arguments."""
+        """Return the command line that runs our code with arguments."""
         own = Path(self.path).absolute() == Path(sys.executable).absolute()
         root = str(Path(embercoach.__file__).resolve().parents[1]) if own else ""
         place = "here" if here else ""

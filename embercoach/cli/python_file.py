@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
-    """The source of a file, and what a function finds in it.
+    """Return the source of a file, and what a function finds in it.
 
     Raises:
         UserError: it is not a Python file, cannot be read or parsed, or exceeds a limit.

@@ -38,7 +38,7 @@ def write(
 
 
 def current_rules_url() -> str:
-    """The setting ``rules-url`` of the current folder: a saved report has none.
+    """Return the setting ``rules-url`` of the current folder: a saved report has none.
 
     Raises:
         UserError: the configuration has an error.
@@ -51,7 +51,7 @@ def current_rules_url() -> str:
 
 
 def quoted_root() -> str:
-    """The folder whose files are quoted: a saved report may name any file."""
+    """Return the folder whose files are quoted: a saved report may name any file."""
     here = str(Path.cwd())
     return boundary(here) or here
 

@@ -113,7 +113,7 @@ MERGED = {
 def output_format(
     *formats: str, default: str = "text", help_text: str = "Output format."
 ) -> Option:
-    """The option for the format of what is printed."""
+    """Return the option for the format of what is printed."""
     return click.option(
         "--output-format",
         type=click.Choice(formats),
@@ -180,12 +180,12 @@ def _with(function: _Function, options: Sequence[Option]) -> _Function:
 
 
 def _joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """A repeated option's lists as one."""
+    """Return a repeated option's lists as one."""
     return tuple([word for words in values for word in words])
 
 
 def overrides(options: dict[str, Any]) -> Overrides:
-    """The settings on the command line.
+    """Return the settings on the command line.
 
     Raises:
         click.UsageError: options that exclude each other, or an empty name.

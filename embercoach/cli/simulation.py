@@ -114,7 +114,7 @@ def _bytes(count: int) -> str:
 
 
 def table(profile: Mapping[str, Any], width: int) -> Table:
-    """The most expensive lines, in at most `width` characters."""
+    """Return the most expensive lines, in at most `width` characters."""
     from rich.text import Text
 
     shown = [line for line in profile["lines"] if line["share"] >= _LEAST_SHARE][:_MOST_LINES]
@@ -206,13 +206,13 @@ class Simulated(Struct, frozen=True):
 
 
 def _shown(path: str) -> str:
-    """A path as users write it: relative where it lies below the current folder."""
+    """Return a path as users write it: relative where it lies below the current folder."""
     here = f"{Path.cwd()}{os.sep}"
     return path.removeprefix(here)
 
 
 def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
-    """The kernel, the thread, and whichever of its line and its launch the place is not."""
+    """Return the kernel, the thread, and whichever of its line and its launch the place is not."""
     facts = [f"kernel `{found.kernel}`"]
     if not placed and found.line is not None:
         code = f": `{found.excerpt}`" if found.excerpt else ""
@@ -260,7 +260,7 @@ def render(simulated: Simulated, form: str, stream: TextIO) -> None:
 
 
 def document(simulated: Simulated) -> dict[str, Any]:
-    """The JSON report as plain data; its form is that of ``simulation.schema.json``."""
+    """Return the JSON report as plain data; its form is that of ``simulation.schema.json``."""
     record = simulated.record
     placed = [(simulated.at_its_place(*pair), pair[0]) for pair in record.findings]
     placed.sort(key=lambda pair: pair[0].sort_key)
@@ -294,7 +294,7 @@ def document(simulated: Simulated) -> dict[str, Any]:
 
 
 def _placed(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile whose path is shown as users write it."""
+    """Return a profile whose path is shown as users write it."""
     place = profile["launched_at"]
     shown = place and {**place, "path": _shown(place["path"])}
     return {**profile, "launched_at": shown}

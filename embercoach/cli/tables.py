@@ -19,7 +19,7 @@ _WIDTH_OF_PLACE = 30
 
 
 def new_table() -> Table:
-    """A table in the style of the reports."""
+    """Return a table in the style of the reports."""
     from rich import box
     from rich.table import Table
 
@@ -49,7 +49,7 @@ def print_table(table: Table, stream: TextIO) -> None:
 
 
 def shortened(text: str) -> str:
-    """The first characters of a source line, so that numbers next to it keep their columns."""
+    """Get the first characters of a source line, so that numbers next to it keep their columns."""
     return text if len(text) <= _MOST_OF_LINE else f"{text[: _MOST_OF_LINE - 3]}..."
 
 

@@ -212,7 +212,7 @@ def _places(request: CheckRequest) -> Places:
 
 
 def _as_reported(path: str | Path) -> str:
-    """A path as the system reports it: absolute, links of its folders resolved."""
+    """Return a path as the system reports it: absolute, links of its folders resolved."""
     absolute = os.path.abspath(path)  # noqa: PTH100
     if os.path.isdir(absolute):  # noqa: PTH112
         return os.path.realpath(absolute)

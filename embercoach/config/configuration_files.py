@@ -64,7 +64,7 @@ class TomlLines:
 
 @lru_cache(maxsize=8)
 def lines_of(text: str) -> TomlLines:
-    """The lines of a valid document."""
+    """Return the lines of a valid document."""
     return TomlLines(text)
 
 
@@ -92,7 +92,7 @@ def _statements(lines: list[str], budget: int) -> Iterator[Statement]:
 
 
 def _statement(lines: list[str], first: int, budget: int) -> tuple[int, dict[str, Any], int] | None:
-    """The last line of the statement that starts at a line, what it says, and what is left."""
+    """Get the last line of the statement that starts at a line, what it says, and what is left."""
     for last in range(first, len(lines)):
         if last > first and not any(mark in lines[last] for mark in _CLOSING):
             continue
@@ -108,7 +108,7 @@ def _statement(lines: list[str], first: int, budget: int) -> tuple[int, dict[str
 
 
 def _places(said: dict[str, Any]) -> Iterator[Place]:
-    """The places of leaves; those of an array of tables are all the array's own."""
+    """Yield the places of leaves; those of an array of tables are all the array's own."""
     pending: list[tuple[Place, Any]] = [((), said)]
     while pending:  # dotted names may be nested deeper than calls
         place, value = pending.pop()
@@ -145,7 +145,7 @@ class ConfigFile(Struct, frozen=True):
         return tuple(SECTION.split(".")) if self.path.name == SHARED_FILE else ()
 
     def line_of(self, place: tuple[str, ...], *words: str) -> int | None:
-        """The line where the table says something.
+        """Return the line where the table says something.
 
         Args:
             place: the names that lead to it from the table.
@@ -155,13 +155,13 @@ class ConfigFile(Struct, frozen=True):
 
 
 def home_folder() -> tuple[str, str]:
-    """The home directory, as the environment names it and without links."""
+    """Return the home directory, as the environment names it and without links."""
     home = os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
     return home, os.path.realpath(home)
 
 
 def searched(folder: str) -> Iterator[str]:
-    """The folders whose configuration may count for files in a folder, nearest first.
+    """Yield the folders whose configuration may count for files in a folder, nearest first.
 
     The top of the checkout is the last, else the home directory, else the file system's root: a
     file above them was written by others, or for other work.
@@ -176,7 +176,7 @@ def searched(folder: str) -> Iterator[str]:
 
 
 def own(folder: str) -> tuple[ConfigFile | None, ConfigWarning | None]:
-    """The configuration in a folder, and a table that was probably meant to be one.
+    """Return the configuration in a folder, and a table that was probably meant to be one.
 
     ``embercoach.toml`` goes before ``pyproject.toml``; a ``pyproject.toml`` without a
     ``[tool.embercoach]`` table does not count. Neither may be a link out of the project.
@@ -207,7 +207,7 @@ def is_there(path: Path) -> bool:
 
 
 def _misspelt(data: bytes, path: Path) -> ConfigWarning | None:
-    """A table of ``tool`` whose name is nearly ours."""
+    """Return a table of ``tool`` whose name is nearly ours."""
     words = set(_WORD.findall(data)) - {b"embercoach"}
     if not any(len(_LETTERS.intersection(word.lower())) >= len(_LETTERS) - 2 for word in words):
         return None
@@ -249,7 +249,7 @@ def read(path: Path, *, required: bool = True, root: str | None = None) -> Confi
 
 
 def read_bytes(path: Path, root: str | None = None) -> bytes:
-    """The bytes of a configuration file, which anybody may have written.
+    """Return the bytes of a configuration file, which anybody may have written.
 
     Raises:
         ConfigError: it cannot be read, is not a regular file, lies outside the root, or is too
@@ -269,7 +269,7 @@ def read_bytes(path: Path, root: str | None = None) -> bytes:
 
 
 def decoded(data: bytes, path: Path) -> str:
-    """A configuration file's text.
+    """Return a configuration file's text.
 
     Raises:
         ConfigError: it is not UTF-8.
@@ -281,7 +281,7 @@ def decoded(data: bytes, path: Path) -> str:
 
 
 def parsed(data: bytes, path: Path) -> dict[str, Any]:
-    """A configuration file's tables.
+    """Return a configuration file's tables.
 
     Raises:
         ConfigError: it is not UTF-8, or not TOML.
@@ -308,6 +308,6 @@ def _line(text: str, place: tuple[str, ...], words: tuple[str, ...] = ()) -> int
 
 
 def folder_of(path: str) -> Path:
-    """The folder where the search for a path's configuration starts."""
+    """Return the folder where the search for a path's configuration starts."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute keeps "..")
     return absolute if absolute.is_dir() else absolute.parent

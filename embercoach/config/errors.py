@@ -66,7 +66,7 @@ def suggestion(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word nearest to another, by letters and without regard to case."""
+    """Return the known word nearest to another, by letters and without regard to case."""
     return Vocabulary(known).nearest(word, cutoff=cutoff)
 
 
@@ -80,7 +80,7 @@ class Vocabulary:
         self._letters = {word: self._letters_of(word, add=True) for word in self._words}
 
     def nearest(self, word: str, *, cutoff: float = 0.6) -> str | None:
-        """The nearest known word, without regard to case; of equally near ones, the first."""
+        """Get the nearest known word, without regard to case; of equally near ones, the first."""
         from difflib import SequenceMatcher, get_close_matches
 
         folded = word.casefold()
@@ -108,6 +108,6 @@ class Vocabulary:
 
 
 def type_name(value: Any) -> str:
-    """The name of the type of a TOML value, for messages."""
+    """Return the name of the type of a TOML value, for messages."""
     names = {dict: "table", bool: "boolean", float: "number", int: "number", str: "string"}
     return names.get(type(value), type(value).__name__)

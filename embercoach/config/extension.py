@@ -45,7 +45,7 @@ class ConfigChain(Struct, frozen=True, eq=False):
     layer: Layer = field(default_factory=Layer)
 
     def saying(self, place: tuple[str, ...]) -> list[ConfigFile]:
-        """The files whose value at a place of the table counts, the file itself last."""
+        """Return the files whose value at a place of the table counts, the file itself last."""
         found: list[ConfigFile] = []
         for file in self.files:
             if place[0] in SELECTING and "select" in file.table:
@@ -82,7 +82,7 @@ def _checked(file: ConfigFile) -> Layer:
 
 
 def _extended(files: Sequence[ConfigFile], named: str, root: str) -> ConfigFile:
-    """The file that the first one of a chain extends."""
+    """Return the file that the first one of a chain extends."""
     file = files[0]
     path = Path(os.path.normpath(os.path.abspath(file.path.parent / named)))  # noqa: PTH100
 
@@ -106,7 +106,7 @@ def _extended(files: Sequence[ConfigFile], named: str, root: str) -> ConfigFile:
 
 
 def _merged(files: Sequence[ConfigFile]) -> dict[str, Any]:
-    """The table of several files: a key of a later file replaces that of those before it."""
+    """Return the table of several files: a key of a later file replaces that of those before it."""
     table: dict[str, Any] = {}
     for file in files:
         if "select" in file.table:

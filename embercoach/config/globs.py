@@ -20,7 +20,7 @@ MOST_WILDCARDS = 255
 
 
 def spec_of(lines: Iterable[str]) -> GitIgnoreSpec:
-    """The patterns of some lines.
+    """Return the patterns of some lines.
 
     Raises:
         ValueError: one of them is not valid.
@@ -81,7 +81,7 @@ class _Groups:
         self._count = 0
 
     def first_fit(self, part: str) -> str:
-        """A part that keeps its first match."""
+        """Return a part that keeps its first match."""
         if sys.version_info >= (3, 11):
             return f"(?>{part})"
         else:  # noqa: RET505  (for mypy: Python 3.10 has no atomic groups)
@@ -89,7 +89,7 @@ class _Groups:
             return f"(?=(?P<first{self._count}>{part}))(?P=first{self._count})"
 
     def stars(self, chunk: str) -> str:
-        """A chunk whose stars keep their first fit, but for the last one of each name."""
+        """Return a chunk whose stars keep their first fit, but for the last one of each name."""
         pieces = chunk.split(_STAR)
         built = pieces[0]
         for number, piece in enumerate(pieces[1:], start=1):

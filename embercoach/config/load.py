@@ -106,7 +106,7 @@ class Configurations:
 
     @classmethod
     def fixed(cls, settings: Settings) -> Configurations:
-        """The same settings for every folder."""
+        """Return the same settings for every folder."""
         made = cls(isolated=True)
         made._everywhere = ConfigurationScope(settings)
         return made
@@ -117,7 +117,7 @@ class Configurations:
         return tuple(self._warnings)
 
     def of(self, path: str) -> ConfigurationScope:
-        """The configuration of a file or folder, as the user named it.
+        """Return the configuration of a file or folder, as the user named it.
 
         Raises:
             ConfigError: a mistake in its configuration file.
@@ -125,14 +125,14 @@ class Configurations:
         return self.nearest(str(folder_of(path)))
 
     def found(self, path: str) -> ConfigurationScope | ConfigError:
-        """The configuration of a file or folder, or the error in it."""
+        """Return the configuration of a file or folder, or the error in it."""
         try:
             return self.of(path)
         except ConfigError as error:
             return error
 
     def nearest(self, folder: str) -> ConfigurationScope:
-        """The configuration of the files in a folder, by its absolute path.
+        """Return the configuration of the files in a folder, by its absolute path.
 
         Raises:
             ConfigError: a mistake in its configuration file.
@@ -155,14 +155,14 @@ class Configurations:
         return found
 
     def holding(self, place: str) -> ConfigurationScope | None:
-        """The configuration of a file, by its absolute path; None if it is invalid."""
+        """Return the configuration of a file, by its absolute path; None if it is invalid."""
         try:
             return self.nearest(os.path.dirname(place))  # noqa: PTH120  (hot)
         except ConfigError:
             return None
 
     def roots(self, folder: str) -> list[str]:
-        """Where the patterns start that hold at a folder or above it, nearest first."""
+        """Return where the patterns start that hold at a folder or above it, nearest first."""
         if self._everywhere is not None:
             return [str(self._everywhere.settings.root)]
         found = map(self._in, searched(folder))
@@ -171,7 +171,7 @@ class Configurations:
         ]
 
     def _in(self, folder: str) -> ConfigurationScope | ConfigError | None:
-        """The configuration in a folder itself."""
+        """Return the configuration in a folder itself."""
         if folder not in self._own:
             try:
                 file, warning = own(folder)
@@ -204,7 +204,7 @@ def load(
     config: Path | None = None,
     isolated: bool = False,
 ) -> tuple[ConfigurationScope, ...]:
-    """The configurations of some paths, each once; the arguments are those of `Configurations`.
+    """Get the configurations of some paths, each once; the arguments are those of `Configurations`.
 
     Raises:
         ConfigError: a mistake in a file or an option.

@@ -52,7 +52,7 @@ class PathPatterns:
         return self._spec is not None and self._check(path, folder=False)
 
     def naming(self, path: str, *, folder: bool = False) -> str | None:
-        """The pattern that `match` goes by; None where it does not match."""
+        """Return the pattern that `match` goes by; None where it does not match."""
         base = os.path.basename(path)  # noqa: PTH119  (as above)
         if base in self._names:
             return base
@@ -80,13 +80,13 @@ def _compile(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 
 def deciding(spec: GitIgnoreSpec, name: str, *, folder: bool) -> str | None:
-    """The last pattern that matches a relative path, perhaps a negated one (``!``)."""
+    """Return the last pattern that matches a relative path, perhaps a negated one (``!``)."""
     index = spec.check_file(f"{name}/" if folder else name).index
     return None if index is None else str(spec.patterns[index].pattern)
 
 
 def check_pattern(pattern: str) -> str | None:
-    """The error in a pattern, if any."""
+    """Return the error in a pattern, if any."""
     if pattern and not _SPECIAL & set(pattern):
         return None if pattern.strip() else "an empty pattern matches nothing"
     import re
@@ -107,7 +107,7 @@ def patterns_of(exclude: tuple[str, ...], root: Path) -> PathPatterns:
 
 
 def start_of_walk(path: str, configurations: Configurations, base: Path) -> str:
-    """The folder where a walk over the project that an absolute path is in begins.
+    """Return the folder where a walk over the project that an absolute path is in begins.
 
     That is the outermost of the base and the folders of the path's configurations, as far as it
     lies in them.
@@ -137,7 +137,7 @@ def steps(
 
 
 def excluding(path: str, configurations: Configurations, base: Path) -> str | None:
-    """The pattern that excludes a path, or a folder that it lies in; see `steps`."""
+    """Return the pattern that excludes a path, or a folder that it lies in; see `steps`."""
     for scope, current in steps(path, configurations, base):
         folder = current != path or os.path.isdir(path)  # noqa: PTH112
         settings = scope.settings

@@ -46,13 +46,13 @@ def origin(scope: ConfigurationScope, place: tuple[str, ...], *words: str) -> Se
 
 
 def origin_in(file: ConfigFile, place: tuple[str, ...], *words: str) -> SettingOrigin:
-    """The place of a configuration file with a value, and with texts in it."""
+    """Return the place of a configuration file with a value, and with texts in it."""
     quoted = [f"{quote}{word}{quote}" for word in words for quote in "\"'"]
     return SettingOrigin("file", file.path, file.line_of(place, *quoted))
 
 
 def facts(scope: ConfigurationScope) -> Iterator[SettingInForce]:
-    """The settings in force, in the order of the keys; each entry of a table is a fact."""
+    """Yield the settings in force, in the order of the keys; each entry of a table is a fact."""
     table = scope.chain.table
     options = _said(scope.top)
     for key in KEYS:
@@ -69,7 +69,7 @@ def facts(scope: ConfigurationScope) -> Iterator[SettingInForce]:
 
 
 def _said(top: Layer) -> dict[str, Any]:
-    """The command line's settings by key, as TOML holds them."""
+    """Return the command line's settings by key, as TOML holds them."""
     chosen = top.selection
     said = {
         "profile": top.profile,
@@ -117,7 +117,7 @@ def _entries(fact: SettingInForce, scope: ConfigurationScope, key: Key) -> Itera
 
 
 def excluding(scope: ConfigurationScope, pattern: str) -> tuple[str, SettingOrigin]:
-    """The key that excludes by a pattern, and who says so."""
+    """Return the key that excludes by a pattern, and who says so."""
     table = scope.chain.table
     if scope.top.exclude is not None:
         if pattern in scope.top.exclude:

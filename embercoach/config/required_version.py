@@ -28,7 +28,7 @@ _CLAUSE = f"(?:{'|'.join(_CLAUSES)})"
 
 
 def check_required_version(value: Any) -> str:
-    """The version specifiers of PEP 440, such as ``>=0.1,<1``.
+    """Return the version specifiers of PEP 440, such as ``>=0.1,<1``.
 
     Raises:
         ConfigError: it is not a string, is too long, or has a mistake.
@@ -40,7 +40,7 @@ def check_required_version(value: Any) -> str:
 
 
 def required_version_form() -> dict[str, Any]:
-    """The JSON Schema of version specifiers, in the normalized form of PEP 440."""
+    """Return the JSON Schema of version specifiers, in the normalized form of PEP 440."""
     return {"type": "string", "pattern": f"^{_CLAUSE}(?:, ?{_CLAUSE}){{0,7}}$"}
 
 

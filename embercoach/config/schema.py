@@ -165,7 +165,7 @@ SIMULATOR_KEYS = (
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema of ``embercoach.toml``, and of the table ``tool.embercoach``."""
+    """Return the schema of ``embercoach.toml``, and of the table ``tool.embercoach``."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": "urn:embercoach:configuration",
@@ -177,7 +177,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def rendered_json_schema() -> str:
-    """The schema as text."""
+    """Return the schema as text."""
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
@@ -267,7 +267,7 @@ def _simulator(file: ConfigFile) -> SimulatorSettings:
 
 
 def _read(file: ConfigFile, keys: Iterable[Key], *within: str) -> dict[str, Any]:
-    """The checked values of a table by key; ``within`` is the table's place."""
+    """Return the checked values of a table by key; ``within`` is the table's place."""
     table = file.table
     for name in within:
         table = table.get(name, {})
@@ -287,7 +287,7 @@ def _read(file: ConfigFile, keys: Iterable[Key], *within: str) -> dict[str, Any]
 def _placed(
     error: ConfigError, file: ConfigFile, place: tuple[str, ...], value: Any
 ) -> ConfigError:
-    """A mistake in a key's value, with the key's name and its line."""
+    """Return a mistake in a key's value, with the key's name and its line."""
     words = [f'"{word}"' for word in _words(value) if f"'{word}'" in error.message]
     where = (*place, *error.within)
     name = ".".join([*place, *(f'"{word}"' for word in error.within)])
@@ -296,7 +296,7 @@ def _placed(
 
 
 def _words(value: Any) -> list[str]:
-    """The texts in a value, keys of tables among them."""
+    """Return the texts in a value, keys of tables among them."""
     found = []
     pending = [value]
     while pending:  # as dotted names nest deeper than calls

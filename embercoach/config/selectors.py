@@ -29,7 +29,7 @@ class Selection(Struct, frozen=True):
 
 
 def selected(settings: Settings, code: str) -> bool:
-    """The decision on a rule in the project, without per-file ignores."""
+    """Return the decision on a rule in the project, without per-file ignores."""
     return code in settings.enabled
 
 
@@ -39,7 +39,7 @@ def matches(selector: str, code: str) -> bool:
 
 
 def check_selector(selector: str) -> str:
-    """The selector in upper case, as codes are written.
+    """Return the selector in upper case, as codes are written.
 
     Raises:
         ConfigError: it names no rule that a check reports; says which one is near.
@@ -93,7 +93,7 @@ class Decision(Struct, frozen=True):
 
 
 def decisions(layers: Iterable[Selection]) -> dict[str, Decision]:
-    """The decision on each rule after all layers, the lowest first; all start enabled."""
+    """Return the decision on each rule after all layers, the lowest first; all start enabled."""
     known = static_codes()
     made = dict.fromkeys(known, Decision(enabled=True))
     for number, layer in enumerate(layers):
@@ -114,12 +114,12 @@ def _votes(layer: Selection, number: int) -> Iterator[tuple[tuple[int, bool], st
 
 
 def enabled_codes(layers: Iterable[Selection]) -> frozenset[str]:
-    """The codes that are on after all layers."""
+    """Return the codes that are on after all layers."""
     return frozenset(code for code, made in decisions(layers).items() if made.enabled)
 
 
 def severities_by_code(chosen: Iterable[tuple[str, Severity]]) -> dict[str, Severity]:
-    """The severities of rules that selectors set; of two selectors the longer one wins."""
+    """Return the severities of rules that selectors set; of two selectors the longer one wins."""
     made: dict[str, Severity] = {}
     for selector, severity in sorted(chosen, key=lambda pair: _weight(pair[0])):
         made |= {code: severity for code in static_codes() if matches(selector, code)}
@@ -131,7 +131,7 @@ def _weight(selector: str) -> int:
 
 
 def selector_form() -> dict[str, Any]:
-    """The JSON Schema of a selector; editors offer its enumeration."""
+    """Return the JSON Schema of a selector; editors offer its enumeration."""
     known = sorted(static_codes())
     families = sorted({code.rpartition("-")[0] for code in known})
     return {
@@ -144,7 +144,7 @@ def selector_form() -> dict[str, Any]:
 
 
 def _beginnings(words: list[str]) -> str:
-    """A regular expression for all beginnings of words in any case, the empty one aside."""
+    """Return a regular expression for all beginnings of words in any case, the empty one aside."""
     by_letter: dict[str, list[str]] = {}
     for word in words:
         if word:

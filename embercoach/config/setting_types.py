@@ -30,7 +30,7 @@ MOST_PARAMETERS = 1_000
 
 
 def kernel_builders(value: Any) -> tuple[KernelBuilder, ...]:
-    """The wrappers of a table from dotted names to tables.
+    """Return the wrappers of a table from dotted names to tables.
 
     Raises:
         ConfigError: a mistake in it.
@@ -116,7 +116,7 @@ _NAME = rf"(?!(?:{'|'.join(kwlist)})(?:\.|$))[{_LETTER}][{_LETTER}0-9]*"
 
 
 def kernel_builders_form() -> dict[str, Any]:
-    """The table as JSON Schema says it; that two parameters have one origin it can't refuse."""
+    """Get the table as JSON Schema says it; that two parameters have one origin it can't refuse."""
     origins = {parameter: _origin_form(parameter) for parameter in PARAMETERS}
     return {
         "type": "object",
@@ -184,7 +184,7 @@ class SettingType(Struct, frozen=True):
 
 
 def check_profile(value: Any) -> str:
-    """A profile's name.
+    """Return a profile's name.
 
     Raises:
         ConfigError: there is no such profile.
@@ -198,7 +198,7 @@ def check_profile(value: Any) -> str:
 
 
 def check_kind(value: str) -> str:
-    """A kind of the simulator's findings, from the kind itself or its rule's code.
+    """Return a kind of the simulator's findings, from the kind itself or its rule's code.
 
     Raises:
         ConfigError: there is no such kind; says which one is near.
@@ -243,7 +243,7 @@ def _path(value: Any) -> str:
 
 
 def _rules_url(value: Any) -> str:
-    """An address of http or https with `{code}` in it, or the empty text."""
+    """Return an address of http or https with `{code}` in it, or the empty text."""
     if not isinstance(value, str):
         raise ConfigError(f"must be a string, got {type_name(value)}")
     if value and not (len(value) <= MOST_OF_ADDRESS and _is_rules_url(value)):

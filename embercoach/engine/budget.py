@@ -54,7 +54,7 @@ MEMORY_EXIT = 86
 
 
 def size_problem(size: int, language: Language, limit: float | None) -> str | None:
-    """The message about a file that is too large, None for other files.
+    """Return the message about a file that is too large, None for other files.
 
     Args:
         size: bytes of source; of a notebook, those of its code cells.
@@ -128,11 +128,11 @@ class TaskWatch:
             return what
 
     def seconds(self) -> float:
-        """The limit of the task: higher for a file with many imports."""
+        """Return the limit of the task: higher for a file with many imports."""
         return SECONDS + SECONDS_A_CHARACTER * (characters_read() - self._read)
 
     def left(self) -> float:
-        """The rest of that limit."""
+        """Return the rest of that limit."""
         return max(0.0, self.seconds() - (time.process_time() - self._begun))
 
     def _begin(self) -> None:

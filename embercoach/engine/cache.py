@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CheckedFile(Struct, array_like=True, forbid_unknown_fields=True):
-    """What a payload holds of a file that was checked."""
+    """The content of a payload of a file that was checked."""
 
     findings: tuple[Finding, ...]
     directives: tuple[Directive, ...]
@@ -151,7 +151,7 @@ def program() -> str:
 def fingerprint(
     builders: tuple[KernelBuilder, ...] = (), plugin_digests: tuple[str, ...] = ()
 ) -> str:
-    """A digest of the program, of the plugins, of the parsers and of this Python.
+    """Return a digest of the program, of the plugins, of the parsers and of this Python.
 
     Also of the setting that decides on findings and not only on their selection: ``builders``.
     """
@@ -218,7 +218,7 @@ class States:
         self._known[path] = digest
 
     def of(self, path: str) -> str:
-        """A file's state."""
+        """Return a file's state."""
         state = self._known.get(path)
         if state is None:
             state = self._known[path] = self._look(path)
@@ -283,7 +283,7 @@ class Cache:
         self._states.learn(path, digest)
 
     def get(self, path: str, digest: str) -> Inspection | None:
-        """The result for a file's content, if its dependencies have not changed."""
+        """Return the result for a file's content, if its dependencies have not changed."""
         entry = self.entries.get(self._shorten(path))
         if entry is None or entry.digest != digest:
             return None
@@ -417,7 +417,7 @@ def _packed(entries: dict[str, CacheEntry], severities: _Severities) -> list[byt
         header.entries[name] = (entry.digest, entry.kind, needs, start, end)
         start = end
     header.states += numbers
-    # By `json`: names of files may hold bytes that are no text.
+    # By `json`: names of files may hold bytes that are not text.
     line = json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode()
     parts = [line, b"\n", *(entry.payload for entry in entries.values())]
     return [_digest(parts), b"\n", *parts]

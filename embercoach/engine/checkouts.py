@@ -52,7 +52,7 @@ class CheckoutDivision:
         return self._shard is None
 
     def _top(self, path: str) -> Path:
-        """The nearest folder at or above a path that looks like a checkout's top, absolute.
+        """Return the nearest folder at or above a path that looks like a checkout's top, absolute.
 
         Where there is none it is the folder itself, so that unpacked packages count each by itself,
         and for a file the current folder if it lies there.
@@ -184,7 +184,7 @@ class Plan:
         return tuple(problem for some in self.problems for problem in some)
 
     def files(self, scope: ConfigurationScope | None = None) -> Iterator[SourceFile]:
-        """The files, or those that a configuration holds for, checkout by checkout."""
+        """Yield the files, or those that a configuration holds for, checkout by checkout."""
         for _, files in self._parted:
             yield from (file for file, own in files if scope in (None, own))
 
@@ -208,7 +208,7 @@ class Plan:
         return CheckoutsOutcome(self, results)
 
     def files_of(self, number: int) -> tuple[str, int, int]:
-        """A checkout as the user named it, its files in the shard, and all of its files."""
+        """Return a checkout as the user named it, its files in the shard, and all of its files."""
         checkout, paths = [*self.division.paths.items()][number]
         own, in_shard = self._parted[number]
         return _shown(checkout, paths[0]), len(in_shard), len(own)
@@ -240,7 +240,7 @@ class CheckoutsOutcome(Struct, frozen=True):
             yield number, [one for at, _, some in self.parts if at == number for one in some]
 
     def result(self, problems: Iterable[Problem] = ()) -> RunResult:
-        """All results and these problems as one result."""
+        """Return all results and these problems as one result."""
         found = RunResult(problems=(*problems, *self.plan.all_problems))
         return joined([found, *(one for _, _, some in self.parts for one in some)])
 

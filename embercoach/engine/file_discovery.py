@@ -72,7 +72,7 @@ class Ignored(Struct, frozen=True):
         return False
 
     def naming(self, path: str, *, folder: bool) -> tuple[str, str] | None:
-        """The file and the pattern in it that `match` goes by; None where it does not match."""
+        """Get the file and the pattern in it that `match` goes by; None where it does not match."""
         link: Ignored | None = self
         while link is not None and link.spec is not None:
             pattern = deciding(link.spec, relative(path, link.folder), folder=folder)
@@ -83,7 +83,7 @@ class Ignored(Struct, frozen=True):
 
 
 def ignored_in(folder: str) -> Ignored | None:
-    """The ignore files that apply to a folder; None outside of a git repository.
+    """Return the ignore files that apply to a folder; None outside of a git repository.
 
     A folder that git itself ignores was named on purpose: then nothing above it counts.
     """
@@ -365,7 +365,7 @@ class Reason(Struct, frozen=True):
 
 
 def skip_reason(path: str, configurations: Configurations) -> Reason | None:
-    """The reason why a run over the project skips an absolute path; None if it does not.
+    """Return the reason why a run over the project skips an absolute path; None if it does not.
 
     Raises:
         ConfigError: a mistake in its configuration.
@@ -414,7 +414,7 @@ def _at(path: str, scope: ConfigurationScope, ignored: Ignored | None, top: str)
 
 
 def _unread(path: str, settings: Settings) -> Reason | None:
-    """The reason why a run skips a file for its content; see `Inspector`."""
+    """Return the reason why a run skips a file for its content; see `Inspector`."""
     from embercoach.engine.suppressions import read_directives
     from embercoach.fixes.source_file import decode
 

@@ -149,7 +149,7 @@ def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
 
 
 def troubles(files: Iterable[FixedFile]) -> tuple[Problem, ...]:
-    """The problems that prevented fixes."""
+    """Return the problems that prevented fixes."""
     return tuple(Problem(file.shown, 1, 1, file.trouble) for file in files if file.trouble)
 
 
@@ -186,7 +186,7 @@ def fix_once(
 
 
 def _known(result: RunResult, settings: Settings, *, unsafe: bool) -> dict[str, list[Fix]]:
-    """The applicable fixes of each file without problems, by its path as shown."""
+    """Return the applicable fixes of each file without problems, by its path as shown."""
     problems = {problem.path for problem in result.problems}
     known: dict[str, list[Fix]] = {}
     for finding in result.findings:

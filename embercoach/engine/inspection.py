@@ -36,7 +36,7 @@ _WHOLE_FILE = ("ignore-file", "skip-file")
 
 
 def fitted(findings: Iterable[Finding], notebook: Notebook) -> tuple[Finding, ...]:
-    """Findings without the fixes that can't be made in the notebook's file."""
+    """Return findings without the fixes that can't be made in the notebook's file."""
     from embercoach.notebooks.editing import fix_in_file
 
     return tuple(
@@ -66,7 +66,7 @@ def _kept_within(directive: Directive, table: CellTable) -> Directive:
 
 
 def placed(findings: Iterable[Finding], table: CellTable) -> list[Finding]:
-    """Findings at lines of a notebook's module as findings at lines of its cells."""
+    """Return findings at lines of a notebook's module as findings at lines of its cells."""
     return [
         replace(
             _placed(finding, table),
@@ -119,7 +119,7 @@ class Inspection(Struct, frozen=True):
 
 
 def digest_of(data: bytes) -> str:
-    """The digest of a file's content, as in the cache."""
+    """Return the digest of a file's content, as in the cache."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
@@ -145,7 +145,7 @@ class Inspector:
         return self.inspect(data, Path(path), builders, max_size)
 
     def project(self, builders: tuple[KernelBuilder, ...] = ()) -> Project:
-        """The modules that are known so far of projects with these kernel builders."""
+        """Return the modules that are known so far of projects with these kernel builders."""
         if builders not in self._projects:
             from embercoach import checks
 

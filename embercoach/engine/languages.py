@@ -55,7 +55,7 @@ def may_hold_directives(data: bytes) -> bool:
 
 
 def language_of(path: str) -> Language:
-    """The language of a file; Python unless its suffix says otherwise."""
+    """Return the language of a file; Python unless its suffix says otherwise."""
     dot = path.rfind(".")
     return _BY_SUFFIX.get(path[dot:], PYTHON) if dot >= 0 else PYTHON
 

@@ -50,7 +50,7 @@ class NameShape(Struct, frozen=True):
 def name_shapes(
     source: str, path: Path, project: Project, *, with_reads: bool = False
 ) -> tuple[NameShape, ...]:
-    """The names of a Python file that are assigned arrays, in the order of the text.
+    """Return the names of a Python file that are assigned arrays, in the order of the text.
 
     Args:
         source: of the file.
@@ -80,7 +80,7 @@ def name_shapes(
 def name_shapes_if_sound(
     source: str, path: Path, project: Project, *, with_reads: bool = False
 ) -> tuple[NameShape, ...]:
-    """The same; none where the source has a problem that its check reports."""
+    """Return the same; none where the source has a problem that its check reports."""
     try:
         return name_shapes(source, path, project, with_reads=with_reads)
     except (SyntaxProblem, WorkExceededError):

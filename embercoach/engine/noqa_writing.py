@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def annotated(
     text: str, findings: Iterable[Finding], newline: str = "\n", language: Language = PYTHON
 ) -> str:
-    """A source with a suppression for each finding, merged with those that are there.
+    """Return a source with a suppression for each finding, merged with those that are there.
 
     Raises:
         NotebookError: it is to be a notebook, and is none.
@@ -41,7 +41,7 @@ def annotated(
 
 
 def _fixes(text: str, places: Iterable[tuple[int, str]], language: Language) -> list[Fix]:
-    """A comment for each line with codes in it."""
+    """Return a comment for each line with codes in it."""
     index = LineIndex(text)
     lines = lines_of(text, language)
     known = read_directives(text, language)
@@ -94,7 +94,7 @@ def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:
 
 
 def _row(line: int, lines: PhysicalLines) -> int:
-    """The line whose end takes the comment: none fits inside a string or before a backslash."""
+    """Get the line whose end takes the comment: none fits inside a string or before a backslash."""
     if line in lines.open_ended:
         return line
     for first, last in lines.strings:

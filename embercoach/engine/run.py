@@ -55,7 +55,7 @@ class RunResult(Struct, frozen=True):
 
 
 def joined(results: Iterable[RunResult]) -> RunResult:
-    """The results as one, sorted; a finding of several results is in it once."""
+    """Return the results as one, sorted; a finding of several results is in it once."""
     results = tuple(results)
     findings = {finding for result in results for finding in result.findings}
     problems = {problem for result in results for problem in result.problems}
@@ -70,7 +70,7 @@ def joined(results: Iterable[RunResult]) -> RunResult:
 
 
 def reported(judge: Judge, file: SourceFile, inspection: Inspection) -> RunResult:
-    """The result of one file, unsorted."""
+    """Return the result of one file, unsorted."""
     if inspection.kind == "skipped":
         return RunResult(files_skipped=1)
     problems: tuple[Problem, ...] = ()
@@ -131,7 +131,7 @@ def run(
 def prepare(
     groups: Iterable[tuple[Settings, Iterable[SourceFile]]], *, cache: bool = True
 ) -> list[RunPart]:
-    """A part of a run for each group of files with the same settings; parts share caches."""
+    """Return a part of a run for each group of files with the same settings; parts share caches."""
     states: States | None = None
     caches: dict[tuple[Path, tuple[KernelBuilder, ...]], Cache] = {}
     parts = []

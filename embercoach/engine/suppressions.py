@@ -40,7 +40,7 @@ class Item(Struct, frozen=True, array_like=True):
 
 @lru_cache(maxsize=512)
 def words_for(code: str) -> tuple[str, ...]:
-    """The words that name a code: itself and its families (``GRAPH-BREAK``)."""
+    """Return the words that name a code: itself and its families (``GRAPH-BREAK``)."""
     parts = code.split("-")
     return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
@@ -65,7 +65,7 @@ class Directive(Struct, frozen=True, array_like=True):
     spans: tuple[tuple[Position, Position], ...]
 
     def edit(self, kept: list[str]) -> Edit:
-        """The edit that leaves only some of the listed words, or removes the directive."""
+        """Return the edit that leaves only some of the listed words, or removes the directive."""
         if not kept:
             return Edit(self.removal, self.removal_end, self.remains)
         return Edit(self.items[0].start, self.items[-1].end, ", ".join(kept))
@@ -115,7 +115,7 @@ class LineSpans:
             self._string[last] = min(self._string.get(last, first), first)
 
     def covered(self, comment: Comment, kind: str) -> tuple[int, int]:
-        """The first and the last line that a suppression of a kind covers in a comment."""
+        """Return the first and the last line that a suppression of a kind covers in a comment."""
         row = comment.line
         if comment.alone and kind == "ignore":
             at = bisect_right(self._code, row)
@@ -156,7 +156,7 @@ _OURS = re.compile(r"[A-Z]+(?:-[A-Z]+)*(?:-[0-9]+)?\Z")
 
 
 def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive, ...]:
-    """The suppressions of a file, or of a notebook's module.
+    """Return the suppressions of a file, or of a notebook's module.
 
     What only looks like one inside a string is none.
 
@@ -175,7 +175,7 @@ def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive
 
 
 def lines_of(source: str, language: Language) -> PhysicalLines:
-    """The physical lines of a file in any of the languages, or of a notebook's module."""
+    """Return the physical lines of a file in any of the languages, or of a notebook's module."""
     if language in (PYTHON, NOTEBOOK):
         return read_lines(source)
 
@@ -311,7 +311,7 @@ def _end_of_reason(text: str, start: int, marker: str) -> int:
 def _removal(
     source: str, start: int, end: int, comment: Comment, base: int, marker: str
 ) -> tuple[int, int, str]:
-    """The range to delete with a directive, and its replacement."""
+    """Return the range to delete with a directive, and its replacement."""
     comment_end = base + len(comment.text)
     rest = _skipped(_SPACES, source, end, comment_end)
     if source.startswith(marker, rest, comment_end):
@@ -326,7 +326,7 @@ def _removal(
 
 
 def _skipped(pattern: re.Pattern[str], source: str, start: int, end: int) -> int:
-    """The place after what a pattern, which may be empty, matches at a place."""
+    """Return the place after what a pattern, which may be empty, matches at a place."""
     match = pattern.match(source, start, end)
     assert match is not None
     return match.end()
@@ -361,7 +361,7 @@ _STRINGS = frozenset({"raw_string_literal", "string_literal", "concatenated_stri
 
 
 def read_c_lines(source: str, language: Language) -> PhysicalLines:
-    """How a file's lines belong together. What the grammar doubts has lines all the same."""
+    """Return how a file's lines belong together. What the grammar doubts has lines all the same."""
     # A carriage return alone ends a line to Clang, though not to the grammar.
     syntax = _syntax(_LONE_RETURN.sub("\n", source), language)
     index = LineIndex(source)
@@ -401,7 +401,7 @@ def _syntax(source: str, language: Language) -> Syntax:
 
 
 def _ends(source: str, index: LineIndex) -> set[int]:
-    """The lines that do not end with a backslash."""
+    """Return the lines that do not end with a backslash."""
     rows = range(1, len(index.starts) + 1)
     return {row for row in rows if not index.line(row).endswith("\\")}
 

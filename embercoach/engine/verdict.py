@@ -38,7 +38,7 @@ def report(
     enabled: AbstractSet[str],
     known: frozenset[str],
 ) -> Iterator[Finding]:
-    """Findings about a suppression.
+    """Yield findings about a suppression.
 
     Args:
         directive: a suppression of a file that was checked.
@@ -65,7 +65,7 @@ def report(
 
 @lru_cache(maxsize=1)
 def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-    """The codes of the rules, in all and by the word that selects them."""
+    """Return the codes of the rules, in all and by the word that selects them."""
     rules = known - set(CODES)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for code in rules:
@@ -95,7 +95,7 @@ def _idle_items(directive: Directive, idle: list[Item]) -> Finding:
 
 
 def _names(items: list[Item]) -> str:
-    """The first two names, and the number of the others."""
+    """Return the first two names, and the number of the others."""
     names = ", ".join([f"`{item.word}`" for item in items[:2]])
     return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
@@ -193,7 +193,7 @@ class FoundLines:
 
 
 def _merged(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """The starts and the ends of spans, of those that overlap as of one."""
+    """Return the starts and the ends of spans, of those that overlap as of one."""
     starts: list[int] = []
     ends: list[int] = []
     for low, high in sorted(spans):
@@ -251,18 +251,18 @@ class Judge:
         return FileRules(special[1] if special else self._plain.profile, enabled)
 
     def profile_for(self, path: Path) -> tuple[str, str] | None:
-        """The last per-file pattern that names a file, and its profile."""
+        """Return the last per-file pattern that names a file, and its profile."""
         name = str(path)
         named = [(said, profile) for p, said, profile in self._profiles if p.match(name)]
         return named[-1] if named else None
 
     def ignores_for(self, path: Path) -> list[tuple[str, tuple[str, ...]]]:
-        """The per-file patterns that name a file, and what they ignore in it."""
+        """Return the per-file patterns that name a file, and what they ignore in it."""
         name = str(path)
         return [(said, selectors) for p, said, selectors in self._ignores if p.match(name)]
 
     def judge(self, path: Path, shown: str, inspection: Inspection) -> Verdict:
-        """The verdict on a file that was checked.
+        """Return the verdict on a file that was checked.
 
         Where findings may be missing, suppressions that match nothing are not reported.
 
@@ -305,7 +305,7 @@ class Judge:
 
 
 def _uncovered(findings: Iterable[Finding], directives: Iterable[Directive]) -> list[Finding]:
-    """The findings that no suppression covers."""
+    """Return the findings that no suppression covers."""
     covered = CoveredLines(directives)
     return [one for one in findings if not covered.covers(one.code, one.line, one.end_line)]
 
@@ -313,7 +313,7 @@ def _uncovered(findings: Iterable[Finding], directives: Iterable[Directive]) -> 
 def _unused(
     rules: FileRules, directives: Sequence[Directive], found: FoundLines
 ) -> Iterator[Finding]:
-    """The findings about suppressions that match nothing or name no rule."""
+    """Yield the findings about suppressions that match nothing or name no rule."""
     known = rulebook.static_codes()
     for directive in directives:
         if directive.blanket and found.within(ALL, directive.spans):

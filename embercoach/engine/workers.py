@@ -132,7 +132,7 @@ class Crash(Struct, frozen=True):
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -442,7 +442,7 @@ class Chunks:
         return bool(self._queues)
 
     def take(self, last: Hashable = None) -> tuple[Hashable, list[int]]:
-        """The next chunk and its group, for a process that has worked on a group last.
+        """Return the next chunk and its group, for a process that has worked on a group last.
 
         It stays there while there is work; else it takes up the largest group that no process
         has, and after those helps where most is left.

@@ -58,7 +58,7 @@ def decode(data: bytes) -> SourceText:
 
 
 def encode(text: str, like: SourceText) -> bytes:
-    """The bytes of a text in the encoding of the file it came from.
+    """Return the bytes of a text in the encoding of the file it came from.
 
     Raises:
         UnicodeEncodeError: that encoding cannot hold the text.
@@ -113,13 +113,13 @@ class LineIndex:
         return row + 1, offset - self.starts[row] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """The character offset of a place; the inverse of :meth:`place`."""
+        """Return the character offset of a place; the inverse of :meth:`place`."""
         if line > len(self.starts):
             return len(self.text)
         return min(self.starts[line - 1] + column - 1, len(self.text))
 
     def line(self, number: int) -> str:
-        """A line without its line end; empty past the end of the text."""
+        """Return a line without its line end; empty past the end of the text."""
         if not 1 <= number <= len(self.starts):
             return ""
         end = self.starts[number] if number < len(self.starts) else len(self.text)

@@ -86,7 +86,7 @@ class Plain(Struct, frozen=True):
 
 
 def plain(text: str) -> Plain | None:
-    """A cell without what is not Python; None where all of it is in another language."""
+    """Return a cell without what is not Python; None where all of it is in another language."""
     index = LineIndex(text)
     rows = range(1, len(index.starts) + 1)
     if not any(_suspicious(index.line(row)) for row in rows):
@@ -120,7 +120,7 @@ class _Cell:
         return Plain(self._text(), tuple(self._magics))
 
     def _head(self) -> int | None:
-        """The first row after the cell magics, None if the cell isn't Python."""
+        """Return the first row after the cell magics, None if the cell isn't Python."""
         for row, line in enumerate(self._parts, 1):
             if not line.strip():
                 continue
@@ -241,7 +241,7 @@ class _Lines:
 
 
 def _payload(line: str, indent: int) -> int | None:
-    """The column where the Python of a line magic starts; None where there is none."""
+    """Return the column where the Python of a line magic starts; None where there is none."""
     if line[indent] != "%" or line[indent : indent + 2] == "%%":
         return None
     words = line[indent + 1 :].split()
@@ -290,7 +290,7 @@ class CellTable(Struct, frozen=True, array_like=True):
     first_lines: tuple[Position, ...]
 
     def place(self, line: int) -> tuple[int, int]:
-        """The cell's number and the line in it, from 1, of a line of the module."""
+        """Return the cell's number and the line in it, from 1, of a line of the module."""
         at = self._at(line)
         return self.numbers[at], line - self.first_lines[at] + 1
 
@@ -308,7 +308,7 @@ class CellTable(Struct, frozen=True, array_like=True):
         return self.first_lines[at], last
 
     def line_of(self, cell: int, line: int) -> int:
-        """The line of the module that a cell's line is; the inverse of :meth:`place`.
+        """Return the line of the module that a cell's line is; the inverse of :meth:`place`.
 
         Raises:
             ValueError: there is no such code cell.
@@ -386,7 +386,7 @@ class Notebook:
         return self.file.isascii() and not all(part.text.isascii() for part in self.parts)
 
     def part_at(self, offset: int) -> ModuleCell:
-        """The cell that contains an offset of the module, its line end included."""
+        """Return the cell that contains an offset of the module, its line end included."""
         return self.parts[max(bisect_right(self._starts, offset) - 1, 0)]
 
     def place(self, offset: int) -> tuple[int, int, int]:
@@ -399,7 +399,7 @@ class Notebook:
         return CellTable(numbers, tuple(index.place(start)[0] for start in starts))
 
     def written(self) -> tuple[LineIndex, CellTable]:
-        """The cells as they are written, one below the other, and their lines there."""
+        """Return the cells as they are written, one below the other, and their lines there."""
         texts = [f"{part.text}\n" for part in self.parts]
         starts = accumulate(map(len, texts[:-1]), initial=0)
         index = LineIndex("".join(texts))
@@ -410,7 +410,7 @@ class Notebook:
         return cell in self.table.numbers and line <= len(self.lines(cell).starts)
 
     def lines(self, cell: int) -> LineIndex:
-        """A cell as it is written, with the line end that it has in the module.
+        """Return a cell as it is written, with the line end that it has in the module.
 
         Raises:
             ValueError: there is no such code cell.
@@ -433,7 +433,7 @@ class Notebook:
         return self._file_index.place(self.offset_in_file(part, offset))
 
     def offset_in_file(self, part: ModuleCell, offset: int) -> int:
-        """The offset in the file of a cell's character; the end for those past it."""
+        """Return the offset in the file of a cell's character; the end for those past it."""
         number = part.cell.number
         if number not in self._offsets:
             self._offsets[number] = self._offsets_of(part.cell)
@@ -441,7 +441,7 @@ class Notebook:
         return offsets[min(offset, len(offsets) - 1)]
 
     def _offsets_of(self, cell: Cell) -> list[int]:
-        """Where each character of a cell starts in the file, and the end of the last piece."""
+        """Get where each character of a cell starts in the file, and the end of the last piece."""
         pieces = cell.pieces
         starts = [
             match.start()
@@ -458,7 +458,7 @@ def _is_indented(source: str) -> bool:
 
 
 def parse(text: str) -> Notebook | None:
-    """A notebook from its file's text; None where it has no cell of Python.
+    """Return a notebook from its file's text; None where it has no cell of Python.
 
     Raises:
         NotebookError: it is not a notebook.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def unified_cells(before: str, after: str, path: str) -> str:
-    """A unified diff for each cell that differs; it is for people, not for ``patch``.
+    """Return a unified diff for each cell that differs; it is for people, not for ``patch``.
 
     Args:
         before: a notebook's file.
@@ -32,7 +32,7 @@ def unified_cells(before: str, after: str, path: str) -> str:
 
 
 def fix_in_file(fix: Fix, notebook: Notebook) -> Fix | None:
-    """A fix whose offsets are the file's and whose texts are JSON.
+    """Return a fix whose offsets are the file's and whose texts are JSON.
 
     None where it can't be: it would go from one cell into another, change what is IPython's own,
     or let a magic run over several lines.
@@ -63,7 +63,7 @@ def _edit(edit: Edit, notebook: Notebook) -> Edit | None:
 
 
 def _within(edit: Edit, part: ModuleCell) -> Edit | None:
-    """An edit in the cell's own text, without the line end that it has in the module alone."""
+    """Get an edit in the cell's own text, without the line end that it has in the module alone."""
     start, end, text = edit.start - part.start, edit.end - part.start, edit.text
     size = len(part.text)
     if not 0 <= start <= size:
@@ -104,7 +104,7 @@ def _is_first(text: str) -> bool:
 
 
 def _written(edit: Edit, part: ModuleCell, notebook: Notebook) -> str:
-    """An edit's text as JSON: with a string for every line, if the cell has one for each."""
+    """Return an edit's text as JSON: with a string for every line, if the cell has one for each."""
     *lines, last = edit.text.split("\n")
     newline = part.newline
     written = [_escaped(f"{line}{newline}", notebook.escapes) for line in lines]

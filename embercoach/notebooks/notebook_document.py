@@ -166,7 +166,7 @@ class _Reader:
                 raise self._error(piece.start, message) from error
 
     def _members(self, start: int) -> tuple[dict[str, int], int]:
-        """Where the values of an object start, and where it ends."""
+        """Return where the values of an object start, and where it ends."""
         found = {}
         at = self._skip(start + 1)
         while self._text[at] != "}":
@@ -176,7 +176,7 @@ class _Reader:
         return found, at + 1
 
     def _items(self, start: int) -> list[int]:
-        """Where the items of a list start."""
+        """Return where the items of a list start."""
         found = []
         at = self._skip(start + 1)
         while self._text[at] != "]":
@@ -185,7 +185,7 @@ class _Reader:
         return found
 
     def _behind(self, at: int) -> int:
-        """The start of the text after a value and a comma."""
+        """Return the start of the text after a value and a comma."""
         at = self._skip(self._decode(self._text, at)[1])
         return self._skip(at + 1) if self._text[at] == "," else at
 
@@ -200,7 +200,7 @@ class _Reader:
 
 
 def _language(metadata: Any) -> str | None:
-    """The kernel's language: of the one that ran last, or of the one that is chosen."""
+    """Return the kernel's language: of the one that ran last, or of the one that is chosen."""
     if not isinstance(metadata, dict):
         return None
     for member, key in (("language_info", "name"), ("kernelspec", "language")):

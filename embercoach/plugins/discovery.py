@@ -31,7 +31,7 @@ class PluginError(Exception):
 
 
 def plugin_error(name: str, problem: str) -> PluginError:
-    """The error of a plugin, with what helps."""
+    """Return the error of a plugin, with what helps."""
     return PluginError(f"plugin {name}: {problem} (--no-plugins loads none)")
 
 
@@ -76,7 +76,7 @@ def find(folders: Iterable[str]) -> Iterator[FoundPlugin]:
 
 
 def _infos(folder: str) -> list[str]:
-    """The ``.dist-info`` folders whose entry points name the group, sorted."""
+    """Return the ``.dist-info`` folders whose entry points name the group, sorted."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(".dist-info")]  # noqa: PTH208
     except OSError:

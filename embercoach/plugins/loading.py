@@ -69,7 +69,7 @@ class _Loaded:
 
 
 def loaded() -> tuple[Plugin, ...]:
-    """The plugins of this process; none before :func:`load`."""
+    """Return the plugins of this process; none before :func:`load`."""
     return _Loaded.plugins
 
 
@@ -132,7 +132,7 @@ def register(plugins: Iterable[Plugin]) -> None:
 
 
 def make_plugin(name: str, version: str, rules: Any) -> Plugin:
-    """A plugin from its rules, with their form checked.
+    """Return a plugin from its rules, with their form checked.
 
     Raises:
         PluginError: the object is not a valid ``RuleSet``.
@@ -210,7 +210,7 @@ def _pages(rules: RuleSet) -> dict[str, Path]:
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
-    """The files of a folder, sorted; not hidden ones: those of editors come and go."""
+    """Return the files of a folder, sorted; not hidden ones: those of editors come and go."""
     return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
 
 

@@ -30,7 +30,7 @@ def fingerprints(
     sources: SourceTexts,
     name: Callable[[str], str] = os.path.normpath,
 ) -> tuple[str, ...]:
-    """A fingerprint for each finding of a run; take all of a run's, as their order counts.
+    """Return a fingerprint for each finding of a run; take all of a run's, as their order counts.
 
     Args:
         findings: sorted, as a run gives them.
@@ -99,12 +99,12 @@ class Baseline(Struct, frozen=True):
     entries: frozenset[BaselineEntry] = frozenset()
 
     def place(self, path: str) -> str:
-        """The absolute path of an entry's file."""
+        """Return the absolute path of an entry's file."""
         return os.path.normpath(self.file.parent / path)
 
 
 def shown(file: Path) -> str:
-    """A baseline as messages name it: relative where it lies below the current folder."""
+    """Return a baseline as messages name it: relative where it lies below the current folder."""
     here = Path.cwd()
     return str(file.relative_to(here) if file.is_relative_to(here) else file)
 
@@ -175,7 +175,7 @@ def write(baseline: Baseline) -> None:
 def entries_of(
     findings: Sequence[Finding], sources: SourceTexts, file: Path
 ) -> tuple[BaselineEntry, ...]:
-    """The entries of all findings of a run, in their order, for a baseline in ``file``."""
+    """Return the entries of all findings of a run, in their order, for a baseline in ``file``."""
     name = partial(_from, file.parent, {})
     marks = fingerprints(findings, sources, name)
     pairs = zip(findings, marks, strict=True)

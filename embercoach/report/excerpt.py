@@ -47,7 +47,7 @@ class Marked(Protocol):
 
 
 def excerpt(finding: Marked, index: LineIndex, width: int) -> Iterator[Line]:
-    """The excerpt's lines; none if the file has no such line any more.
+    """Yield the excerpt's lines; none if the file has no such line any more.
 
     Args:
         finding: whose place is shown.
@@ -118,12 +118,12 @@ def _row(label: str, gutter: int, spans: Line) -> Line:
 
 
 def _width(text: str, room: int) -> int:
-    """The columns of a text at the start of a line, as far as they fit."""
+    """Return the columns of a text at the start of a line, as far as they fit."""
     return sum(size for _, size in _cells(text[: FAR * room]))
 
 
 def _cells(line: str) -> list[tuple[str, int]]:
-    """Each character as it is shown, with its columns."""
+    """Return each character as it is shown, with its columns."""
     cells = []
     column = 0
     for character in line:
@@ -160,7 +160,7 @@ _SHOWN = _Shown({ord("\t"): "\t", ord("\n"): "\n"})
 
 
 def visible(text: str) -> str:
-    """A text with what would deceive the eye replaced, character for character.
+    """Return a text with what would deceive the eye replaced, character for character.
 
     Tabs and line feeds stay: what the text is shown in has a form for them.
     """
@@ -170,7 +170,7 @@ def visible(text: str) -> str:
 
 
 def _window(cells: list[tuple[str, int]], start: int, end: int, room: int) -> tuple[int, int]:
-    """The first and last columns to show, so that a place is visible and they fit."""
+    """Return the first and last columns to show, so that a place is visible and they fit."""
     if sum(size for _, size in cells) <= room:
         return 0, len(cells)
     first = 0

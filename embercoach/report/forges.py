@@ -25,7 +25,7 @@ LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def github_annotations(outcome: Outcome, sources: SourceTexts, *, show_notes: bool) -> str:
-    """One workflow command a line, at lines of the files themselves, as GitHub shows them."""
+    """Get one workflow command a line, at lines of the files themselves, as GitHub shows them."""
     return "".join(f"{line}\n" for line in _lines(outcome, sources, show_notes=show_notes))
 
 
@@ -94,7 +94,7 @@ def document(
     root: str | None = None,
     marks: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The report as plain data: an entry for each finding and for each problem.
+    """Return the report as plain data: an entry for each finding and for each problem.
 
     Args:
         outcome: the run's result.

@@ -29,7 +29,7 @@ def render(
     marks: Sequence[str] | None = None,
     origin: RunOrigin | None = None,
 ) -> str:
-    """The report as JSON text. Notes are always in it; fixes' places are lines and columns."""
+    """Get the report as JSON text. Notes are always in it; fixes' places are lines and columns."""
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
     return written(
         document(
@@ -44,7 +44,7 @@ def render(
 
 
 def written(data: dict[str, Any]) -> str:
-    """A document as JSON text."""
+    """Return a document as JSON text."""
     return json_text(data) + "\n"
 
 
@@ -57,7 +57,7 @@ def document(
     marks: Sequence[str] | None = None,
     origin: RunOrigin | None = None,
 ) -> dict[str, Any]:
-    """The report as plain data.
+    """Return the report as plain data.
 
     Args:
         outcome: the run's result.
@@ -129,7 +129,7 @@ def span_members(one: Finding | Step) -> dict[str, int]:
 
 
 def _steps(name: str, steps: Sequence[Step], path: str) -> dict[str, Any]:
-    """The member that holds steps, which findings without any don't have."""
+    """Return the member that holds steps, which findings without any don't have."""
     entries = [
         {
             "path": path,
@@ -143,7 +143,7 @@ def _steps(name: str, steps: Sequence[Step], path: str) -> dict[str, Any]:
 
 
 def _cell(number: int | None) -> dict[str, int]:
-    """The member that names a notebook's cell, which other files' findings don't have."""
+    """Return the member that names a notebook's cell, which other files' findings don't have."""
     return {} if number is None else {"cell": number}
 
 

@@ -23,7 +23,7 @@ COUNTED = {"tests": None, "failures": "failure", "errors": "error", "skipped": "
 
 
 def render(outcome: Outcome, sources: SourceTexts, *, show_notes: bool) -> str:
-    """The report as XML text. Listed notes are skipped tests, as they fail nothing."""
+    """Return the report as XML text. Listed notes are skipped tests, as they fail nothing."""
     cases = [
         (finding.path, _finding(finding, sources))
         for finding in listed(outcome, show_notes=show_notes)
@@ -78,7 +78,7 @@ def _problem(problem: ReportedProblem, sources: SourceTexts) -> ET.Element:
 
 
 def _case(one: Placed, name: str, sources: SourceTexts) -> ET.Element:
-    """A test named by the place that people read; its line is the file's own, to be opened."""
+    """Get a test named by the place that people read; its line is the file's own, to be opened."""
     place = place_of(one).removeprefix(f"{one.path}:")
     attributes = {"name": f"{name} at {place}", "classname": one.path, "file": one.path}
     attributes |= {"line": str(start_in_file(one, sources)[0]), "time": "0"}

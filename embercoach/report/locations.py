@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def in_repository(path: str, root: str | None) -> str:
-    """A path from the repository's root, with slashes; as it is where it lies elsewhere.
+    """Return a path from the repository's root, with slashes; as it is where it lies elsewhere.
 
     Args:
         path: as it is shown.
@@ -105,7 +105,7 @@ def region_in_file(
 
 
 def fix_in_file(fix: Fix, path: str, sources: SourceTexts) -> Fix | None:
-    """A finding's fix as one of the file itself; None if it can't be made there any more."""
+    """Return a finding's fix as one of the file itself; None if it can't be made there any more."""
     if not is_notebook(path):
         return fix
     from embercoach.notebooks import editing

@@ -48,7 +48,7 @@ def render(
     comparison: Comparison | None = None,
     checkouts: Sequence[Checkout] = (),
 ) -> str:
-    """The summary: totals, by checkout and by rule, and the worst findings with links to them.
+    """Get the summary: totals, by checkout and by rule, and the worst findings with links to them.
 
     Args:
         outcome: the run's result.
@@ -127,7 +127,7 @@ def _address(sources: SourceTexts, root: str | None, link_prefix: str, one: Plac
 
 
 def prose(message: str) -> str:
-    """A message in one line, in which only its `code` is marked up, wherever it comes from."""
+    """Get a message in one line, in which only its `code` is marked up, wherever it comes from."""
     pieces = escaped(message).split("`")
     if len(pieces) % 2 == 0 or not all(piece.strip() for piece in pieces[1::2]):
         return "\\`".join(map(_escaped, pieces))

@@ -174,7 +174,7 @@ def _union(
 
 
 def _finding_key(finding: dict[str, Any]) -> tuple[Any, ...]:
-    """The order of ``Finding.sort_key``."""
+    """Return the order of ``Finding.sort_key``."""
     place = (finding["path"], finding.get("cell") or 0, finding["line"], finding["column"])
     end = (finding["end_line"], finding["end_column"])
     return (*place, finding["code"], *end, finding["message"])

@@ -60,7 +60,7 @@ class RunOrigin:
     portion: Portion | None = None
 
     def members(self) -> dict[str, Any]:
-        """Its members in the JSON report."""
+        """Return its members in the JSON report."""
         return {
             "run": {
                 "version": self.version,
@@ -168,7 +168,7 @@ def counts(outcome: Outcome, *, show_notes: bool) -> Counts:
 
 
 def listed(outcome: Outcome, *, show_notes: bool) -> list[Finding]:
-    """The findings to list."""
+    """Return the findings to list."""
     return [f for f in outcome.findings if show_notes or f.severity != "note"]
 
 
@@ -188,7 +188,7 @@ class SourceTexts:
         self._notebooks: dict[str, Notebook | None] = {}
 
     def index(self, path: str, cell: int | None = None) -> LineIndex:
-        """A file's text, or that of a notebook's cell; empty if it cannot be read any more."""
+        """Get a file's text, or that of a notebook's cell; empty if it cannot be read any more."""
         from embercoach.fixes.source_file import LineIndex
 
         if cell is not None:
@@ -202,7 +202,7 @@ class SourceTexts:
         return self._indexes[path]
 
     def notebook(self, path: str) -> Notebook | None:
-        """A notebook; None for other files, and if it cannot be read any more."""
+        """Return a notebook; None for other files, and if it cannot be read any more."""
         if path not in self._notebooks:
             text = self.index(path).text if is_notebook(path) else ""
             self._notebooks[path] = _notebook(text) if text else None

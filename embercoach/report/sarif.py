@@ -56,7 +56,7 @@ def document(
     root: str | None = None,
     rules_url: str = RULES_URL,
 ) -> dict[str, Any]:
-    """The report as plain data. Suppressed findings are left out, as GitHub would show them.
+    """Return the report as plain data. Suppressed findings are left out, as GitHub would show them.
 
     Args:
         outcome: the run's result.
@@ -127,7 +127,7 @@ class _Places:
             self._lines.setdefault(finding.path, set()).add(line)
 
     def artifact(self, path: str) -> dict[str, str]:
-        """A file's address: from the top of the repository, where it lies in it."""
+        """Return a file's address: from the top of the repository, where it lies in it."""
         known = self._artifacts.get(path)
         if known is None:
             inside = in_repository(path, self._root)
@@ -138,7 +138,7 @@ class _Places:
         return known
 
     def location(self, path: str, one: Finding | Step) -> dict[str, Any]:
-        """The location of a finding, or of a step of one."""
+        """Return the location of a finding, or of a step of one."""
         region = _region(*region_in_file(path, one, self.sources))
         place = {"artifactLocation": self.artifact(path), "region": region}
         return {"physicalLocation": place, **_cell(one)}
@@ -211,12 +211,12 @@ def _step(path: str, one: Finding | Step, places: _Places) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """A text for a message, in which viewers take ``[text](address)`` for a link."""
+    """Return a text for a message, in which viewers take ``[text](address)`` for a link."""
     return text.replace("](", "\\](")
 
 
 def _label(text: str) -> str:
-    """The text of a link in a message."""
+    """Return the text of a link in a message."""
     for character in ("\\", "[", "]"):
         text = text.replace(character, f"\\{character}")
     return text
@@ -292,7 +292,7 @@ def line_hashes(text: str, wanted: AbstractSet[int]) -> dict[int, str]:
 
 
 def _after(data: bytes, newline: bytes, start: int) -> int:
-    """Where the next line starts, 0 if there is none."""
+    """Return where the next line starts, 0 if there is none."""
     at = data.find(newline, start)
     while at % 2 and at > 0:  # halves of two neighbours that look like it
         at = data.find(newline, at + 1)

@@ -36,7 +36,7 @@ class Totals:
 def totals(
     checkouts: Sequence[Checkout], found: Sequence[tuple[str, str]], troubled: Sequence[str]
 ) -> tuple[Totals, ...]:
-    """The totals of each checkout, the most findings first; none where there is but one.
+    """Return the totals of each checkout, the most findings first; none where there is but one.
 
     Args:
         checkouts: of the run, each once.
@@ -61,7 +61,7 @@ def totals(
 
 
 def owners(paths: Iterable[str], tops: Iterable[str]) -> dict[str, str | None]:
-    """The innermost of some tops that each path lies in; None where it lies in none."""
+    """Return the innermost of some tops that each path lies in; None where it lies in none."""
     known = {os.path.normpath(top): top for top in tops}
     return {path: _owner(path, known) for path in paths}
 
@@ -93,7 +93,7 @@ class RuleCount:
 
 
 def rows(findings: Sequence[Finding]) -> list[RuleCount]:
-    """A row for each rule, the most frequent first."""
+    """Return a row for each rule, the most frequent first."""
     table: dict[str, RuleCount] = {}
     for finding in findings:
         row = table.setdefault(finding.code, RuleCount(finding.code, finding.severity))
@@ -104,7 +104,7 @@ def rows(findings: Sequence[Finding]) -> list[RuleCount]:
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[Line]:
-    """The table for people; ``[*]`` marks rules with findings that ``--fix`` fixes."""
+    """Yield the table for people; ``[*]`` marks rules with findings that ``--fix`` fixes."""
     table = rows(findings)
     width = max((len(str(row.count)) for row in table), default=0)
     code = max((len(row.code) for row in table), default=0)
@@ -119,7 +119,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[Line]:
 
 
 def render(findings: Sequence[Finding]) -> str:
-    """The table as JSON."""
+    """Return the table as JSON."""
     table = [
         {
             "code": row.code,

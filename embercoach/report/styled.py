@@ -55,7 +55,7 @@ def wants_color(stream: TextIO) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """The columns to fill."""
+    """Return the columns to fill."""
     if not stream.isatty():
         return WIDTH
     import shutil
@@ -98,7 +98,7 @@ def wrapped(line: Line, prefix: int, width: int) -> Iterator[Line]:
 
 
 def plain(line: Line) -> str:
-    """A line's text."""
+    """Return a line's text."""
     return "".join(text for text, _ in line)
 
 
@@ -130,7 +130,7 @@ def print_lines(
 
 
 def _styled(text: str, style: str, rules_url: str) -> Style | str:
-    """The style of a span; that of a rule's code with a link to its page."""
+    """Return the style of a span; that of a rule's code with a link to its page."""
     plain_style = STYLES.get(style, "")
     url = rule_url(text.strip(), rules_url) if style == "code" and rules_url else None
     if url is None:
@@ -153,7 +153,7 @@ def print_diff(diff: str, stream: TextIO) -> None:
 
 
 def harmless(line: Line) -> Line:
-    """A line whose spans together are what ``log_line`` makes of its text."""
+    """Return a line whose spans together are what ``log_line`` makes of its text."""
     shown = [(escaped(text), style) for text, style in line]
     marks = command_marks(plain(shown))
     if not marks:

@@ -116,14 +116,14 @@ class _Mark:
 
 
 def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
-    """One line a finding: ``path:line:col: CODE severity message``."""
+    """Yield one line a finding: ``path:line:col: CODE severity message``."""
     for finding in listed(outcome, show_notes=show_notes):
         yield _head(finding, context=False)
     yield from problem_lines(outcome.problems)
 
 
 def grouped(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
-    """The findings of each file below its path: ``  line:col CODE severity message``."""
+    """Yield the findings of each file below its path: ``  line:col CODE severity message``."""
     for path, findings in groupby(listed(outcome, show_notes=show_notes), attrgetter("path")):
         yield [(path, "path"), (":", "")]
         placed = [(position_of(finding), finding) for finding in findings]
@@ -135,7 +135,7 @@ def grouped(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
 
 
 def problem_lines(problems: Iterable[ReportedProblem]) -> Iterator[Line]:
-    """One line for what could not be checked: ``path:line:col: syntax error: ...``.
+    """Yield one line for what could not be checked: ``path:line:col: syntax error: ...``.
 
     Only a traceback, which ``--debug`` adds, is further lines.
     """
@@ -167,7 +167,7 @@ def _rated_message(finding: Finding) -> Line:
 def summary(
     outcome: Outcome, *, show_notes: bool, comparison: Comparison | None = None
 ) -> Iterator[Line]:
-    """The totals: findings, hidden findings, and fixes."""
+    """Yield the totals: findings, hidden findings, and fixes."""
     count = counts(outcome, show_notes=show_notes)
     parts = [plural(count.errors, "error"), plural(count.warnings, "warning")]
     if show_notes:
@@ -199,7 +199,7 @@ def summary(
 
 
 def _files(outcome: Outcome) -> str:
-    """The numbers of files that were checked, not checked and skipped."""
+    """Return the numbers of files that were checked, not checked and skipped."""
     unchecked = len({problem.path for problem in outcome.problems if problem.is_unchecked})
     if outcome.files_checked or not unchecked:
         files = plural(outcome.files_checked, "file") + " checked"
@@ -224,7 +224,7 @@ def _fixable(safe: int, unsafe: int) -> Iterator[Line]:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

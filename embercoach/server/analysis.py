@@ -130,14 +130,14 @@ class Analysis:
         self._rounds = 0
 
     def fixed(self, checked: Checked) -> FixedFile:
-        """The document as `--fix` would write it."""
+        """Return the document as `--fix` would write it."""
         assert checked.settings is not None
         fixer = Fixer(checked.settings, unsafe=False, debug=False, inspector=self._inspector)
         document = checked.document
         return fixer((str(document.path), bytes_of(document.text)))
 
     def kernels(self, checked: Checked, line: int) -> list[WrittenKernel]:
-        """The kernels that a line belongs to."""
+        """Return the kernels that a line belongs to."""
         document, settings = checked.document, checked.settings
         if settings is None or language_of(document.path.name) != PYTHON:
             return []
@@ -190,7 +190,7 @@ class Analysis:
     def _result(
         self, path: Path, data: bytes, settings: Settings
     ) -> tuple[RunResult, tuple[str, ...]]:
-        """The result of a file's bytes, and the files that it depends on."""
+        """Return the result of a file's bytes, and the files that it depends on."""
         if not relevant(data, language_of(path.name), settings.kernel_builders):
             return RunResult(files_skipped=1), ()
         if self._judges is None or self._judges[0] != settings:
@@ -223,7 +223,7 @@ class Analysis:
 
 
 def suppressed(checked: Checked, finding: Finding) -> str:
-    """A document's text, or that of a cell's notebook, with a suppression of a finding."""
+    """Return a document's text, or that of a cell's notebook, with a suppression of a finding."""
     document = checked.notebook or checked.document
     language = language_of(document.path.name)
     return annotated(document.text, [finding], document.newline, language)
@@ -237,7 +237,7 @@ class Baselines:
         self._known: dict[Path, tuple[Stamp, baseline_file.Baseline]] = {}
 
     def new_in(self, result: RunResult, path: Path, text: str, file: Path) -> RunResult:
-        """The findings that a baseline does not know; all, if it cannot be used."""
+        """Return the findings that a baseline does not know; all, if it cannot be used."""
         try:
             entries = self._read(file).entries
         except baseline_file.BaselineError as error:

@@ -42,7 +42,7 @@ class CellPlaces(Struct, frozen=True):
 
 
 def cell_places(document: Document, encoding: str) -> tuple[CellPlaces, ...]:
-    """The places of all cells of an open notebook."""
+    """Return the places of all cells of an open notebook."""
     return tuple(CellPlaces(cell.uri, Positions(cell.text, encoding)) for cell in document.cells)
 
 
@@ -56,13 +56,13 @@ def parts(checked: Checked) -> Iterator[Checked]:
 
 
 def part_of(checked: Checked, uri: str) -> Checked:
-    """The result of the document or the cell with a URI."""
+    """Return the result of the document or the cell with a URI."""
     uris = [cell.uri for cell in checked.document.cells]
     return part(checked, uris.index(uri) + 1) if uri in uris else checked
 
 
 def part(checked: Checked, number: int) -> Checked:
-    """The result of a cell, counted from 1. Problems of the notebook are in its first cell."""
+    """Get the result of a cell, counted from 1. Problems of the notebook are in its first cell."""
     document, result = checked.document, checked.result
     cell = document.cells[number - 1]
     one = replace(
@@ -84,7 +84,7 @@ def part(checked: Checked, number: int) -> Checked:
 
 
 def in_file(checked: Checked) -> Checked:
-    """The result of a notebook's file, in the coordinates of its JSON."""
+    """Return the result of a notebook's file, in the coordinates of its JSON."""
     path = str(checked.document.path)
     sources = SourceTexts({path: checked.document.text})
 
@@ -121,7 +121,7 @@ _SEVERITIES: dict[str, Severity] = {"error": ERROR, "warning": WARNING, "note": 
 
 
 def diagnostics(checked: Checked) -> list[Diagnostic]:
-    """The findings of a document, notes included, and its problems."""
+    """Return the findings of a document, notes included, and its problems."""
     findings = checked.result.findings
     found = [_of_problem(problem, checked) for problem in checked.result.problems]
     found += [diagnostic(finding, checked) for finding in findings[:MOST]]
@@ -132,7 +132,7 @@ def diagnostics(checked: Checked) -> list[Diagnostic]:
 
 
 def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
-    """A finding. A note that `check` would only count is a hint."""
+    """Return a finding. A note that `check` would only count is a hint."""
     severity = _SEVERITIES[finding.severity]
     if finding.severity == "note" and not (checked.settings and checked.settings.show_notes):
         severity = HINT
@@ -188,7 +188,7 @@ def _fix_of(finding: Finding) -> str | None:
 
 
 def _of_problem(problem: Problem, checked: Checked) -> Diagnostic:
-    """A problem, from its place to the end of the line."""
+    """Return a problem, from its place to the end of the line."""
     line = min(problem.line, checked.positions.index.count)
     text = checked.positions.index.line(line)
     start = min(problem.column, max(len(text), 1))

@@ -41,7 +41,7 @@ class Document(Struct, frozen=True):
 
 
 def notebook_text(cells: Iterable[Cell]) -> str:
-    """The file of a notebook with these cells."""
+    """Return the file of a notebook with these cells."""
     data = [
         {
             "cell_type": "code" if cell.is_code else "markdown",
@@ -54,6 +54,6 @@ def notebook_text(cells: Iterable[Cell]) -> str:
 
 
 def cell_texts(text: str) -> list[str]:
-    """The texts of all cells of a file that `notebook_text` made, edited or not."""
+    """Return the texts of all cells of a file that `notebook_text` made, edited or not."""
     sources = [cell["source"] for cell in json.loads(text)["cells"]]
     return ["".join(source) for source in sources]

@@ -111,7 +111,7 @@ class Documents:
 
 
 def cited(uri: str) -> str:
-    """A URI as a message shows it: on one line, and not too long."""
+    """Return a URI as a message shows it: on one line, and not too long."""
     return quoted(uri, _CITED)
 
 
@@ -162,7 +162,7 @@ class Followed(Struct):
     shapes: asyncio.Task[list[ShapedName]] | None = None
 
     def uri_of(self, uri: str) -> str:
-        """The URI as the document, or the notebook, has it: it may differ in escapes."""
+        """Return the URI as the document, or the notebook, has it: it may differ in escapes."""
         cells = (cell.uri for cell in self.document.cells)
         return next((cell for cell in cells if unquote(cell) == unquote(uri)), self.document.uri)
 

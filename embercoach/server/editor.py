@@ -38,13 +38,13 @@ class Positions:
         self._codec, self._size = _UNITS[encoding]
 
     def at(self, line: int, column: int) -> Position:
-        """The position of a line and a column; past the end of its line, the line's end."""
+        """Return the position of a line and a column; past the end of its line, the line's end."""
         line = min(line, len(self.index.starts))
         before = self.index.line(line)[: column - 1]
         return {"line": line - 1, "character": self._units(before)}
 
     def at_offset(self, offset: int) -> Position:
-        """The position of a character's offset."""
+        """Return the position of a character's offset."""
         line, column = self.index.place(offset)
         start = self.index.starts[line - 1]
         # Not by `at`: a fix may end between the two characters of a line end.
@@ -52,11 +52,11 @@ class Positions:
         return {"line": line - 1, "character": self._units(before)}
 
     def between(self, line: int, column: int, end_line: int, end_column: int) -> Range:
-        """The range from a place up to, and without, another."""
+        """Return the range from a place up to, and without, another."""
         return {"start": self.at(line, column), "end": self.at(end_line, end_column)}
 
     def characters(self, line: int, columns: Iterable[int]) -> list[int]:
-        """The columns of a line as the editor counts; they are in order."""
+        """Return the columns of a line as the editor counts; they are in order."""
         text = self.index.line(line)
         if text.isascii():
             return [column - 1 for column in columns]
@@ -81,18 +81,18 @@ class Positions:
         return row, len(line) + 1
 
     def offset(self, position: PlacedPosition) -> int:
-        """The offset of a character, from the editor's position."""
+        """Return the offset of a character, from the editor's position."""
         place: Position = {"line": position.line, "character": position.character}
         return self.index.offset(*self.place(place))
 
     def edits(self, edits: Iterable[Edit], newline: str) -> list[TextEdit]:
-        """A fix's edits, with the text's own line ends."""
+        """Return a fix's edits, with the text's own line ends."""
         return [
             self._edit(edit.start, edit.end, edit.text.replace("\n", newline)) for edit in edits
         ]
 
     def edits_to(self, text: str) -> list[TextEdit]:
-        """The edits that make another text of this one: whole lines, where they differ."""
+        """Return the edits that make another text of this one: whole lines, where they differ."""
         old, new = self.index, LineIndex(text)
         matcher = SequenceMatcher(None, _lines(old), _lines(new), autojunk=False)
         starts = [*old.starts, len(old.text)]
@@ -145,7 +145,7 @@ _NAMES = {
 
 
 def options_of(given: object) -> Options:
-    """The options of an editor, which may send anything."""
+    """Return the options of an editor, which may send anything."""
     table = given if isinstance(given, dict) else {}
     shapes = table.get("shapes", {})
     mistakes: list[str] = []

@@ -104,7 +104,7 @@ def fix_all(uri: str, edit: WorkspaceEdit | None) -> CodeAction:
 
 
 def change_to(text: str, checked: Checked, *, versioned: bool) -> WorkspaceEdit:
-    """The change of a document to a text, or of a notebook and its cells to that of a file.
+    """Return the change of a document to a text, or of a notebook and its cells to that of a file.
 
     Args:
         text: of the document, or of the file of a notebook.
@@ -140,7 +140,7 @@ _SEPARATOR = "\n\n---\n\n"
 
 
 def found_at(checked: Checked, line: int, column: int) -> list[Finding]:
-    """The findings that a place lies in."""
+    """Return the findings that a place lies in."""
     return [
         finding
         for finding in checked.result.findings
@@ -152,7 +152,7 @@ def found_at(checked: Checked, line: int, column: int) -> list[Finding]:
 def hover(
     checked: Checked, findings: Sequence[Finding], kernels: Sequence[WrittenKernel]
 ) -> Hover | None:
-    """The pages of the findings' rules, and the heads of kernels, in Markdown."""
+    """Return the pages of the findings' rules, and the heads of kernels, in Markdown."""
     parts = list(_pages(findings)) + [part for kernel in kernels for part in _heads(kernel)]
     if not parts:
         return None
@@ -166,7 +166,7 @@ def hover(
 
 
 def signatures(kernels: Sequence[WrittenKernel]) -> str | None:
-    """The heads of kernels in Markdown; None without kernels."""
+    """Return the heads of kernels in Markdown; None without kernels."""
     return _SEPARATOR.join(part for kernel in kernels for part in _heads(kernel)) or None
 
 

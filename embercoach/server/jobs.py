@@ -70,7 +70,7 @@ def _path(file: ListedFile) -> Path:
 
 
 def _key(settings: Settings) -> str:
-    """A text that two settings share if they give the same findings."""
+    """Return a text that two settings share if they give the same findings."""
     from embercoach.server.projects import stamp_of
 
     codes = sorted(settings.enabled)

@@ -29,7 +29,7 @@ class _Open(Struct, frozen=True):
     texts: dict[str, types.TextDocumentItem]
 
     def document(self) -> Document | None:
-        """The notebook as a document; None where it has no file."""
+        """Return the notebook as a document; None where it has no file."""
         if self.path is None:
             return None
         cells = tuple(_cell(self.texts[key], is_code) for key, is_code in self.order)
@@ -102,7 +102,7 @@ class Notebooks:
         return held.uri, [item.uri for item in held.texts.values()]
 
     def get(self, uri: str) -> Document | None:
-        """The notebook of a URI, or of a cell's URI; None where it has no file.
+        """Return the notebook of a URI, or of a cell's URI; None where it has no file.
 
         Raises:
             InvalidError: it is not open.

@@ -21,7 +21,7 @@ Stamp = tuple[int, int] | None
 
 
 def stamp_of(path: Path) -> Stamp:
-    """A file's stamp, which changes with it."""
+    """Return a file's stamp, which changes with it."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -65,7 +65,7 @@ class Projects:
         self._known: dict[Path, Configured] = {}
 
     def of(self, path: Path) -> Configured:
-        """The configuration of a file, by its absolute path."""
+        """Return the configuration of a file, by its absolute path."""
         folder = path.parent
         known = self._known.get(folder)
         stamps = _stamps(folder, known)
@@ -95,7 +95,7 @@ class Projects:
 
 
 def _stamps(folder: Path, known: Configured | None) -> tuple[Stamp, ...]:
-    """The stamps of files that may decide on a folder's configuration."""
+    """Return the stamps of files that may decide on a folder's configuration."""
     places = [
         Path(candidate, name)
         for candidate in searched(str(folder))

@@ -104,7 +104,7 @@ _CITED = 300
 
 
 def strict_converter() -> Converter:
-    """A converter that takes no number for a text, and no text for a number."""
+    """Return a converter that takes no number for a text, and no text for a number."""
     converter: Converter = default_converter()  # type: ignore[no-untyped-call]
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _exactly(kind))
@@ -259,7 +259,7 @@ class Protocol(LanguageServerProtocol):
         super().handle_message(response)
 
     def _structured(self, message: dict[str, Any]) -> RPCMessage:
-        """A message of a known method as its type.
+        """Return a message of a known method as its type.
 
         Raises:
             JsonRpcInvalidParams: it is malformed.
@@ -293,7 +293,7 @@ class Protocol(LanguageServerProtocol):
         self._send_data(JsonRPCNotification(method, _VERSION, params))
 
     def plain(self, structure: object) -> dict[str, Any]:
-        """A structure as JSON has it."""
+        """Return a structure as JSON has it."""
         found: dict[str, Any] = self._converter.unstructure(structure)
         return found
 
@@ -330,7 +330,7 @@ def _is_notification(method: str) -> bool:
 
 
 def _uris(params: object) -> Iterator[str]:
-    """The URIs of documents and folders that parameters name."""
+    """Yield the URIs of documents and folders that parameters name."""
     if isinstance(params, types.InitializeParams):
         yield from filter(None, (params.root_uri,))
         yield from (folder.uri for folder in params.workspace_folders or ())
@@ -342,7 +342,7 @@ def _uris(params: object) -> Iterator[str]:
 
 
 def _reason(error: Exception) -> str:
-    """The error of a converter, in one line."""
+    """Return the error of a converter, in one line."""
     found = transform_error(error, path="message")
     shown = "; ".join(found)
     return shown if len(shown) <= _CITED else f"{shown[:_CITED]}..."

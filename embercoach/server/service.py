@@ -389,7 +389,7 @@ class Service(LanguageServer):
         return Editor(self.client_capabilities, self.options)
 
     def folders(self) -> tuple[Path, ...]:
-        """The folders that the editor shows."""
+        """Return the folders that the editor shows."""
         uris = [folder.uri for folder in self.workspace.folders.values()]
         uris += [self.workspace.root_uri] if self.workspace.root_uri else []
         return tuple(Path(path) for path in map(to_fs_path, uris) if path)

@@ -58,7 +58,7 @@ class ShapedName(NamedTuple):
 
 
 def placed_names(found: Iterable[NameShape], positions: Positions) -> list[ShapedName]:
-    """Names with shapes, which are in the order of the text, in the units of the editor."""
+    """Return names with shapes, which are in the order of the text, in the units of the editor."""
     placed = []
     for line, group in groupby(found, key=lambda one: one.line):
         names = list(group)
@@ -80,7 +80,7 @@ def placed_names(found: Iterable[NameShape], positions: Positions) -> list[Shape
 
 
 def inlay_hints(names: Sequence[ShapedName], place: Range) -> list[InlayHint]:
-    """The hints in a range, at the ends of the names, which are in the order of the text."""
+    """Return the hints in a range, at the ends of the names, which are in the order of the text."""
     start, end = _key(place["start"]), _key(place["end"])
     within = names[bisect_left(names, start[:1]) : bisect_right(names, end)]
     return [
@@ -95,7 +95,7 @@ def inlay_hints(names: Sequence[ShapedName], place: Range) -> list[InlayHint]:
 
 
 def with_shape(hover: Hover | None, names: Sequence[ShapedName], place: Position) -> Hover | None:
-    """A hover with the shape of the name at a place, if there is one."""
+    """Return a hover with the shape of the name at a place, if there is one."""
     at = bisect_right(names, (*_key(place), float("inf"))) - 1
     if at < 0 or not _is_at(names[at], place):
         return hover

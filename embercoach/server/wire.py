@@ -1,4 +1,4 @@
-"""The protocol's structures that workers make, as JSON has them, and the frames that carry them."""
+"""The protocol's structures that workers make, as JSON has them, and the frames that hold them."""
 
 from __future__ import annotations
 
@@ -144,14 +144,14 @@ class Hover(_Hover):
 
 
 def plain_position(position: types.Position) -> Position:
-    """A position as JSON has it."""
+    """Return a position as JSON has it."""
     return {"line": position.line, "character": position.character}
 
 
 def line_diagnostic(
     message: str, severity: Severity, line: int = 1, code: str | None = None
 ) -> Diagnostic:
-    """A diagnostic of a whole line, counted from 1."""
+    """Return a diagnostic of a whole line, counted from 1."""
     start: Position = {"line": line - 1, "character": 0}
     end: Position = {"line": line, "character": 0}
     found: Diagnostic = {

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def result_id(found: Sequence[Diagnostic]) -> str:
-    """The id of diagnostics: the same for the same ones."""
+    """Return the id of diagnostics: the same for the same ones."""
     return blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def report(found: Sequence[Diagnostic], previous: str | None) -> dict[str, Any]:
-    """A full report, or that nothing has changed since the one with the id ``previous``."""
+    """Return a full report, or that nothing has changed since the one with the id ``previous``."""
     known = result_id(found)
     if known == previous:
         return unchanged(known)
@@ -39,7 +39,7 @@ def report(found: Sequence[Diagnostic], previous: str | None) -> dict[str, Any]:
 
 
 def unchanged(known: str) -> dict[str, Any]:
-    """The report that diagnostics have not changed."""
+    """Return the report that diagnostics have not changed."""
     return {"kind": "unchanged", "resultId": known}
 
 
@@ -143,7 +143,7 @@ class WorkspaceReports:
                 yield {"uri": former.uri, "version": None, "kind": "full", "items": []}
 
     async def _listing(self) -> Listing | None:
-        """The files of the workspace; None if they cannot be listed, which is logged."""
+        """Return the files of the workspace; None if they cannot be listed, which is logged."""
         folders = self._service.folders()
         try:
             listing: Listing = await self._service.run("workspace", ListFiles(folders))

@@ -39,12 +39,12 @@ class PageTest:
         self.run()
 
     def __str__(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
 
 def page_tests(rules: RuleSet) -> list[PageTest]:
-    """The tests of a plugin's pages: form, evidence, examples and fixes.
+    """Return the tests of a plugin's pages: form, evidence, examples and fixes.
 
     Each bad example must have findings of the page's rule, and none of the plugin's other rules;
     each good example must have none of the plugin's.

@@ -61,12 +61,12 @@ class Page:
     remedy: str = ""
 
     def blocks_of(self, section: str) -> tuple[Block, ...]:
-        """The blocks of a section."""
+        """Return the blocks of a section."""
         return tuple(block for block in self.blocks if block.section == section)
 
 
 def page_paths() -> list[Path]:
-    """The pages of EmberCoach's own rules."""
+    """Return the pages of EmberCoach's own rules."""
     return sorted(path for path in pages_directory().glob("*.md") if path.stem != "README")
 
 
@@ -109,7 +109,7 @@ def page_of(text: str, path: Path) -> Page:
 
 
 def form_errors(page: Page) -> list[str]:
-    """The errors of a page's form, in words; none for a correct page."""
+    """Return the errors of a page's form, in words; none for a correct page."""
     errors = []
     if page.title != f"{page.rule.name} ({page.rule.code})":
         errors.append(f"the title is '{page.title}'")
@@ -129,12 +129,12 @@ def form_errors(page: Page) -> list[str]:
 
 @cache
 def _project() -> Project:
-    """One for all blocks: those that import EmberCoach would read it again for each."""
+    """Return one for all blocks: those that import EmberCoach would read it again for each."""
     return Project()
 
 
 def lint(block: Block) -> tuple[Finding, ...]:
-    """All findings of the checks in a block, of whatever severity.
+    """Return all findings of the checks in a block, of whatever severity.
 
     Raises:
         AssertionError: a check raised, or exceeded its budget.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def written_out(arguments: tuple[Argument, ...]) -> Iterator[Argument]:
-    """The arguments of a call with the entries of known dictionaries as keyword arguments.
+    """Yield the arguments of a call with the entries of known dictionaries as keyword arguments.
 
     An entry stands where it is written within the call, or else at the name of the dictionary.
     """
@@ -41,7 +41,7 @@ def _is_held_by_none_else(node: cst.BaseExpression) -> bool:
 
 
 def _entries(node: cst.BaseExpression) -> Iterator[tuple[str, cst.BaseExpression]]:
-    """The entries of a dictionary that is written as such, by their keys."""
+    """Yield the entries of a dictionary that is written as such, by their keys."""
     if isinstance(node, cst.Call):
         for argument in node.args:
             if argument.keyword is not None:
@@ -96,7 +96,7 @@ def bind(
 
 
 def _positional(arguments: tuple[Argument, ...]) -> Iterator[Value]:
-    """The values passed by place, as far as their places are known."""
+    """Yield the values passed by place, as far as their places are known."""
     for argument in arguments:
         items = items_of(argument.value) if argument.star == "*" else None
         if items is not None:

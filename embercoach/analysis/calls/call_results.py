@@ -65,7 +65,7 @@ _PLAIN = frozenset(
 
 
 def layer_dtype(module: Module, layer: str, arguments: tuple[Argument, ...]) -> str | None:
-    """The dtype of a layer's result, None if unknown.
+    """Return the dtype of a layer's result, None if unknown.
 
     Args:
         module: the file that calls the layer.
@@ -86,14 +86,14 @@ def layer_dtype(module: Module, layer: str, arguments: tuple[Argument, ...]) -> 
 
 
 def weight_dtype(module: Module, layer: str) -> str | None:
-    """The dtype of a layer's weights, None if unknown; quantized ones are integers."""
+    """Return the dtype of a layer's weights, None if unknown; quantized ones are integers."""
     name = layer.removeprefix("mlx.nn.")
     return model_dtype(module) if name in _WEIGHTED or name == "Embedding" else None
 
 
 @lru_cache(maxsize=2)
 def model_dtype(module: Module) -> str | None:
-    """The one dtype that a file sets for its models, if it is half precision.
+    """Return the one dtype that a file sets for its models, if it is half precision.
 
     By ``model.set_dtype(mx.bfloat16)`` or ``model.apply(lambda p: p.astype(mx.bfloat16))``. A
     parameter is its default, and what is passed under its name.
@@ -120,7 +120,7 @@ _LIBRARIES = frozenset(("mx", "np", "numpy"))
 
 
 def _set_by(node: cst.Call) -> cst.BaseExpression | None:
-    """The dtype that a call sets for a model."""
+    """Return the dtype that a call sets for a model."""
     if not isinstance(node.func, cst.Attribute) or not node.args:
         return None
     first, name = node.args[0].value, node.func.attr.value
@@ -153,7 +153,7 @@ _ATOMS: dict[str, Value] = {
 
 @cache
 def result_value(expression: str) -> Value:
-    """The value that a result expression of the table stands for."""
+    """Return the value that a result expression of the table stands for."""
     return _value(parse_result(expression))
 
 
@@ -230,7 +230,7 @@ def _traced(value: Value) -> bool:
 
 
 def _spread(value: Value) -> tuple[Value, ...]:
-    """A list of arrays counts as its items."""
+    """Return a list of arrays counts as its items."""
     if isinstance(value, Sequence):
         return value.items or (any_item(value),)
     return (value,)
@@ -283,7 +283,7 @@ def _dtype(
 
 
 def _of_numbers(numbers: list[Number]) -> str | None:
-    """The dtype of an array made from Python numbers alone; none if there are none."""
+    """Return the dtype of an array made from Python numbers alone; none if there are none."""
     kinds = {number.kind for number in numbers}
     order: tuple[NumberKind, ...] = ("complex", "float", "int", "bool")
     return next((promotion.dtype_of_number(k) for k in order if k in kinds), None)

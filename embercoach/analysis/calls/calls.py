@@ -289,7 +289,7 @@ def _bound(
 
 
 def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argument, ...]) -> Value:
-    """The result of a method of ``mx.array``."""
+    """Return the result of a method of ``mx.array``."""
     if name == "item":
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
         return Number(kind, None, None, after_pull(array.pulls, node))
@@ -382,12 +382,12 @@ def _callable(
 
 
 def _torch(frame: Frame, node: cst.Call, callee: Torch, arguments: tuple[Argument, ...]) -> Value:
-    """The result of a module that was moved to a device."""
+    """Return the result of a module that was moved to a device."""
     return Torch(callee.devices, is_tensor=False)
 
 
 def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argument, ...]) -> Value:
-    """A launch returns a list with one array an output."""
+    """Return a launch returns a list with one array an output."""
     dtypes = next((a.value for a in arguments if a.keyword == "output_dtypes"), UNKNOWN)
     if isinstance(dtypes, Sequence) and dtypes.items is not None:
         items = tuple(

@@ -49,7 +49,7 @@ def matter(frame: Frame, info: FunctionInfo, result: Value) -> bool:
 def with_default_dtypes(
     info: FunctionInfo, given: dict[str, Value], arguments: tuple[Argument, ...]
 ) -> dict[str, Value]:
-    """The values of parameters in a call, with the dtypes that others have by default."""
+    """Return the values of parameters in a call, with the dtypes that others have by default."""
     defaults = {p.name: p.default for p in info.parameters if type(p.default) is cst.Attribute}
     if not defaults or any(argument.star for argument in arguments):
         return given
@@ -58,7 +58,7 @@ def with_default_dtypes(
 
 
 def closure_at(frame: Frame, info: FunctionInfo) -> Frame | None:
-    """The frame that a function's free names are looked up in, for a call made in ``frame``.
+    """Return the frame that a function's free names are looked up in, for a call made in ``frame``.
 
     None for an inner function that is called from elsewhere: what its closure holds is then known
     for no call in particular.
@@ -100,7 +100,7 @@ def _or_default(
 def of_parameter(
     info: FunctionInfo, parameter: FunctionParameter, value: Value | None
 ) -> Value | None:
-    """The constant that a call passes for a parameter, or that is its default."""
+    """Return the constant that a call passes for a parameter, or that is its default."""
     known = _or_default(info, parameter, value)
     return None if known is None else _constant(known)
 
@@ -115,7 +115,7 @@ def flag_of_parameter(
 
 
 def _constant(value: Value) -> Value | None:
-    """A value that is wholly known, None if it is not."""
+    """Return a value that is wholly known, None if it is not."""
     if value is NONE or type(value) is DType:
         return value
     if type(value) is Number:
@@ -138,7 +138,7 @@ def _constant(value: Value) -> Value | None:
 def constants_passed(
     info: FunctionInfo, arguments: tuple[Argument, ...]
 ) -> Iterator[tuple[str, Value]]:
-    """The parameters that hold a constant in a call and are not bound again."""
+    """Yield the parameters that hold a constant in a call and are not bound again."""
     if any(argument.star for argument in arguments):
         return
     values = bind(info, UNKNOWN if info.is_method else None, arguments)

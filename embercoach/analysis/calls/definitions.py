@@ -137,7 +137,7 @@ class ClassInfo(Struct, eq=False):
 
 
 def parameters_of(node: cst.FunctionDef | cst.Lambda) -> tuple[FunctionParameter, ...]:
-    """The parameters of a function in order."""
+    """Return the parameters of a function in order."""
     params = node.params
     found: list[FunctionParameter] = []
 

@@ -123,12 +123,12 @@ def role_of(value: Value) -> Role | None:
 
 
 def text_of(node: cst.BaseExpression) -> str:
-    """An expression in one spelling, whatever its spaces and parentheses are."""
+    """Return an expression in one spelling, whatever its spaces and parentheses are."""
     return ast.unparse(ast.parse(f"({cst.Module([]).code_for_node(node)}\n)", mode="eval"))
 
 
 def operate(result: Value, symbol: str, left: ExpressionValue, right: ExpressionValue) -> Value:
-    """The result of an operation on arrays, with the role that it has by theirs."""
+    """Return the result of an operation on arrays, with the role that it has by theirs."""
     return _with_role(result, _role_of_result(symbol, left, right))
 
 
@@ -187,7 +187,7 @@ def _is_filter(value: Value) -> bool:
 
 
 def sliced(role: Role | None, node: cst.Subscript) -> Role | None:
-    """The role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
+    """Get the role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
     if isinstance(role, Signal):
         return role
     if not isinstance(role, Spectrum):
@@ -238,7 +238,7 @@ def touch(frame: Frame, target: cst.Subscript, value: Value | None) -> None:
 
 
 def detached(value: Value) -> Value:
-    """A value that leaves its function, where names of arrays mean nothing."""
+    """Return a value that leaves its function, where names of arrays mean nothing."""
     if isinstance(value, Array):
         return value if value.role is None else replace(value, role=None)
     if isinstance(value, Sequence):

@@ -94,7 +94,7 @@ def may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
 
 
 def with_traced(value: Value, values: dict[str, Value]) -> Value:
-    """The annotated result depends on what the call is given."""
+    """Return the annotated result depends on what the call is given."""
     if type(value) is Array:
         traced = any(isinstance(v, Array) and v.traced for v in values.values())
         return Array(value.dtype, False, False, traced)
@@ -111,7 +111,7 @@ def lacks_dtypes(value: Value) -> bool:
 
 
 def with_dtypes(annotated: Value, inferred: Value) -> Value:
-    """The annotated arrays with the dtypes of those that the body returns.
+    """Return the annotated arrays with the dtypes of those that the body returns.
 
     Where it visibly returns a dictionary without any array, the annotation is incorrect.
     """
@@ -146,7 +146,7 @@ _TRACED = Array(traced=True)
 def call_function(
     frame: Frame, info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
 ) -> Value:
-    """The result of a call, from the return annotation or from the body.
+    """Return the result of a call, from the return annotation or from the body.
 
     Callers are evidence of what parameters hold, and edges of the call graph.
     """
@@ -167,7 +167,7 @@ def call_function(
 def call_with_values(
     frame: Frame, info: FunctionInfo, bound: Value | None, values: tuple[Value, ...]
 ) -> Value:
-    """The result of a call with positional values that have no expressions."""
+    """Return the result of a call with positional values that have no expressions."""
     placeholder = cst.Name("_")
     return call_function(
         frame, info, bound, tuple(Argument(v, placeholder, None, "") for v in values)
@@ -237,7 +237,7 @@ def _marked_result(
     *,
     is_known: bool,
 ) -> Value:
-    """The result of a call in a run that follows a gradient: from the body, in any case."""
+    """Return the result of a call in a run that follows a gradient: from the body, in any case."""
     annotated = declared_result(info)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         return annotated
@@ -263,7 +263,7 @@ def _marked_result(
 
 
 def follow_gradient(info: FunctionInfo, values: tuple[Value, ...], run: GradientRun) -> Value:
-    """The result of a differentiated function, with the marks of what flows into it."""
+    """Return the result of a differentiated function, with the marks of what flows into it."""
     return UNKNOWN if info.in_progress else _run(info, values, record=False, depth=0, gradient=run)
 
 
@@ -392,7 +392,7 @@ def left_in(info: FunctionInfo, name: str) -> Value:
 
 
 def seen_in(visit: FunctionVisit) -> list[Fact]:
-    """The launches that one call of a function makes, and its calls of other functions."""
+    """Return the launches that one call of a function makes, and its calls of other functions."""
     info = visit.function
     if info.in_progress:
         return []
@@ -411,7 +411,7 @@ def seen_in(visit: FunctionVisit) -> list[Fact]:
 def must_execute(
     info: FunctionInfo, arrays: frozenset[str], given: Iterable[tuple[str, Value]]
 ) -> MustExecute:
-    """The calls that must execute when a function runs, and what must read arrays.
+    """Return the calls that must execute when a function runs, and what must read arrays.
 
     Args:
         info: the function.
@@ -435,7 +435,7 @@ def must_execute(
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
-    """A frame in which the parameters are bound and nothing has been run yet."""
+    """Return a frame in which the parameters are bound and nothing has been run yet."""
     frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
     frame.traceless = info.module.is_shared
     frame.names.set_all(zip((p.name for p in info.parameters), values, strict=False))

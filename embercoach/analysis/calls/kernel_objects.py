@@ -32,7 +32,7 @@ METAL_KERNEL = "mlx.core.fast.metal_kernel"
 
 
 def define(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """The kernel of a ``metal_kernel(...)``, the same value each time that it is built alike.
+    """Get the kernel of a ``metal_kernel(...)``, the same value each time that it is built alike.
 
     It is one of several where its body or its header is.
     """
@@ -73,7 +73,7 @@ def _defined(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> V
 
 
 def kernels_in(value: Value) -> Iterator[Kernel]:
-    """The kernels that a value may be."""
+    """Yield the kernels that a value may be."""
     # Asked of every call: most values are none, and no union either.
     if type(value) is Kernel:
         yield value
@@ -84,13 +84,13 @@ def kernels_in(value: Value) -> Iterator[Kernel]:
 
 
 def _order(kernel: Kernel) -> tuple[str, int]:
-    """Where a kernel stands among others: the alternatives of a value have no order."""
+    """Return where a kernel stands among others: the alternatives of a value have no order."""
     place = kernel.definition.place
     return ("" if place.function is None else place.function.qualified_name, kernel.order)
 
 
 def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
-    """The kernels that a value may be, or wraps, or holds in lists and dictionaries."""
+    """Yield the kernels that a value may be, or wraps, or holds in lists and dictionaries."""
     kind = type(value)
     if kind is Kernel:
         yield value  # type: ignore[misc]

@@ -69,7 +69,7 @@ _BuiltinHandler = Fn[[Frame, cst.Call, Arguments], Value]
 
 
 def call_builtin(frame: Frame, node: cst.Call, name: str, arguments: Arguments) -> Value:
-    """The result of a builtin by its qualified name (``builtins.len``)."""
+    """Return the result of a builtin by its qualified name (``builtins.len``)."""
     handler = _HANDLERS.get(name[9:])
     return UNKNOWN if handler is None else handler(frame, node, arguments)
 
@@ -358,7 +358,7 @@ Handler = Fn[[Frame, cst.Call, tuple[Argument, ...]], Value]
 
 
 def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
-    """The result of calling a library function by its qualified name."""
+    """Return the result of calling a library function by its qualified name."""
     if name in transforms.TRANSFORMS:
         return transforms.transform(frame, node, name, arguments)
     special = _SPECIAL.get(name)
@@ -410,7 +410,7 @@ _STANDARD: dict[str, Value] = {
 
 
 def _pulled(node: cst.Call, result: Value, arguments: tuple[Argument, ...]) -> Value:
-    """A NumPy result made from an array depends on the pull of this very call."""
+    """Return a NumPy result made from an array depends on the pull of this very call."""
     if isinstance(result, Numpy) and any(holds_arrays(a.value) for a in arguments):
         return Numpy(result.kind, result.scalar, after_pull(result.pulls, node), result.dtype)
     return result
@@ -521,7 +521,7 @@ def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> 
 
 
 def node_name(node: cst.Call) -> str:
-    """The last name of what is called."""
+    """Return the last name of what is called."""
     func = node.func
     if isinstance(func, cst.Attribute):
         return func.attr.value

@@ -98,7 +98,7 @@ _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid",
 
 
 def scalar_kind(name: str) -> NumberKind | None:
-    """The kind of a scalar type such as ``numpy.float32``; None if it is none."""
+    """Return the kind of a scalar type such as ``numpy.float32``; None if it is none."""
     return _SCALAR_KINDS.get(name.rpartition(".")[2].rstrip("_0123456789"))
 
 
@@ -122,7 +122,7 @@ def attribute(name: str) -> Value:
 
 
 def call(name: str, arguments: tuple[Argument, ...]) -> Value:
-    """The result of calling ``numpy.<...>``."""
+    """Return the result of calling ``numpy.<...>``."""
     short = name.rpartition(".")[2]
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     kind = scalar_kind(name)
@@ -165,7 +165,7 @@ def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls
 
 
 def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
-    """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
+    """Return a function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
     kind = _result_kind(short, arguments)
     if short in _FLAT or (short in _DRAWN and len(arguments) == _DRAWN[short]):
         dtype = _DTYPES.get(kind or "") if short in _FLAT else None
@@ -174,7 +174,7 @@ def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Va
 
 
 def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
-    """A function of anything else: a comparison, an effect, or an array."""
+    """Return a function of anything else: a comparison, an effect, or an array."""
     if short in ("allclose", "array_equal", "isclose"):
         return Numpy("bool", short != "isclose", pulls)
     if short.startswith(("save", "test")) or short in ("assert_allclose", "seed"):
@@ -330,7 +330,7 @@ def _all_host(arguments: tuple[Argument, ...]) -> bool:
 
 
 def member(owner: Numpy, name: str) -> Value:
-    """An attribute of an ndarray or NumPy scalar."""
+    """Return an attribute of an ndarray or NumPy scalar."""
     if name == "shape":
         return SHAPE
     if name in ("size", "ndim", "itemsize", "nbytes"):
@@ -343,7 +343,7 @@ def member(owner: Numpy, name: str) -> Value:
 
 
 def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
-    """The result of a method of an ndarray."""
+    """Return the result of a method of an ndarray."""
     pulls = owner.pulls
     if name == "item":
         kind = owner.kind or "float"

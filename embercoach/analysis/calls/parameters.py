@@ -121,7 +121,7 @@ MAX_PIECES = 64
 
 
 def plain(value: Value) -> Value:
-    """A value as evidence and as a key: without constants and sites of this very call."""
+    """Return a value as evidence and as a key: without constants and sites of this very call."""
     if isinstance(value, Number):
         return Number(value.kind)
     if isinstance(value, Array):
@@ -186,7 +186,7 @@ def declared_result(info: FunctionInfo) -> Value:
 
 
 def closure_of(info: FunctionInfo) -> Frame:
-    """The frame that a function's free names, and its annotations, are looked up in."""
+    """Return the frame that a function's free names, and its annotations, are looked up in."""
     return info.closure if info.closure is not None else info.module.frame
 
 
@@ -281,7 +281,7 @@ def _callers_are_known(info: FunctionInfo) -> bool:
 
 
 def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Value) -> Value:
-    """The annotation, joined with what callers pass in spite of it.
+    """Return the annotation, joined with what callers pass in spite of it.
 
     Callers elsewhere may pass all that the annotation allows, whatever those seen here do.
     """
@@ -299,7 +299,7 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
 
 
 def with_dtype(declared: Value, evidence: Value | None, module: Module) -> Value:
-    """A declared array, with the dtype of all arrays that a script passes here.
+    """Return a declared array, with the dtype of all arrays that a script passes here.
 
     A mask is one for callers elsewhere too; other dtypes may differ.
     """
@@ -310,7 +310,7 @@ def with_dtype(declared: Value, evidence: Value | None, module: Module) -> Value
 
 
 def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:
-    """The annotation with the dtype of the arrays that callers pass, all in sight.
+    """Return the annotation with the dtype of the arrays that callers pass, all in sight.
 
     They are of inner and private functions, and of those in a script.
     """
@@ -324,7 +324,7 @@ def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value
 
 
 def _subclass(evidence: Value, declared: Value) -> Value | None:
-    """The one module that callers pass for a parameter annotated as ``nn.Module``."""
+    """Return the one module that callers pass for a parameter annotated as ``nn.Module``."""
     if type(evidence) is Instance and MODULE in options(declared) and is_layer(evidence.info):
         return evidence
     return None
@@ -351,5 +351,5 @@ def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Va
 
 
 def _is_vague_annotation(info: FunctionInfo, parameter: FunctionParameter) -> bool:
-    """An annotation such as ``dict`` that a convention can say more of."""
+    """Return an annotation such as ``dict`` that a convention can say more of."""
     return is_vague(annotated_value(info, parameter))

@@ -38,7 +38,7 @@ def member(frame: Frame, owner: FilePath, name: str) -> Value:
 
 
 def method(frame: Frame, owner: FilePath, name: str, arguments: Arguments) -> Value:
-    """The result of a method of a path, or of an opened file."""
+    """Return the result of a method of a path, or of an opened file."""
     if owner.is_open:
         return _read(frame, owner.path) if name == "read" and not arguments else UNKNOWN
     if name == "read_text":
@@ -117,7 +117,7 @@ def _reads_text(arguments: Arguments, modes: int) -> bool:
 
 
 def _read(frame: Frame, path: Path) -> Value:
-    """The text of a file inside the project; the findings of this file now depend on it."""
+    """Return the text of a file inside the project; the findings of this file now depend on it."""
     module = frame.module
     module.dependencies.add(str(path))
     try:

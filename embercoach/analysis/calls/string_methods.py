@@ -37,7 +37,7 @@ Arguments = tuple[Argument, ...]
 
 
 def method(owner: Str, name: str, arguments: Arguments) -> Value | None:
-    """The result of a method that makes one string of another, None for other methods."""
+    """Return the result of a method that makes one string of another, None for other methods."""
     handler = _METHODS.get(name)
     return None if handler is None else _made(owner, arguments, handler)
 
@@ -113,7 +113,7 @@ def repeated(text: Str, times: Value) -> Value:
 
 
 def concatenate(left: Value, right: Value) -> Value:
-    """Two strings, one after the other, still folded if both are."""
+    """Return two strings, one after the other, still folded if both are."""
     if not isinstance(left, Str) or not isinstance(right, Str):
         return STR
     if left.either or right.either:

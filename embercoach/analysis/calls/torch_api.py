@@ -245,7 +245,7 @@ OF_MODULE = frozenset(
 
 
 def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
-    """The result of calling ``torch.<...>``."""
+    """Return the result of calling ``torch.<...>``."""
     owner, _, short = name.rpartition(".")
     if name == "torch.device":
         return TorchDevice(_kinds(arguments[0])) if arguments else UNKNOWN
@@ -274,7 +274,7 @@ def _takes_tensor(arguments: tuple[Argument, ...]) -> bool:
 
 
 def _instance(owner: str, short: str, arguments: tuple[Argument, ...]) -> Value:
-    """An instance of a class of torch: a layer, a parameter, or a tensor."""
+    """Return an instance of a class of torch: a layer, a parameter, or a tensor."""
     if short.endswith("Tensor"):
         return Torch(HOST if owner == "torch" else NO_DEVICE)
     if short == "Parameter":
@@ -283,7 +283,7 @@ def _instance(owner: str, short: str, arguments: tuple[Argument, ...]) -> Value:
 
 
 def combined(values: Iterable[Value]) -> Torch:
-    """The tensor that an operation makes of values: operands share one device."""
+    """Return the tensor that an operation makes of values: operands share one device."""
     devices, dtypes = set[frozenset[str]](), set[str | None]()
     for value in _spread(values):
         tensor = as_tensor(value)
@@ -301,7 +301,7 @@ def combined(values: Iterable[Value]) -> Torch:
 
 
 def _spread(values: Iterable[Value]) -> Iterator[Value]:
-    """The values, and the items of those that are lists or tuples of tensors."""
+    """Yield the values, and the items of those that are lists or tuples of tensors."""
     for value in values:
         if type(value) is Sequence and value.kind in ("list", "tuple"):
             yield from (any_item(value),) if value.items is None else value.items
@@ -310,7 +310,7 @@ def _spread(values: Iterable[Value]) -> Iterator[Value]:
 
 
 def called(arguments: tuple[Argument, ...], *, is_tensor: bool) -> Torch:
-    """The result of a layer or a module: on the device of its arguments."""
+    """Return the result of a layer or a module: on the device of its arguments."""
     result = combined(a.value for a in arguments)
     return Torch(result.devices, is_tensor=is_tensor)
 
@@ -338,7 +338,7 @@ def method_of_moved(owner: Torch, name: str, found: Value) -> Value:
 
 
 def method(bound: BoundMember, arguments: tuple[Argument, ...]) -> Value:
-    """The result of a method of a tensor."""
+    """Return the result of a method of a tensor."""
     owner, name = bound.owner, bound.name
     assert isinstance(owner, Torch)
     if name == "numpy":
@@ -366,7 +366,7 @@ def method(bound: BoundMember, arguments: tuple[Argument, ...]) -> Value:
 
 
 def numpy_result(name: str, arguments: tuple[Argument, ...], result: Value) -> Value:
-    """A result of NumPy, with its default dtype."""
+    """Return a result of NumPy, with its default dtype."""
     if not isinstance(result, Numpy) or result.dtype is not None:
         return result
     is_float64 = numpy_api.is_float64(name, arguments)
@@ -392,14 +392,14 @@ def _moved(owner: Torch, arguments: tuple[Argument, ...]) -> Torch:
 
 
 def _dtype_of(value: Value) -> str | None:
-    """The dtype that ``torch.float64`` stands for."""
+    """Return the dtype that ``torch.float64`` stands for."""
     if isinstance(value, Symbol) and value.name.startswith("torch."):
         return DTYPES.get(value.name[6:])
     return None
 
 
 def _dtype_of_data(value: Value) -> str | None:
-    """The dtype of a tensor that is made of data: Python's floats become float32."""
+    """Return the dtype of a tensor that is made of data: Python's floats become float32."""
     numpy, tensor = as_numpy(value), as_tensor(value)
     if numpy is not None:
         return numpy.dtype if numpy.dtype in DTYPES else None
@@ -409,7 +409,7 @@ def _dtype_of_data(value: Value) -> str | None:
 
 
 def _kinds(argument: Argument) -> frozenset[str]:
-    """The kinds of device that an argument names; empty where it may be none."""
+    """Return the kinds of device that an argument names; empty where it may be none."""
     found: set[str] = set()
     for option in options(argument.value):
         if isinstance(option, TorchDevice):

@@ -84,7 +84,7 @@ MOST_TRANSFORMED = 16
 
 
 def wrapped(kind: str, inner: Value, taken: int = 0) -> Value:
-    """A callable around another, as deep as is followed."""
+    """Return a callable around another, as deep as is followed."""
     depth = 0
     value = inner
     while isinstance(value, Transformed):
@@ -148,7 +148,7 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
 
 
 def _compiled(value: Value) -> FunctionInfo | None:
-    """The function of ``mx.compile(f)``."""
+    """Return the function of ``mx.compile(f)``."""
     is_compiled = isinstance(value, Transformed) and value.transform == "compile"
     inner = value.inner if isinstance(value, Transformed) and is_compiled else None
     return inner.info if isinstance(inner, Function) else None
@@ -182,7 +182,7 @@ def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> 
 
 
 def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
-    """The result of an MLX function whose first arguments have been bound already."""
+    """Return the result of an MLX function whose first arguments have been bound already."""
     entry = mlx_api.lookup(name)
     return UNKNOWN if entry is None else api_result(entry, arguments)
 
@@ -190,7 +190,7 @@ def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
 def call(
     frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
 ) -> Value:
-    """The result of calling what a transform returned."""
+    """Return the result of calling what a transform returned."""
     if frame.record and callee.transform == "compile":
         frame.add(CompiledCall(node, frame.place(), callee, arguments))
         if (compiled := _compiled(callee)) is not None:
@@ -256,7 +256,7 @@ def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argum
 
 
 def _listed(arguments: tuple[Argument, ...]) -> list[Argument]:
-    """The items of ``args=(x, y)``."""
+    """Return the items of ``args=(x, y)``."""
     given = next((a for a in arguments if a.keyword == "args"), None)
     if given is None or not isinstance(given.node, (cst.Tuple, cst.List)):
         return []

@@ -48,7 +48,7 @@ def note(frame: Frame, node: cst.Call, callee: Function, arguments: tuple[Argume
 
 
 def launches_by_call(module: Module, facts: list[Fact]) -> list[CallFact]:
-    """The launches in functions of a file, once for each call of the function in the file."""
+    """Get the launches in functions of a file, once for each call of the function in the file."""
     visits = [fact for fact in facts if isinstance(fact, FunctionVisit)]
     launching = _launching(visits, facts)
     # What a helper calls is seen once it is visited itself, with what that call passes.
@@ -73,7 +73,7 @@ def launches_by_call(module: Module, facts: list[Fact]) -> list[CallFact]:
 
 
 def _launching(visits: list[FunctionVisit], facts: list[Fact]) -> set[FunctionInfo]:
-    """The functions that launch kernels, by themselves or by what they call."""
+    """Return the functions that launch kernels, by themselves or by what they call."""
     found = {
         fact.place.function
         for fact in facts

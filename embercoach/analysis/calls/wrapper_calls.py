@@ -187,7 +187,7 @@ def _constant(value: str | bool | tuple[str, ...]) -> Value:
 
 
 def _parameters(callee: Value) -> tuple[_Parameter, ...] | None:
-    """The parameters of a wrapper in their order, None where they are not to be seen."""
+    """Return the parameters of a wrapper in their order, None where they are not to be seen."""
     if isinstance(callee, Function):
         return _of_function(callee.info, bound=callee.bound is not None)
     if not isinstance(callee, Class):
@@ -213,7 +213,7 @@ def _of_function(info: FunctionInfo, *, bound: bool) -> tuple[_Parameter, ...]:
 
 
 def _fields(cls: ClassInfo, before: int) -> Iterator[_Parameter]:
-    """The fields of a data class that its call takes, in their order."""
+    """Yield the fields of a data class that its call takes, in their order."""
     frame = Frame(cls.module, None, cls.frame or cls.module.frame, record=False)
     keywords_only = _has_true(_decorator(cls), "kw_only")
     place = before
@@ -239,7 +239,7 @@ def _decorator(cls: ClassInfo) -> cst.Call | None:
 
 
 def _annotated_as(annotation: cst.BaseExpression) -> str:
-    """The last name of an annotation, without the contents of its brackets."""
+    """Return the last name of an annotation, without the contents of its brackets."""
     if isinstance(annotation, cst.SimpleString):
         return str(evaluated(annotation)).partition("[")[0].rpartition(".")[2]
     outer = annotation.value if isinstance(annotation, cst.Subscript) else annotation

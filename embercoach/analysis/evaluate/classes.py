@@ -165,7 +165,7 @@ def super_member(frame: Frame, owner: Super, name: str) -> Value:
 
 
 def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, ...]) -> Value:
-    """The result of calling a method of an instance with positional values."""
+    """Return the result of calling a method of an instance with positional values."""
     method = find_method(owner.info, name)
     if method is None:
         for base in library_bases(owner.info):

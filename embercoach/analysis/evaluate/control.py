@@ -60,7 +60,7 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
 
 
 def _branches(frame: Frame, node: cst.If) -> bool:
-    """An ``if`` of which either branch may be run."""
+    """Return an ``if`` of which either branch may be run."""
     before = frame.fork()
     periodic = frame.periodic
     branches: list[Snapshot] = []
@@ -84,7 +84,7 @@ def _branches(frame: Frame, node: cst.If) -> bool:
 
 
 def _decided(frame: Frame, node: cst.If, truth: bool) -> bool:
-    """An ``if`` of which one branch alone is run."""
+    """Return an ``if`` of which one branch alone is run."""
     if truth:
         return _body(frame, node.body)
     if isinstance(node.orelse, cst.If):
@@ -113,7 +113,7 @@ def _array_targets(
     iterable: Value,
     node: cst.BaseExpression | None,
 ) -> Collection[str]:
-    """The targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
+    """Get the targets that walk over an array's elements, through ``zip`` and ``enumerate`` too."""
     if as_array(iterable) is not None:
         return tuple(target_names(target))
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or not node.args:
@@ -203,7 +203,7 @@ def execute_while(frame: Frame, node: cst.While) -> bool:
 def _leave_loop(
     frame: Frame, node: cst.For | cst.While, breaks: list[Snapshot], *, runs_out: bool
 ) -> bool:
-    """A loop that runs out goes through its ``else``; a ``break`` goes past it."""
+    """Return a loop that runs out goes through its ``else``; a ``break`` goes past it."""
     if runs_out and node.orelse is not None:
         runs_out = _body(frame, node.orelse.body)
     branches = [frame.fork(), *breaks] if runs_out else breaks
@@ -271,7 +271,7 @@ def _round(
 
 
 def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Round | None:
-    """A quiet round of a deeply nested loop, if the last one began with what is known now.
+    """Return a quiet round of a deeply nested loop, if the last one began with what is known now.
 
     The quiet and the recording round of each loop around run it again: the square of the depth.
     """

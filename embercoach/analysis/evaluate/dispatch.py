@@ -40,7 +40,7 @@ _LINKED: dict[str, Any] = {}
 
 
 def evaluate(frame: Frame, node: cst.CSTNode) -> Value:
-    """The value of an expression; facts are recorded on the way.
+    """Return the value of an expression; facts are recorded on the way.
 
     Raises:
         WorkExceededError: the file has taken all the work that it may.
@@ -126,7 +126,7 @@ def iterated(frame: Frame, value: Value) -> Value:
 
 
 def element_of(frame: Frame, value: Value) -> Value:
-    """An element of an iterable."""
+    """Return an element of an iterable."""
     kind = type(value)
     if kind is Sequence:
         return with_pulls(any_item(value), value.pulls)  # type: ignore[arg-type, attr-defined]

@@ -44,7 +44,7 @@ _CORE = ("mlx.core.", "mlx.nn.losses.")
 
 
 def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Value:
-    """A method of an unknown value that arrays of any library have; ``assumed`` by the file.
+    """Return a method of an unknown value that arrays of any library have; ``assumed`` by the file.
 
     What ``mx.eval`` has evaluated is MLX's: of other values it does nothing.
     An attribute may be a container with a ``tolist`` of another kind: ``options.sizes.tolist()``.

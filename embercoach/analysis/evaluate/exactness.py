@@ -71,13 +71,13 @@ def negated(value: Value) -> Value:
 
 
 def compared(symbol: str, left: Value, right: Value, value: Value) -> Value:
-    """The value of a comparison, which says how it comes out if that is known."""
+    """Return the value of a comparison, which says how it comes out if that is known."""
     known = compare(symbol, left, right)
     return value if known is None else Number("bool", known)
 
 
 def compare(symbol: str, left: Value, right: Value) -> bool | None:
-    """How a comparison comes out, None if that is not known."""
+    """Return how a comparison comes out, None if that is not known."""
     if symbol in ("is", "is not", "==", "!="):
         same = _is_same(left, right, symbol)
         return None if same is None else same == (symbol in ("is", "=="))
@@ -150,7 +150,7 @@ def items_of(value: Value) -> tuple[Value, ...] | None:
 
 
 def numbers(arguments: tuple[Value, ...]) -> tuple[Value, ...] | None:
-    """The numbers of a ``range(...)``, None if they are not known or are many."""
+    """Return the numbers of a ``range(...)``, None if they are not known or are many."""
     bounds = [v.const if type(v) is Number else None for v in arguments]
     known = [b for b in bounds if type(b) is int]
     if len(known) < len(bounds) or not 0 < len(known) < 4 or known[2:] == [0]:
@@ -160,7 +160,7 @@ def numbers(arguments: tuple[Value, ...]) -> tuple[Value, ...] | None:
 
 
 def comprehended(frame: Frame, node: Any, item: Value) -> tuple[Value, ...] | None:
-    """The items of a comprehension over what is known, None if they are not known.
+    """Return the items of a comprehension over what is known, None if they are not known.
 
     Only one of strings or kernels is followed, or one in a function that is run for its constants.
     """

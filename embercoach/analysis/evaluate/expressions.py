@@ -106,7 +106,7 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
 
 
 def _unsure(frame: Frame, node: cst.BaseExpression) -> Value:
-    """The value of an operand that may not be evaluated."""
+    """Return the value of an operand that may not be evaluated."""
     if frame.must is None:
         return evaluate(frame, node)
     with frame.must.unsure():
@@ -137,7 +137,7 @@ def _links(node: cst.BooleanOperation) -> list[cst.BooleanOperation]:
 
 
 def _one_operand(left: Value, right: Value, *, is_and: bool) -> Value:
-    """The result of an operation of which either operand may be the result."""
+    """Return the result of an operation of which either operand may be the result."""
     if isinstance(left, (Number, Union)) and is_and:
         # ``flag and x``: a falsy left operand is the result itself.
         return join(left, right)
@@ -339,7 +339,7 @@ CONSTANTS: dict[str, Value] = {
 
 
 def evaluate_name(frame: Frame, node: cst.Name) -> Value:
-    """A name: a constant, or what the frame holds."""
+    """Return a name: a constant, or what the frame holds."""
     name = node.value
     value = frame.names.get(name)
     if value is not None:
@@ -433,7 +433,7 @@ def _is_plain(part: cst.FormattedStringExpression) -> bool:
 
 
 def _field(part: cst.FormattedStringExpression, value: Value) -> tuple[Piece, ...]:
-    """The text of a replacement field."""
+    """Return the text of a replacement field."""
     spec = [s.value for s in part.format_spec or () if isinstance(s, cst.FormattedStringText)]
     if part.conversion or part.equal or len(spec) < len(part.format_spec or ()):
         return strings.hole(value)
@@ -557,7 +557,7 @@ def _conditional(frame: Frame, node: cst.IfExp) -> Value:
 
 
 def _either(frame: Frame, node: cst.IfExp) -> Value:
-    """A conditional expression of which either side may be the result."""
+    """Return a conditional expression of which either side may be the result."""
     before = frame.fork()
     narrow(frame, node.test, True)
     body = evaluate(frame, node.body)

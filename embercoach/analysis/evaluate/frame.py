@@ -87,7 +87,7 @@ class Names(dict[str, Value]):
         self._version = version
 
     def since(self, version: Version) -> Iterator[tuple[str, Value | None, Value | None]]:
-        """The names that hold another value than in a version, with both values."""
+        """Return the names that hold another value than in a version, with both values."""
         return self._keys.differences(version, self.version())
 
     def join(self, versions: Sequence[Version]) -> None:
@@ -279,7 +279,7 @@ class Frame:
         return self.names.has_below(path)
 
     def fork(self) -> Snapshot:
-        """A snapshot to come back to for the other branch."""
+        """Return a snapshot to come back to for the other branch."""
         return self.names.version()
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -293,7 +293,7 @@ class Frame:
             self.names.join(branches)
 
     def place(self) -> FactPlace:
-        """Where the statement at hand stands."""
+        """Return where the statement at hand stands."""
         return FactPlace(
             self.statement,
             self.info,

@@ -62,7 +62,7 @@ def taken_from(frame: Frame, node: cst.ImportFrom, name: str) -> Value | None:
 
 
 def _bound_by(alias: cst.ImportAlias) -> str:
-    """The name that a part of a ``from ... import`` binds."""
+    """Return the name that a part of a ``from ... import`` binds."""
     given = alias.asname.name if alias.asname is not None else alias.name
     return given.value if isinstance(given, cst.Name) else ""
 

@@ -182,7 +182,7 @@ _HOST_TYPES: dict[type, type] = {
 
 
 def _only_array_has(owner: Union, name: str) -> Array | None:
-    """The array among alternatives of which no other has such an attribute.
+    """Return the array among alternatives of which no other has such an attribute.
 
     ``mask.tolist()`` of a mask that is an array, a string or None can only be the array's.
     """
@@ -201,7 +201,7 @@ def _only_array_has(owner: Union, name: str) -> Array | None:
 
 
 def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
-    """Arrays of every library have a shape of ints, and nothing else has ``.shape``."""
+    """Return an attribute of an unknown value: arrays of every library have a shape of ints."""
     if name in SETTING_NAMES:
         return SETTING
     if name == "shape":
@@ -274,7 +274,7 @@ def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
 def call_bound(
     frame: Frame, bound: BoundMember, arguments: Any, node: cst.Call | None = None
 ) -> Value:
-    """The result of a method of a host value: lists, dicts, strings, NumPy, torch."""
+    """Return the result of a method of a host value: lists, dicts, strings, NumPy, torch."""
     owner, name = bound.owner, bound.name
     if isinstance(owner, Numpy):
         return numpy_api.method(owner, name, arguments)

@@ -97,7 +97,7 @@ class MustExecute(Struct):
 
 
 def without_raising(node: cst.If) -> bool | None:
-    """The truth of a test of which one outcome only raises; None if neither does."""
+    """Return the truth of a test of which one outcome only raises; None if neither does."""
     if _only_raises(node.body):
         return False
     otherwise = node.orelse

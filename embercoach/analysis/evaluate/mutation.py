@@ -67,7 +67,7 @@ def escape(frame: Frame, callee: Value, arguments: tuple[Argument, ...]) -> None
 
 
 def open_ended(value: Value) -> Value:
-    """A list of strings, or a dictionary, to which others may have been added."""
+    """Return a list of strings, or a dictionary, to which others may have been added."""
     if type(value) is Dict:
         return replace(value, exact=False) if value.exact else value
     if type(value) is Sequence and value.kind == "list" and is_text(value):
@@ -76,7 +76,7 @@ def open_ended(value: Value) -> Value:
 
 
 def _grown_beside(info: FunctionInfo) -> set[str]:
-    """The names to whose lists an inner function adds, or another that it may call."""
+    """Return the names to whose lists an inner function adds, or another that it may call."""
     found: set[str] = set()
     for other in info.module.functions:
         if other.outer is info.outer:
@@ -107,7 +107,7 @@ _ADDS = re.compile(
 
 
 def grown_by_functions(source: str) -> frozenset[str]:
-    """The names to whose lists some indented line of a file adds."""
+    """Return the names to whose lists some indented line of a file adds."""
     return frozenset(_ADDS.findall(source))
 
 

@@ -125,7 +125,7 @@ def binary(
     right_node: cst.BaseExpression,
     in_place: bool,
 ) -> Value:
-    """The result of an operation, recorded if an array takes part."""
+    """Return the result of an operation, recorded if an array takes part."""
     if type(left) is Number and type(right) is Number:
         return _numbers(symbol, left, right)
     if left is UNKNOWN and right is UNKNOWN:
@@ -218,7 +218,7 @@ def _may_be_negative(number: Number) -> bool:
 def _host(
     frame: Frame, symbol: str, left: Value, right: Value, right_node: cst.BaseExpression
 ) -> Value:
-    """An operation in which no array takes part as an operand."""
+    """Return an operation in which no array takes part as an operand."""
     if isinstance(left, Str):
         if symbol == "%":
             _percent(frame, right, right_node)

@@ -173,7 +173,7 @@ def _function(frame: Frame, node: cst.FunctionDef) -> bool:
 
 
 def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) -> Value:
-    """The value of a ``def``, with its decorators applied."""
+    """Return the value of a ``def``, with its decorators applied."""
     info = frame.module.function_info(node, frame, cls)
     value: Value = Function(info)
     names: list[str] = []

@@ -101,7 +101,7 @@ class Operand(NamedTuple):
 
     @classmethod
     def of(cls, value: Value, node: cst.BaseExpression) -> Operand:
-        """The operand of that value."""
+        """Return the operand of that value."""
         is_certain = not any(type(option) is Unknown for option in options(value))
         return cls(value, node, as_array(value), as_number(value), as_numpy(value), is_certain)
 
@@ -190,7 +190,7 @@ class CallFact(Fact, frozen=True, eq=False):
             force_setattr(self, "matched", tuple(match(entry, arguments)))
 
     def positional(self, index: int) -> Argument | None:
-        """The positional argument at an index, None after a ``*args``."""
+        """Return the positional argument at an index, None after a ``*args``."""
         seen = 0
         for argument in self.arguments:
             if argument.star:
@@ -202,11 +202,11 @@ class CallFact(Fact, frozen=True, eq=False):
         return None
 
     def keyword(self, name: str) -> Argument | None:
-        """The argument passed by a keyword."""
+        """Return the argument passed by a keyword."""
         return next((a for a in self.arguments if a.keyword == name), None)
 
     def argument(self, index: int, name: str) -> Argument | None:
-        """The argument of a parameter that can be passed by place or by keyword."""
+        """Return the argument of a parameter that can be passed by place or by keyword."""
         return self.keyword(name) or self.positional(index)
 
 
@@ -223,7 +223,7 @@ class CompileFact(Fact, frozen=True, eq=False):
     decorated: FunctionInfo | None = None
 
     def option(self, index: int, name: str) -> Argument | None:
-        """The argument for ``inputs`` (1), ``outputs`` (2) or ``shapeless`` (3)."""
+        """Return the argument for ``inputs`` (1), ``outputs`` (2) or ``shapeless`` (3)."""
         given = next((a for a in self.arguments if a.keyword == name), None)
         positional = [a for a in self.arguments if a.keyword is None and not a.star]
         if given is None and self.decorated is None and len(positional) > index:
@@ -253,13 +253,13 @@ class StoreFact(Fact, frozen=True, eq=False):
 
 @lru_cache(maxsize=2)
 def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
-    """The calls of a file by their nodes; of few files, as it keeps them in memory."""
+    """Return the calls of a file by their nodes; of few files, as it keeps them in memory."""
     return {f.node: f for f in module.facts() if isinstance(f, CallFact)}
 
 
 @lru_cache(maxsize=2)
 def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...]]:
-    """The calls of a file's functions, in the order of the text; of few files."""
+    """Return the calls of a file's functions, in the order of the text; of few files."""
     found: dict[FunctionInfo, list[LocalCall]] = {}
     calls = (fact for fact in module.facts() if isinstance(fact, LocalCall))
     # The order of analysis varies: the alternatives of a value are a set.

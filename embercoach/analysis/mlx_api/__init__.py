@@ -104,14 +104,14 @@ class ApiEntry(Struct, frozen=True):
     wraps: str | None = None
 
     def param(self, name: str) -> Param | None:
-        """The parameter of that name that can be passed by keyword, if any."""
+        """Return the parameter of that name that can be passed by keyword, if any."""
         for param in self.params:
             if param.name == name and param.kind in {"normal", "keyword_only"}:
                 return param
         return None
 
     def positional(self, index: int) -> Param | None:
-        """The parameter that takes the positional argument at `index`, if any."""
+        """Return the parameter that takes the positional argument at `index`, if any."""
         for place, param in enumerate(self.params):
             if param.kind == "variadic":
                 return param
@@ -123,7 +123,7 @@ class ApiEntry(Struct, frozen=True):
 
 
 def lookup(qualname: str) -> ApiEntry | None:
-    """The entry of a public name, by any of its names; None where MLX has no such name.
+    """Return the entry of a public name, by any of its names; None where MLX has no such name.
 
     Inherited members are found under the derived class: `mlx.nn.Linear.parameters`.
     """
@@ -132,12 +132,12 @@ def lookup(qualname: str) -> ApiEntry | None:
 
 
 def member(owner: str, name: str) -> ApiEntry | None:
-    """The entry of a member of a class or module, inherited ones included."""
+    """Return the entry of a member of a class or module, inherited ones included."""
     return lookup(f"{owner}.{name}")
 
 
 def array_member(name: str) -> ApiEntry | None:
-    """The entry of a method, property or special method of `mx.array`."""
+    """Return the entry of a method, property or special method of `mx.array`."""
     return lookup(f"{_ARRAY}.{name}")
 
 
@@ -166,12 +166,12 @@ def is_layer(qualname: str) -> bool:
 
 
 def names() -> tuple[str, ...]:
-    """Every name in the table, aliases among them, in order."""
+    """Return every name in the table, aliases among them, in order."""
     return tuple(_table())
 
 
 def version() -> str:
-    """The version of MLX that the table describes."""
+    """Return the version of MLX that the table describes."""
     return str(_table()["mlx"]["version"])
 
 
@@ -184,7 +184,7 @@ def _table() -> dict[str, dict[str, Any]]:
 
 @cache
 def _resolve(qualname: str) -> str | None:
-    """The name of the row that describes `qualname`."""
+    """Return the name of the row that describes `qualname`."""
     table = _table()
     row = table.get(qualname)
     if row is not None:
@@ -207,7 +207,7 @@ def _resolve(qualname: str) -> str | None:
 
 @cache
 def _exports(module: str) -> dict[str, str]:
-    """Names that a module has from elsewhere; written `own=name` where they differ."""
+    """Return names that a module has from elsewhere; written `own=name` where they differ."""
     found = {}
     for home, text in _table()[module].get("exports", {}).items():
         for item in text.split():

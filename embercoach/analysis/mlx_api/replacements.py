@@ -288,7 +288,7 @@ def namesakes(module: str, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def similar(module: str, name: str) -> str | None:
-    """The name in a module that looks most like another one, if any does."""
+    """Return the name in a module that looks most like another one, if any does."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, _names_in(module), 1, 0.8)

@@ -91,7 +91,7 @@ class ImportGraph:
         return known
 
     def take_outline(self, source: str) -> ast.Module | None:
-        """The outline of a source, if it is kept from finding its imports."""
+        """Return the outline of a source, if it is kept from finding its imports."""
         outline = self._outlines.pop(source, None)
         if outline is not None:
             self._characters -= len(source)

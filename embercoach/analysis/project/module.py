@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def running_order(start: Module) -> list[Module]:
-    """A module and those that its top level imports, to be run one after the other.
+    """Return a module and those that its top level imports, to be run one after the other.
 
     What a module imports comes before it. In a cycle none can be first by that rule: there the
     order of paths decides, and not which of them is asked for. (Tarjan's algorithm, without
@@ -68,7 +68,7 @@ def running_order(start: Module) -> list[Module]:
 
 
 def _named_by(module: Module) -> Iterator[Module]:
-    """The modules of the project that the statements of a module's top level name."""
+    """Yield the modules of the project that the statements of a module's top level name."""
     root = module.project.boundaries(module.path.parent).imports
     for path in module.project.graph.imports((str(module.path), root)).at_top:
         found = module.import_file(path)
@@ -249,21 +249,21 @@ class Module:
         return (found | self.project.graph.decisive(named)) - {str(self.path)}
 
     def facts_of(self, info: FunctionInfo | None) -> list[Fact]:
-        """The facts recorded in a function, or at top level."""
+        """Return the facts recorded in a function, or at top level."""
         facts = self._facts.get(info)
         if facts is None:
             facts = self._facts[info] = []
         return facts
 
     def facts(self) -> list[Fact]:
-        """All facts of the file, once it has been analysed."""
+        """Return all facts of the file, once it has been analysed."""
         found = [fact for facts in self._facts.values() for fact in facts]
         return [*found, *(self.launches or ())]
 
     def function_info(
         self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
     ) -> FunctionInfo:
-        """The function of a ``def`` or lambda, made on first sight.
+        """Return the function of a ``def`` or lambda, made on first sight.
 
         In a shared function each call has its own, which sees the values of that call.
         """
@@ -289,7 +289,7 @@ class Module:
         return info
 
     def class_info(self, node: cst.ClassDef) -> ClassInfo:
-        """The class of a ``class`` statement, made on first sight."""
+        """Return the class of a ``class`` statement, made on first sight."""
         info = self._classes.get(node)
         if info is None:
             info = self._classes[node] = ClassInfo(node.name.value, node, self)

@@ -76,7 +76,7 @@ class Project:
         return self._module(path, source, is_shared=False)
 
     def load(self, path: Path, folder: Path) -> Module | None:
-        """The module of a file that a file in a folder imports.
+        """Return the module of a file that a file in a folder imports.
 
         None if it is absent, does not parse, is not to be read from there, or reaches too much.
         """
@@ -97,7 +97,7 @@ class Project:
         return module
 
     def boundaries(self, folder: Path) -> Boundaries:
-        """The folders that the files of a folder may read from."""
+        """Return the folders that the files of a folder may read from."""
         known = self._boundaries.get(folder)
         if known is None:
             # The user may have named a link to the folder; its files read each other.
@@ -139,7 +139,7 @@ class Project:
         return Module(path, parsed, self, is_shared=is_shared)
 
     def resolve(self, importer: Path, dotted: str, level: int, probed: set[str]) -> Path | None:
-        """The file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.
+        """Return the file that ``import dotted`` or ``from ...dotted import`` names, if it is ours.
 
         Every file probed is added to those given: were it to appear, the importer's findings could
         change.
@@ -221,14 +221,14 @@ INSTALLATIONS = ("site-packages", "dist-packages")
 
 
 def _package_folder(folder: Path) -> Path:
-    """The folder that the outermost package of a folder's files lies in."""
+    """Return the folder that the outermost package of a folder's files lies in."""
     while (folder / "__init__.py").exists() and folder.parent != folder:
         folder = folder.parent
     return folder
 
 
 def _top(package: Path) -> Path:
-    """The last folder that imports start from: the project's top, or two folders up."""
+    """Return the last folder that imports start from: the project's top, or two folders up."""
     above = (package, *package.parents)
     return next((p for p in above if _is_project(p)), above[min(2, len(above) - 1)])
 

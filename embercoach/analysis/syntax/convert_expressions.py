@@ -82,20 +82,20 @@ class Converted(Struct, frozen=True):
     parsed: tuple[ParsedExpression, ...] = ()
 
     def range_of(self, node: cst.CSTNode) -> AstRange | None:
-        """Where ``ast`` places a node, None for a node that it doesn't have."""
+        """Return where ``ast`` places a node, None for a node that it doesn't have."""
         packed = None if self.ranges is None else self.ranges.get(id(node))
         return None if packed is None else _unpacked(packed)
 
 
 def packed_range(node: ast.expr | ast.stmt) -> int:
-    """The range of a node in one number: a tree has many of them."""
+    """Return the range of a node in one number: a tree has many of them."""
     end_line, end_column = node.end_lineno or 0, node.end_col_offset or 0
     start = node.lineno << _BITS | node.col_offset
     return (start << _BITS | end_line) << _BITS | end_column
 
 
 def packed_name_range(node: ast.arg) -> int:
-    """The range of a parameter's name: ``ast`` counts its annotation, too."""
+    """Return the range of a parameter's name: ``ast`` counts its annotation, too."""
     start = node.lineno << _BITS | node.col_offset
     end_column = node.col_offset + len(node.arg.encode())
     return (start << _BITS | node.lineno) << _BITS | end_column
@@ -120,7 +120,7 @@ class SourceLines:
         self.has_continuations = "\\\n" in source or "\\\r" in source
 
     def column(self, line: int, offset: int) -> int:
-        """The column in characters of an offset in UTF-8 bytes."""
+        """Return the column in characters of an offset in UTF-8 bytes."""
         if self.is_ascii or not offset:
             return offset
         text = self.texts[line - 1]
@@ -134,13 +134,13 @@ class SourceLines:
         return bisect_left(offsets, offset)
 
     def segment(self, node: ast.expr) -> str:
-        """The text of an expression, without parentheses around it."""
+        """Return the text of an expression, without parentheses around it."""
         line, end_line = node.lineno, node.end_lineno or node.lineno
         start = self.column(line, node.col_offset)
         return self.between(line, start, end_line, self.column(end_line, node.end_col_offset or 0))
 
     def between(self, line: int, start: int, end_line: int, end: int) -> str:
-        """The text from a column of a line, from 1, to one of the same or another line."""
+        """Return the text from a column of a line, from 1, to one of the same or another line."""
         if line == end_line:
             return self.texts[line - 1][start:end]
         inner = self.texts[line : end_line - 1]
@@ -210,7 +210,7 @@ class ExpressionConverter:
         self.parsed_expressions: list[ParsedExpression] = []
 
     def expression(self, node: ast.expr) -> Any:
-        """An expression.
+        """Return an expression.
 
         Raises:
             UnconvertibleError: a kind of expression that is newer than this module.
@@ -221,11 +221,11 @@ class ExpressionConverter:
         return made
 
     def optional(self, node: ast.expr | None) -> Any:
-        """An expression, or None."""
+        """Return an expression, or None."""
         return None if node is None else self.expression(node)
 
     def parsed(self, node: ast.expr) -> cst.BaseExpression:
-        """An expression parsed from its text by libcst: f-strings and all that is rare."""
+        """Return an expression parsed from its text by libcst: f-strings and all that is rare."""
         try:
             # The parentheses allow for line ends.
             made = cst.parse_expression(f"({self.lines.segment(node)}\n)")
@@ -254,7 +254,7 @@ class ExpressionConverter:
         return cst.Ellipsis() if node.value is ... else cst.Name(str(node.value))
 
     def _string(self, node: ast.Constant) -> cst.BaseExpression:
-        """One literal, or several in a row, which ``ast`` joins."""
+        """Return one literal, or several in a row, which ``ast`` joins."""
         text = self.lines.segment(node)
         start = next((i for i, c in enumerate(text) if c in "\"'"), len(text))
         quotes = text[start : start + 3]
@@ -297,7 +297,7 @@ class ExpressionConverter:
         return cst.Call(func, args, whitespace_after_func=EMPTY, whitespace_before_args=EMPTY)
 
     def arguments(self, values: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Any]:
-        """The arguments of a call or the bases of a class, in the order of the text."""
+        """Return the arguments of a call or the bases of a class, in the order of the text."""
         if not keywords:
             return [self._positional(value) for value in values]
         if not values:
@@ -417,7 +417,7 @@ class ExpressionConverter:
         return cst.DictComp(*both, loops, _OPEN_CURLY, _CLOSE_CURLY, (), (), EMPTY, SPACE)
 
     def _loops(self, nodes: Sequence[ast.comprehension]) -> Any:
-        """The ``for`` of a comprehension, each within the one before."""
+        """Return the ``for`` of a comprehension, each within the one before."""
         made = None
         for node in reversed(nodes):
             ifs = [cst.CompIf(self.expression(test), SPACE, SPACE) for test in node.ifs]
@@ -435,7 +435,7 @@ class ExpressionConverter:
         return made
 
     def parameters(self, node: ast.arguments) -> cst.Parameters:
-        """The parameters of a function or lambda."""
+        """Return the parameters of a function or lambda."""
         plain = [*node.posonlyargs, *node.args]
         missing = len(plain) - len(node.defaults)
         defaults = [*[None] * missing, *node.defaults]

@@ -43,7 +43,7 @@ _AUGMENTED: dict[type[ast.operator], cst.BaseAugOp] = {
 
 
 def convert(source: str, outline: ast.Module) -> Converted:
-    """The tree of a source that Python's parser has read.
+    """Return the tree of a source that Python's parser has read.
 
     Args:
         source: the text.
@@ -82,7 +82,7 @@ class _Converter(ExpressionConverter):
         self.own_lines: list[StatementLine] = []
 
     def body(self, nodes: Sequence[ast.stmt]) -> list[Any]:
-        """Statements, with simple ones of one line together."""
+        """Return statements, with simple ones of one line together."""
         found: list[Any] = []
         statements: list[cst.BaseSmallStatement] = []
         if self.lines.has_continuations and any(map(self.lines.follows_continuation, nodes)):
@@ -114,7 +114,7 @@ class _Converter(ExpressionConverter):
         return made  # type: ignore[no-any-return]
 
     def _parsed_statement(self, node: ast.stmt) -> Any:
-        """A statement parsed from its text by libcst: ``match`` and all that is rare."""
+        """Return a statement parsed from its text by libcst: ``match`` and all that is rare."""
         before = self.lines.before(node)
         if before.strip() or not node.end_lineno:
             raise UnconvertibleError("a statement that follows another on its line")
@@ -133,7 +133,7 @@ class _Converter(ExpressionConverter):
         return found[0]
 
     def suite(self, nodes: Sequence[ast.stmt]) -> Any:
-        """The body of a compound statement, on separate lines or not."""
+        """Return the body of a compound statement, on separate lines or not."""
         made = self.body(nodes)
         if not self.lines.before(nodes[0]).strip() or type(made[0]) is not cst.SimpleStatementLine:
             return cst.IndentedBlock(made, LINE_END)

@@ -31,7 +31,7 @@ class _Scope(Struct):
     foreign: set[str] = field(default_factory=set)
 
     def binding(self, name: str, place: Place) -> Place | None:
-        """The place of a name's last binding before a place; None without one."""
+        """Return the place of a name's last binding before a place; None without one."""
         if name in self.foreign:
             return None
         if name not in self.bound:
@@ -80,7 +80,7 @@ class _Names:
                 places.sort()
 
     def _block(self, node: _Block, scope: _Scope, effect: Place) -> _Scope:
-        """A function or a class: decorators and defaults belong to the scope around it."""
+        """Return a function or a class: decorators and defaults belong to the scope around it."""
         inner = _Scope()
         start = _start(node)
         if not isinstance(node, ast.Lambda):
@@ -140,7 +140,7 @@ class _Names:
 
 
 def name_reads(tree: ast.Module) -> list[NameRead]:
-    """The reads of a file's names that the same function binds before, by their places."""
+    """Return the reads of a file's names that the same function binds before, by their places."""
     names = _Names()
     names.collect(tree)
     found = []

@@ -95,7 +95,7 @@ class _RecordingState(CodegenState):
 def locate(
     tree: cst.CSTNode, nodes: Iterable[cst.CSTNode], *, with_parentheses: bool = False
 ) -> dict[cst.CSTNode, Span]:
-    """The spans of nodes, equal to those of libcst's ``PositionProvider``, which stores all.
+    """Return the spans of nodes, equal to those of libcst's ``PositionProvider``, which stores all.
 
     ``with_parentheses`` includes those around an expression.
     """
@@ -156,7 +156,7 @@ MOST_FIELDS_A_CHARACTER = 0.08
 
 
 def outline_of(source: str) -> ast.Module | None:
-    """The tree of Python's own parser, which takes a tenth of libcst's time.
+    """Return the tree of Python's own parser, which takes a tenth of libcst's time.
 
     None where it can't read the source, as with syntax newer than the running Python.
     """
@@ -178,7 +178,7 @@ def refuse_many_fields(source: str) -> None:
 
 
 def _fields(source: str) -> int:
-    """How many replacement fields f-strings have, as far as the source is tokenisable."""
+    """Return how many replacement fields f-strings have, as far as the source is tokenisable."""
     found = inside = 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -230,7 +230,7 @@ def refuse_wide_nesting(source: str) -> None:
 
 
 def _nested_at_most(source: str) -> int:
-    """A quick bound of what ``_nested`` gives, which counts brackets in strings too."""
+    """Return a quick bound of what ``_nested`` gives, which counts brackets in strings too."""
     found = before = 0
     for line in source.split("\n"):
         opened = line.count("(") + line.count("[") + line.count("{")
@@ -242,7 +242,7 @@ def _nested_at_most(source: str) -> int:
 
 
 def _nested(source: str) -> int:
-    """The sum, over all brackets, of how many are around each one, itself included."""
+    """Return the sum, over all brackets, of how many are around each one, itself included."""
     found = depth = 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -281,7 +281,7 @@ def _is_deep(tree: ast.Module, source: str) -> bool:
 
 
 def _depths(expression: ast.expr) -> tuple[int, int]:
-    """The depth of an expression, and the sum of its operations' depths, as libcst has them."""
+    """Get the depth of an expression, and the sum of its operations' depths, as libcst has them."""
     deepest = linked = 0
     pending: list[tuple[ast.AST, int]] = [(expression, 0)]
     while pending:
@@ -330,7 +330,7 @@ def unvalidated() -> Iterator[None]:
 
 
 def parse(source: str) -> cst.Module:
-    """The tree of a module with all its trivia.
+    """Return the tree of a module with all its trivia.
 
     Raises:
         libcst.ParserSyntaxError: the source does not parse.

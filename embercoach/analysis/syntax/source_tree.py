@@ -47,7 +47,7 @@ def _has_other_range(kind: type) -> bool:
 
 
 def read_tree(source: str, outline: ast.Module | None = None) -> SourceTree:
-    """The tree of a source.
+    """Return the tree of a source.
 
     Args:
         source: the text.
@@ -117,7 +117,7 @@ class SourceTree(Struct, eq=False, dict=True):
     def spans(
         self, statements: Mapping[cst.CSTNode, cst.CSTNode], *, with_parentheses: bool = False
     ) -> dict[cst.CSTNode, Span]:
-        """The spans of nodes, equal to those of libcst's ``PositionProvider``.
+        """Return the spans of nodes, equal to those of libcst's ``PositionProvider``.
 
         Args:
             statements: maps each node to its statement or decorator.
@@ -151,13 +151,13 @@ class SourceTree(Struct, eq=False, dict=True):
         return found
 
     def exact(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The node as libcst parses it, with its trivia."""
+        """Return the node as libcst parses it, with its trivia."""
         if self.converted.ranges is None or id(node) in self._parsed_by_libcst:
             return node
         return self._exact_at(self._stretch_of(node, node)).nodes[id(node)]
 
     def code(self, node: cst.CSTNode) -> str:
-        """A node's own source text, with the parentheses around it."""
+        """Return a node's own source text, with the parentheses around it."""
         span = self._quick_span(node) if _is_expression(type(node)) else None
         if span is not None and not self._may_have_parentheses(span):
             return self._lines.between(*span)
@@ -168,7 +168,7 @@ class SourceTree(Struct, eq=False, dict=True):
         return self._lines.between(*self.spans({node: node}, with_parentheses=True)[node])
 
     def bare_code(self, node: cst.CSTNode) -> str:
-        """A node's own source text, without the parentheses around it."""
+        """Return a node's own source text, without the parentheses around it."""
         return self._lines.between(*self.spans({node: node})[node])
 
     def may_have_walrus(self, node: cst.CSTNode) -> bool:
@@ -232,7 +232,7 @@ class SourceTree(Struct, eq=False, dict=True):
         return min((start.line, *lines))
 
     def _stretch_of(self, node: cst.CSTNode, statement: cst.CSTNode) -> _Stretch:
-        """The lines to parse for a node: of its simple statement, else of its top-level one."""
+        """Get the lines to parse for a node: of its simple statement, else of its top-level one."""
         known = self.converted.range_of(node) or self.converted.range_of(statement)
         if known is None:
             return self._top(self._holder(node))
@@ -248,7 +248,7 @@ class SourceTree(Struct, eq=False, dict=True):
         return self._top(bisect_right(self._first_lines, known.line) - 1)
 
     def _holder(self, node: cst.CSTNode) -> int:
-        """The top-level statement that holds a node without a range."""
+        """Return the top-level statement that holds a node without a range."""
         while id(node) not in self._holders:
             index = self._walked
             self._walked += 1
@@ -260,7 +260,7 @@ class SourceTree(Struct, eq=False, dict=True):
         return [line.first for line in self.converted.lines]
 
     def _top(self, index: int) -> _Stretch:
-        """The lines of a top-level statement, up to the next one."""
+        """Return the lines of a top-level statement, up to the next one."""
         after = self._first_lines[index + 1 : index + 2]
         last = after[0] - 1 if after else len(self._lines.texts)
         return _Stretch(self._first_lines[index], last, self.tree.body[index])
@@ -283,7 +283,7 @@ class SourceTree(Struct, eq=False, dict=True):
 
 
 def _shifted(span: Span, parsed: ParsedExpression) -> Span:
-    """A span in an expression's text, which begins with a parenthesis, as one in the source."""
+    """Get a span in an expression's text, which begins with a parenthesis, as one in the source."""
     line, column, end_line, end_column = span
     first = parsed.line - 1
     start = column + parsed.column - 1 if line == 1 else column
@@ -315,7 +315,7 @@ def _is_of_call(line: str, at: int) -> bool:
 
 
 def _paired(nodes: Sequence[cst.CSTNode], others: Sequence[cst.CSTNode]) -> dict[int, cst.CSTNode]:
-    """The nodes of two trees that are equal but for trivia, side by side."""
+    """Return the nodes of two trees that are equal but for trivia, side by side."""
     found: dict[int, cst.CSTNode] = {}
     pending: list[tuple[Iterable[cst.CSTNode], Iterable[cst.CSTNode]]] = [(nodes, others)]
     while pending:

@@ -57,7 +57,7 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 def keyed_path(node: cst.CSTNode) -> str | None:
-    """A dotted path, also of an item by its name: ``out.["logits"]`` for ``out["logits"]``."""
+    """Get a dotted path, also of an item by its name: ``out.["logits"]`` for ``out["logits"]``."""
     if type(node) is not cst.Subscript:
         return dotted(node)
     index = node.slice[0].slice if len(node.slice) == 1 else None
@@ -69,7 +69,7 @@ def keyed_path(node: cst.CSTNode) -> str | None:
 
 @cache
 def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    """The fields of a kind that may hold nodes other than signs, in the order of the text."""
+    """Get the fields of a kind that may hold nodes other than signs, in the order of the text."""
     known = _IN_THE_TEXT.get(kind.__name__)
     if known is not None:
         return known
@@ -91,7 +91,7 @@ def _is_node(kind: type) -> bool:
 def evaluated(
     literal: cst.SimpleString | cst.ConcatenatedString | cst.Integer | cst.Float,
 ) -> str | bytes | int | float | None:
-    """The value of a literal; None where Python refuses what libcst has parsed."""
+    """Return the value of a literal; None where Python refuses what libcst has parsed."""
     try:
         return literal.evaluated_value
     except (SyntaxError, ValueError):  # an escape of no character, thousands of digits
@@ -115,7 +115,7 @@ def children(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def walk(node: cst.CSTNode, closed: Kinds = ()) -> Iterator[cst.CSTNode]:
-    """A node and all below it, in the order of the text.
+    """Yield a node and all below it, in the order of the text.
 
     Args:
         node: where to begin.
@@ -161,12 +161,12 @@ def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def names_below(node: cst.CSTNode) -> Iterator[str]:
-    """All names in a node: of variables, attributes and keywords."""
+    """Return all names in a node: of variables, attributes and keywords."""
     return (inner.value for inner in walk(node) if type(inner) is cst.Name)
 
 
 def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:
-    """The parameters of a function, those with stars among them."""
+    """Yield the parameters of a function, those with stars among them."""
     yield from (*parameters.posonly_params, *parameters.params)
     for star in (parameters.star_arg, *parameters.kwonly_params, parameters.star_kwarg):
         if isinstance(star, cst.Param):
@@ -174,7 +174,7 @@ def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:
 
 
 def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The nodes around a statement, outermost first; none if it is not in the body."""
+    """Return the nodes around a statement, outermost first; none if it is not in the body."""
     pending: list[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]]] = [(body, ())]
     while pending:
         node, outer = pending.pop()
@@ -187,7 +187,7 @@ def around(body: cst.CSTNode, statement: cst.CSTNode) -> tuple[cst.CSTNode, ...]
 
 
 def target_names(target: cst.CSTNode) -> Iterator[str]:
-    """The names that an assignment target binds."""
+    """Yield the names that an assignment target binds."""
     if isinstance(target, cst.Name):
         yield target.value
     elif isinstance(target, (cst.Tuple, cst.List)):
@@ -199,7 +199,7 @@ _ONE_TARGET = frozenset((cst.AnnAssign, cst.AugAssign, cst.For))
 
 
 def targets_of(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The targets of an assignment or a loop, those of a tuple one by one."""
+    """Yield the targets of an assignment or a loop, those of a tuple one by one."""
     # By their types: ``isinstance`` is slow, and this is asked of every node of a file.
     if type(node) is cst.Assign:
         pending: list[cst.BaseExpression] = [target.target for target in node.targets]
@@ -215,7 +215,7 @@ def targets_of(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
 
 
 def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
-    """The attributes that a method assigns on its first parameter, or appends to."""
+    """Return the attributes that a method assigns on its first parameter, or appends to."""
     found: set[str] = set()
     for statement in small_statements(node.body):
         targets: list[cst.CSTNode]
@@ -242,7 +242,7 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
 
 
 def all_statements(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A body's statements, and all that are in them, with the clauses of compound ones."""
+    """Yield a body's statements, and all that are in them, with the clauses of compound ones."""
     pending = [body]
     while pending:
         node: Any = pending.pop()

@@ -55,14 +55,14 @@ ZERO_GRADIENT = frozenset((*_COMPARISONS, *_TESTS, *_LOGIC, *_STEPS, *_PLACES))
 
 
 def after_pull(pulls: Pulls, node: cst.CSTNode) -> Pulls:
-    """The pulls of a host value that ``node`` reads from an array with these pulls."""
+    """Return the pulls of a host value that ``node`` reads from an array with these pulls."""
     if GRADIENT in pulls:
         return (pulls - LIVE) | {node, GradientMark(node)}
     return pulls | {node}
 
 
 def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
-    """The pulls of the result of an operation whose gradient is zero."""
+    """Return the pulls of the result of an operation whose gradient is zero."""
     if not pulls or not any(isinstance(pull, GradientMark) for pull in pulls):
         return pulls
     # The nearest code is looked up with a stopped gradient too.
@@ -73,7 +73,7 @@ def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
 
 
 def zero_by(value: Value) -> str | None:
-    """The operation that alone makes a value depend on the arguments; None if others do too."""
+    """Get the operation that alone makes a value depend on the arguments; None if others do too."""
     pulls = pulls_of(value)
     if GRADIENT in pulls or detached_at(value):
         return None
@@ -90,18 +90,18 @@ def unreached_layers(value: Value) -> dict[cst.Call, str]:
 
 
 def detached_at(value: Value) -> frozenset[cst.CSTNode]:
-    """The pulls that detached parts of a value from the gradient."""
+    """Return the pulls that detached parts of a value from the gradient."""
     marks = (mark for mark in pulls_of(value) if isinstance(mark, GradientMark))
     return frozenset(mark.detached_at for mark in marks if mark.detached_at is not None)
 
 
 def marks_of(value: Value) -> Pulls:
-    """The marks of gradients among a value's pulls."""
+    """Return the marks of gradients among a value's pulls."""
     return frozenset(mark for mark in pulls_of(value) if isinstance(mark, GradientMark))
 
 
 def differentiated(value: Value) -> Value:
-    """An argument that a function is differentiated for: an array, or a tree of arrays."""
+    """Return an argument that a function is differentiated for: an array, or a tree of arrays."""
     if value is UNKNOWN or type(value) is Tree:
         return Array(traced=True, pulls=LIVE)
     if type(value) is Union:
@@ -117,7 +117,7 @@ def differentiated(value: Value) -> Value:
 
 
 def marked(value: Value, marks: Pulls) -> Value:
-    """A value with more marks, each alternative of it too."""
+    """Return a value with more marks, each alternative of it too."""
     if not marks:
         return value
     if type(value) is Union:

@@ -36,7 +36,7 @@ def set_bases(info: ClassInfo, bases: tuple[Value, ...]) -> None:
 
 @kept_for_file
 def lineage(info: ClassInfo) -> Collection[ClassInfo]:
-    """The class and its bases of linted files, nearest first, each once."""
+    """Return the class and its bases of linted files, nearest first, each once."""
     if all(type(base) is not Class for base in info.bases):  # most of them
         return (info,)
     found: dict[ClassInfo, None] = {}
@@ -50,7 +50,7 @@ def lineage(info: ClassInfo) -> Collection[ClassInfo]:
 
 
 def library_bases(info: ClassInfo) -> Iterator[str]:
-    """Names of the library classes that it inherits from."""
+    """Yield names of the library classes that it inherits from."""
     for cls in lineage(info):
         for base in cls.bases:
             if isinstance(base, Symbol):
@@ -82,7 +82,7 @@ def is_module(value: Value) -> bool:
 
 
 def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
-    """A method by name, in the class or the nearest base."""
+    """Return a method by name, in the class or the nearest base."""
     for cls in lineage(info):
         method = cls.methods.get(name)
         if method is not None:

@@ -190,7 +190,7 @@ HEAVIEST = 1_000
 
 
 def _weight(value: Value) -> int:
-    """How many values a value is made of."""
+    """Return how many values a value is made of."""
     if type(value) is Sequence or type(value) is Dict:
         return value.weight
     if type(value) is Union:
@@ -257,7 +257,7 @@ class Dict(Value, frozen=True):
         force_setattr(self, "weight", weight)
 
     def get(self, key: str) -> Value | None:
-        """The value under a known key."""
+        """Return the value under a known key."""
         return next((v for k, v in self.known if k == key), None)
 
     @property
@@ -446,7 +446,7 @@ MAX_EITHER = 6
 
 
 def options(value: Value) -> Iterable[Value]:
-    """The alternatives of a value: itself unless it is a union."""
+    """Return the alternatives of a value: itself unless it is a union."""
     return value.options if type(value) is Union else (value,)
 
 
@@ -467,7 +467,7 @@ def join(a: Value, b: Value) -> Value:
 
 
 def join_all(values: Iterable[Value]) -> Value:
-    """The join of any number of values; of none it is ``UNKNOWN``."""
+    """Return the join of any number of values; of none it is ``UNKNOWN``."""
     values = tuple(values)
     if not values:
         return UNKNOWN
@@ -502,14 +502,14 @@ def _merge(a: Value, b: Value) -> Value:
 
 
 def join_chosen(a: Value, b: Value, choice: object) -> Value:
-    """The join; two strings are distinguished by a choice shared with others."""
+    """Return the join; two strings are distinguished by a choice shared with others."""
     if type(a) is Str and type(b) is Str and a != b:
         return either((a, b), choice)
     return join(a, b)
 
 
 def either(values: Iterable[Value], choice: object | None) -> Value:
-    """One of several strings, of which each is known at least in part.
+    """Return one of several strings, of which each is known at least in part.
 
     Without a ``choice`` that others depend on as well, none of them is held twice.
     """
@@ -530,7 +530,7 @@ def either(values: Iterable[Value], choice: object | None) -> Value:
 
 
 def without_alternatives(value: Value, depth: int = 3) -> Value:
-    """The value where no string in it is one of several that are known."""
+    """Return the value where no string in it is one of several that are known."""
     kind = type(value)
     if kind is Str:
         return STR if value.either else value  # type: ignore[attr-defined]
@@ -553,7 +553,7 @@ def without_alternatives(value: Value, depth: int = 3) -> Value:
 
 
 def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Value:
-    """The value with some kinds of alternatives ruled out; itself if nothing would be left."""
+    """Get the value with some kinds of alternatives ruled out; itself if nothing would be left."""
     if type(value) is not Union:
         return value
     left = [o for o in value.options if not isinstance(o, excluded)]
@@ -561,7 +561,7 @@ def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Va
 
 
 def as_array(value: Value) -> Array | None:
-    """The array that a value is, if all evidence says that it is one.
+    """Return the array that a value is, if all evidence says that it is one.
 
     ``None`` and unknown alternatives don't count against it: where the value is used as an
     array it can't be None, and unknown is not evidence.
@@ -580,7 +580,7 @@ def as_array(value: Value) -> Array | None:
 
 
 def definite_array(value: Value) -> Array | None:
-    """The array that a value is, where nothing else is left open but ``None``.
+    """Return the array that a value is, where nothing else is left open but ``None``.
 
     For uses that prove nothing of the value, as everything can be printed or tested.
     """
@@ -594,7 +594,7 @@ _NO_EVIDENCE = (NoneValue, Unknown, Tree)
 
 
 def as_number(value: Value) -> Number | None:
-    """The Python number that a value is, if all evidence says so."""
+    """Return the Python number that a value is, if all evidence says so."""
     if type(value) is Number:
         return value
     if type(value) is Setting:
@@ -616,7 +616,7 @@ def _wider(a: Number, b: Number) -> Number:
 
 
 def as_numpy(value: Value) -> Numpy | None:
-    """The NumPy value that a value is, if all evidence says so."""
+    """Return the NumPy value that a value is, if all evidence says so."""
     if type(value) is Numpy:
         return value
     if type(value) is Union:
@@ -627,7 +627,7 @@ def as_numpy(value: Value) -> Numpy | None:
 
 
 def pulls_of(value: Value) -> Pulls:
-    """The host synchronisations that a value depends on."""
+    """Return the host synchronisations that a value depends on."""
     if type(value) is Union:
         found = NO_PULLS
         for option in value.options:
@@ -643,7 +643,7 @@ def pulls_of(value: Value) -> Pulls:
 
 
 def collected(value: Value) -> Pulls:
-    """The pulls of a value that is put into a list, with marks that say so."""
+    """Return the pulls of a value that is put into a list, with marks that say so."""
     pulls = pulls_of(value)
     if not pulls:
         return pulls
@@ -651,7 +651,7 @@ def collected(value: Value) -> Pulls:
 
 
 def with_pulls(value: Value, pulls: Pulls) -> Value:
-    """The value, known to depend on more synchronisations."""
+    """Return the value, known to depend on more synchronisations."""
     if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
         return replace(value, pulls=value.pulls | pulls)
     return value
@@ -679,7 +679,7 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
 
 
 def items_of(value: Value) -> tuple[Value, ...] | None:
-    """The items of a sequence of known length."""
+    """Return the items of a sequence of known length."""
     return value.items if isinstance(value, Sequence) else None
 
 
@@ -743,7 +743,7 @@ HOST = frozenset(("cpu",))
 
 
 def as_tensor(value: Value) -> Torch | None:
-    """The torch tensor that a value is, or None for what may be anything else but ``None``."""
+    """Get the torch tensor that a value is, or None for what may be anything else but ``None``."""
     if type(value) is Torch:
         return value
     if type(value) is Union and len(value.options) == 2:

@@ -87,7 +87,7 @@ class CallsInProgress:
     def result(
         self, info: FunctionInfo, key: CallKey, depth: int, vague: Value, run: Callable[[], Value]
     ) -> Summary:
-        """The run of a shared function for a call at some depth."""
+        """Return the run of a shared function for a call at some depth."""
         known = self._known(info, key, depth)
         if known is None:
             if self._runs >= MOST_RUNS:
@@ -155,7 +155,7 @@ class CallsInProgress:
 def shared_result(
     frame: Frame, info: FunctionInfo, key: CallKey, vague: Value, run: Callable[[], Value]
 ) -> Value:
-    """The result of a shared function for a call; ``vague`` beyond a limit."""
+    """Return the result of a shared function for a call; ``vague`` beyond a limit."""
     summary = info.module.project.calls.result(info, key, frame.depth, vague, run)
     if not frame.module.is_shared:
         _add_attributes(frame.module.attributes, summary.attributes)

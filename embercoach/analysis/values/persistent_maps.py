@@ -35,7 +35,7 @@ class Keys(Generic[K]):
         self._keys: list[K] = []
 
     def get(self, version: Version, key: K) -> Any:
-        """The value of a key, None if it has none."""
+        """Return the value of a key, None if it has none."""
         number = self._numbers.get(key)
         if number is None:
             return None
@@ -49,7 +49,7 @@ class Keys(Generic[K]):
         return node[number % _WIDTH]
 
     def with_value(self, version: Version, key: K, value: Any) -> Version:
-        """The version in which a key has a value, or none if that is None."""
+        """Return the version in which a key has a value, or none if that is None."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._keys)
@@ -103,7 +103,7 @@ class Keys(Generic[K]):
 
 
 def _above(node: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A node one level up, which holds another one and nothing else."""
+    """Return a node one level up, which holds another one and nothing else."""
     return (node, *_NOTHING[1:])
 
 

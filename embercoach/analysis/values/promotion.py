@@ -19,7 +19,7 @@ DTYPES = frozenset({"bool"}) | INTEGERS | FLOATING | COMPLEX
 
 @cache
 def promote(a: str | None, b: str | None) -> str | None:
-    """The dtype of an operation on arrays of two dtypes, None if it is not known."""
+    """Return the dtype of an operation on arrays of two dtypes, None if it is not known."""
     if "complex64" in (a, b):
         return "complex64"
     if a is None or b is None:
@@ -45,7 +45,7 @@ def promote(a: str | None, b: str | None) -> str | None:
 
 
 def promote_weak(dtype: str | None, kind: NumberKind) -> str | None:
-    """The dtype of an operation on an array and a Python number, which is weakly typed."""
+    """Return the dtype of an operation on an array and a Python number, which is weakly typed."""
     if kind == "complex":
         return "complex64"
     if dtype is None or kind == "bool" or dtype in COMPLEX:
@@ -63,5 +63,5 @@ def floating(dtype: str | None) -> str | None:
 
 
 def dtype_of_number(kind: NumberKind) -> str:
-    """The dtype that ``mx.array`` gives a Python number."""
+    """Return the dtype that ``mx.array`` gives a Python number."""
     return {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}[kind]

@@ -50,7 +50,7 @@ class Literals(list["StringLiteral | str"]):
         self._numbers: dict[StringLiteral | str, int] = {}
 
     def number_of(self, origin: StringLiteral | str) -> int:
-        """The number of a literal or a kind of hole, a new one when it first comes up."""
+        """Return the number of a literal or a kind of hole, a new one when it first comes up."""
         number = self._numbers.setdefault(origin, len(self))
         if number == len(self):
             self.append(origin)
@@ -58,7 +58,7 @@ class Literals(list["StringLiteral | str"]):
 
 
 def of_literal(frame: Frame, node: cst.SimpleString) -> Value:
-    """The value of a string literal without replacement fields."""
+    """Return the value of a string literal without replacement fields."""
     source = node.value
     if "\\" in source or "\r" in source or source[0] not in "\"'":
         prefix = node.prefix
@@ -80,7 +80,7 @@ def of_literal(frame: Frame, node: cst.SimpleString) -> Value:
 def of_fragment(
     frame: Frame, node: cst.FormattedString, part: cst.FormattedStringText
 ) -> Piece | None:
-    """The text between two replacement fields of an f-string, None if Python refuses it."""
+    """Return the text between two replacement fields of an f-string, None if Python refuses it."""
     text = part.value
     literal = StringLiteral(part, frame.statement, frame.module, "r" in node.prefix.lower())
     if "\\" not in text and "\r" not in text:
@@ -150,7 +150,7 @@ def fold(value: Str) -> Folded | None:
 
 
 def text_of(value: Str, literals: Literals) -> FoldedText:
-    """The text of a known string; its literals are added to those that are numbered already."""
+    """Get the text of a known string; its literals are added to those that are numbered already."""
     return texts.concat(_piece_text(piece, literals) for piece in value.pieces or ())
 
 
@@ -175,7 +175,7 @@ def _read(literal: StringLiteral, number: int) -> FoldedText:
 
 
 def unfold(text: FoldedText, literals: Literals) -> Value:
-    """A folded text as a value: a piece for each run of characters from one literal."""
+    """Return a folded text as a value: a piece for each run of characters from one literal."""
     if len(text.text) >= MAX_FOLDED or len(text.pieces) > MAX_PIECES:
         return STR
     pieces: list[Piece] = []
@@ -219,7 +219,7 @@ def by_alternative(values: Values, make: Fn[[Values], Value]) -> Value:
 
 
 def _chosen(value: Value, depth: int = 2) -> Iterator[Str]:
-    """The strings in a value that are one of several."""
+    """Yield the strings in a value that are one of several."""
     if type(value) is Str:
         if value.either:
             yield value
@@ -232,7 +232,7 @@ def _chosen(value: Value, depth: int = 2) -> Iterator[Str]:
 
 
 def _option(value: Value, index: int, depth: int = 2) -> Value:
-    """A value in which each string that is one of several is the one at an index."""
+    """Return a value in which each string that is one of several is the one at an index."""
     if type(value) is Str:
         return value.either[index] if value.either else value
     if not any(True for _ in _chosen(value, depth)):

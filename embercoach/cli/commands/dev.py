@@ -87,7 +87,7 @@ def _document(one: ExpressionValue) -> dict[str, Any]:
 
 
 def _described(value: Value, depth: int = DEPTH) -> dict[str, Any]:
-    """The type of a value and its fields that differ from their defaults."""
+    """Return the type of a value and its fields that differ from their defaults."""
     found: dict[str, Any] = {"type": type(value).__name__}
     names = value.__struct_fields__
     defaults = dict(zip(names[::-1], value.__struct_defaults__[::-1], strict=False))

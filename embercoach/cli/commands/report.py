@@ -99,7 +99,7 @@ def command(
 
 
 def _command_line(ctx: click.Context, without: frozenset[str]) -> str:
-    """The command line of a context, with relative paths.
+    """Return the command line of a context, with relative paths.
 
     Args:
         ctx: of a command; its options have no negative forms.
@@ -172,7 +172,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
 
 
 def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[..., str]]:
-    """The document of a run, and a function that renders it."""
+    """Return the document of a run, and a function that renders it."""
     from msgspec.structs import replace
 
     from embercoach.cli.baseline_filter import guards, judge
@@ -234,7 +234,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
 
 
 def _fix_totals(outcome: CheckoutsOutcome, jobs: int | None) -> tuple[FixTotals, FixTotals]:
-    """The totals of safe fixes and of all fixes, by the code of ``check --fix``."""
+    """Return the totals of safe fixes and of all fixes, by the code of ``check --fix``."""
     from embercoach.engine.fixing import fix_preview
     from embercoach.report.html.rendering import FixTotals
 
@@ -256,7 +256,7 @@ def _overrides(options: dict[str, Any]) -> Overrides:
 def _of_files(
     saved: tuple[Path, ...], line: str, *, quiet: bool
 ) -> tuple[dict[str, Any], Callable[..., str]]:
-    """The document of saved runs, and a function that renders it."""
+    """Return the document of saved runs, and a function that renders it."""
     from embercoach.cli.commands.merge import merged_files
     from embercoach.cli.recovered import current_rules_url, quoted_root
     from embercoach.engine.languages import SUFFIXES

@@ -28,11 +28,11 @@ class TraceCommand(click.Command):
     """Runs a program, whose name is never `compare`, or compares two reports."""
 
     def list_commands(self, _: click.Context | None) -> list[str]:
-        """The names of subcommands, as of `click.Group`."""
+        """Return the names of subcommands, as of `click.Group`."""
         return [COMPARE]
 
     def get_command(self, _: click.Context | None, name: str) -> click.Command | None:
-        """A subcommand by its name, as of `click.Group`."""
+        """Return a subcommand by its name, as of `click.Group`."""
         if name != COMPARE:
             return None
         from embercoach.cli.trace import trace_comparison
@@ -46,7 +46,7 @@ class TraceCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """The context of a subcommand if the first argument is its name, else of this one."""
+        """Get the context of a subcommand if the first argument is its name, else of this one."""
         inner = self.get_command(parent, args[0]) if args else None
         if inner is None:
             return super().make_context(info_name, args, parent, **extra)

@@ -100,7 +100,7 @@ class Join:
     states: Mapping[Site, SiteState]
 
     def count_of(self, state: FindingState) -> int:
-        """The number of findings in a state."""
+        """Return the number of findings in a state."""
         return sum(one.state == state for one in self.findings)
 
     @property
@@ -159,7 +159,7 @@ def join(
 def _matched(
     sites: Collection[Site], findings: Sequence[Finding], statements: Sequence[tuple[int, int]]
 ) -> list[_Match]:
-    """The findings of rules with events, each with its sites."""
+    """Return the findings of rules with events, each with its sites."""
     matched: list[_Match] = [
         (finding, []) for finding in findings if rulebook.rule(finding.code).events
     ]
@@ -200,7 +200,7 @@ def _is_of(site: Site, finding: Finding) -> bool:
 
 
 def _statement(statements: Sequence[tuple[int, int]], line: int) -> tuple[int, int]:
-    """The first and last line of the statement at a line."""
+    """Return the first and last line of the statement at a line."""
     at = bisect_right(statements, (line, 1 << 31)) - 1
     if at >= 0 and statements[at][1] >= line:
         return statements[at]
@@ -257,7 +257,7 @@ class StaticCheck:
 
 
 def configurations_here() -> Configurations:
-    """The user's configurations, with installed plugins; read before the program runs.
+    """Return the user's configurations, with installed plugins; read before the program runs.
 
     Raises:
         UserError: a mistake in the configuration of the current folder.
@@ -315,7 +315,7 @@ def check_files(paths: Iterable[str], configurations: Configurations) -> StaticC
 
 
 def _of_project(paths: Iterable[str]) -> Iterator[str]:
-    """The paths that lead to Python files of the project of the current folder."""
+    """Yield the paths that lead to Python files of the project of the current folder."""
     try:
         here = str(Path.cwd())
     except FileNotFoundError:  # the program has removed the folder

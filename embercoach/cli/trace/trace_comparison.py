@@ -55,7 +55,7 @@ def render(comparison: TraceComparison, form: str, most: int, stream: TextIO) ->
 
 
 def document(comparison: TraceComparison) -> dict[str, Any]:
-    """The JSON report as plain data; its form is that of ``trace-comparison.schema.json``."""
+    """Get the JSON report as plain data; its form is that of ``trace-comparison.schema.json``."""
     before, after = comparison.before, comparison.after
     return {
         "version": COMPARISON_VERSION,

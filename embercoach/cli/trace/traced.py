@@ -84,7 +84,7 @@ def _cost(events: JoinedFinding | Site) -> tuple[str, str, str]:
 
 
 def finding_summary(checked: CheckedTrace) -> str:
-    """One sentence with the counts; empty if there is nothing to count."""
+    """Return one sentence with the counts; empty if there is nothing to count."""
     join = checked.join
     parts = []
     if join.findings:
@@ -99,7 +99,7 @@ def finding_summary(checked: CheckedTrace) -> str:
 
 
 def finding_counts(checked: CheckedTrace | None) -> dict[str, int]:
-    """The counts of the JSON report's summary; none if nothing was linted."""
+    """Return the counts of the JSON report's summary; none if nothing was linted."""
     if checked is None:
         return {}
     join = checked.join
@@ -112,7 +112,7 @@ def finding_counts(checked: CheckedTrace | None) -> dict[str, int]:
 
 
 def finding_members(checked: CheckedTrace) -> list[dict[str, Any]]:
-    """The findings of the JSON report."""
+    """Return the findings of the JSON report."""
     return [
         {
             "path": one.finding.path,
@@ -135,7 +135,7 @@ def finding_members(checked: CheckedTrace) -> list[dict[str, Any]]:
 
 
 def problem_members(checked: CheckedTrace | None) -> list[dict[str, Any]]:
-    """The problems of the JSON report."""
+    """Return the problems of the JSON report."""
     problems = () if checked is None else checked.problems
     return [
         {
@@ -152,7 +152,7 @@ _PROCESS = 1
 
 
 def timeline(record: TraceRecord, program: str, places: list[str]) -> dict[str, Any]:
-    """The document, as plain data.
+    """Return the document, as plain data.
 
     Args:
         record: with single events.
@@ -252,7 +252,7 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
 
 
 def document(traced: Traced) -> dict[str, Any]:
-    """The JSON report as plain data; its form is that of ``trace.schema.json``."""
+    """Return the JSON report as plain data; its form is that of ``trace.schema.json``."""
     record, sources = traced.record, SourceLines()
     return {
         "version": VERSION,
@@ -286,7 +286,7 @@ def document(traced: Traced) -> dict[str, Any]:
 
 
 def _shown(path: str) -> str:
-    """A path as users write it: relative where it lies below the current folder."""
+    """Return a path as users write it: relative where it lies below the current folder."""
     try:
         return path.removeprefix(f"{Path.cwd()}{os.sep}")
     except FileNotFoundError:  # the program has removed the folder
@@ -303,7 +303,7 @@ def _static_members(site: Site, checked: CheckedTrace | None) -> dict[str, Any]:
 
 
 def _sources(traced: Traced) -> dict[str, LineIndex]:
-    """The text of the files that were linted, by their shown paths."""
+    """Return the text of the files that were linted, by their shown paths."""
     if traced.checked is None:
         return {}
     sources = SourceTexts()
@@ -371,7 +371,7 @@ def _summary(traced: Traced) -> Iterator[Line]:
 
 
 def _cache_growth(sites: Sequence[Site]) -> Iterator[Line]:
-    """The places at which MLX's cache of freed memory grew to its largest size."""
+    """Yield the places at which MLX's cache of freed memory grew to its largest size."""
     by_place: Counter[str] = Counter()
     for site in sites:
         by_place[f"{_shown(site.path)}:{site.line}"] += site.cache_bytes
@@ -397,7 +397,7 @@ class SourceLines:
         self._real: dict[str, str | None] = {}
 
     def line(self, path: str, number: int) -> str:
-        """A line, stripped; empty if it is unknown."""
+        """Return a line, stripped; empty if it is unknown."""
         if path not in self._real:
             found = real_path(path)
             self._real[path] = found if found is not None and is_python_source(found) else None
@@ -406,7 +406,7 @@ class SourceLines:
 
 
 def real_path(path: str) -> str | None:
-    """The real path of a file that a program names; None if the path is invalid."""
+    """Return the real path of a file that a program names; None if the path is invalid."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # with a null byte

@@ -85,7 +85,7 @@ def has_fingerprints(document: Document) -> bool:
 
 
 def run_by_run(documents: Sequence[tuple[str, Document]]) -> tuple[RunTotals, ...]:
-    """The totals of several reports, in the order given."""
+    """Return the totals of several reports, in the order given."""
     counters = [
         (name, Counter[str]({s: document["summary"][f"{s}s"] for s in SEVERITIES}))
         for name, document in documents
@@ -117,7 +117,7 @@ def _changes(since: str, rows: Rows) -> Changes:
 
 
 def _table(rows: Rows, key: Callable[[str, str], str]) -> tuple[ChangeBar, ...]:
-    """The rows by a key: what has the most news first."""
+    """Return the rows by a key: what has the most news first."""
     table: dict[str, Counter[str]] = {}
     for path, code, kind, count in rows:
         table.setdefault(key(path, code), Counter())[kind] += count

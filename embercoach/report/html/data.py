@@ -47,7 +47,7 @@ class TallyBar:
 
 
 def family_of(code: str) -> str:
-    """The family of a rule."""
+    """Return the family of a rule."""
     return rulebook.rule(code).family if code in rulebook.codes() else UNKNOWN_FAMILY
 
 
@@ -67,7 +67,7 @@ def tallies(
 def parts(
     counter: Counter[str], widest: int, kinds: Sequence[str] = SEVERITIES
 ) -> tuple[BarPart, ...]:
-    """The parts of a bar: findings by severity, or by other kinds in their order.
+    """Return the parts of a bar: findings by severity, or by other kinds in their order.
 
     ``widest`` is how many there are in a bar that fills the chart.
     """
@@ -82,7 +82,7 @@ def parts(
 
 
 def by_family(findings: Sequence[dict[str, Any]]) -> tuple[TallyBar, ...]:
-    """The findings of each family of rules."""
+    """Return the findings of each family of rules."""
     families = {code: family_of(code) for code in {finding["code"] for finding in findings}}
     return tallies(findings, lambda finding: families[finding["code"]])
 
@@ -112,7 +112,7 @@ def hot_spots(
     sources: Mapping[str, Source],
     tokens: Mapping[str, Tokens],
 ) -> dict[str, list[list[Any]]]:
-    """The rows of both tables.
+    """Return the rows of both tables.
 
     Args:
         findings: of the whole report.
@@ -182,7 +182,7 @@ def is_stall(finding: dict[str, Any]) -> bool:
 
 
 def _owners(functions: Iterable[Function]) -> dict[int, str]:
-    """The innermost function of each line."""
+    """Return the innermost function of each line."""
     inner = sorted(functions, key=lambda one: one.first)
     return {line: one.name for one in inner for line in range(one.first, one.last + 1)}
 
@@ -196,13 +196,13 @@ class CheckoutRow:
 
 
 def checkout_tops(document: dict[str, Any]) -> list[str]:
-    """The checkouts' tops, sorted; none where there is but one."""
+    """Return the checkouts' tops, sorted; none where there is but one."""
     paths = {checkout["path"] for checkout in document.get("checkouts", ())}
     return sorted(paths) if len(paths) > 1 else []
 
 
 def checkout_rows(document: dict[str, Any]) -> tuple[CheckoutRow, ...]:
-    """The totals of each checkout, the most findings first; none where there is but one."""
+    """Return the totals of each checkout, the most findings first; none where there is but one."""
     made = totals(
         [Checkout.saved(one) for one in document.get("checkouts", ())],
         [(finding["path"], finding["severity"]) for finding in document["findings"]],
@@ -253,7 +253,7 @@ def table(
     saved_at: float | None,
     shown: Callable[[str], str],
 ) -> dict[str, Any]:
-    """The findings and the files as plain data.
+    """Return the findings and the files as plain data.
 
     Args:
         document: the JSON report.
@@ -341,7 +341,7 @@ def _read(
     root: str | None,
     saved_at: float | None,
 ) -> tuple[dict[str, sources.Source], dict[str, list[dict[str, Any]]], dict[str, Tokens]]:
-    """The sources that can be shown, their findings at their lines, and their tokens."""
+    """Return the sources that can be shown, their findings at their lines, and their tokens."""
     texts, placed = {}, {}
     for path in paths:
         text = sources.read(path, root) if readable(path) else None
@@ -356,7 +356,7 @@ def _read(
 def _tokens(
     texts: dict[str, sources.Text], found: dict[str, list[dict[str, Any]]]
 ) -> dict[str, Tokens]:
-    """The tokens of the most harmful files; those with stalls in loops need their functions."""
+    """Get the tokens of the most harmful files; those with stalls in loops need their functions."""
     made = {}
     room = MOST_COLORED
     stalls = {path for path in texts if any(map(is_stall, found[path]))}

@@ -24,7 +24,7 @@ _FLOPS = {
 
 
 def profile_facts(profile: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and values of a launch's counts; those of what it does not use are left out."""
+    """Yield names and values of a launch's counts; those of what it does not use are left out."""
     if profile["device_bytes_requested"]:
         yield "device memory", _device(profile)
     if profile["threadgroup_bytes"]:
@@ -97,7 +97,7 @@ def _roofline(profile: Mapping[str, Any]) -> str:
 
 
 def gpu_facts(profile: Mapping[str, Any]) -> str:
-    """The figures of the GPU that predictions use, and their sources."""
+    """Return the figures of the GPU that predictions use, and their sources."""
     figures = [f"{profile['gpu_bandwidth'] / 1e9:,.0f} GB/s"]
     if profile["gpu_flops"]:
         figures.append(f"{profile['gpu_flops'] / 1e12:,.1f} TFLOP/s")
@@ -105,7 +105,7 @@ def gpu_facts(profile: Mapping[str, Any]) -> str:
 
 
 def place_of(profile: Mapping[str, Any]) -> str:
-    """The line that sets the bound, empty where none does."""
+    """Return the line that sets the bound, empty where none does."""
     place = profile["bound_at"]
     if place is None:
         return ""
@@ -163,7 +163,7 @@ def render_profiles(
     resources: Mapping[Any, str],
     shown: Callable[[str], str],
 ) -> str:
-    """The page of some profiles, whose form is that of ``simulation.schema.json``.
+    """Return the page of some profiles, whose form is that of ``simulation.schema.json``.
 
     Args:
         profiles: of one GPU.
@@ -193,7 +193,7 @@ def render_profiles(
 
 
 def roofline(profiles: Sequence[Mapping[str, Any]]) -> Roofline | None:
-    """The plot of kernels, None where none has both operations and bytes."""
+    """Return the plot of kernels, None where none has both operations and bytes."""
     drawn = [
         (number, profile)
         for number, profile in enumerate(profiles, start=1)
@@ -244,7 +244,7 @@ def _power(exponent: int) -> str:
 
 
 def source_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each line of the header and the body with its costs, None where it has none."""
+    """Return each line of the header and the body with its costs, None where it has none."""
     costs = {(line["part"], line["line"]): line for line in profile["lines"]}
     return [
         {
@@ -284,7 +284,7 @@ _COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def shown_columns(profile: Mapping[str, Any]) -> list[str]:
-    """The columns that have a number in some line."""
+    """Return the columns that have a number in some line."""
     cells = [_cells(line) for line in profile["lines"]]
     return [name for name in _COLUMNS if any(one[name] for one in cells)]
 

@@ -96,7 +96,7 @@ class Page:
 
 
 def pages(codes: Iterable[str], rules_url: str = RULES_URL) -> tuple[Page, ...]:
-    """The pages of some rules, sorted by code; ``rules_url`` is the setting."""
+    """Return the pages of some rules, sorted by code; ``rules_url`` is the setting."""
     renderer = _renderer()
     known = rulebook.codes()
     found = []
@@ -148,7 +148,7 @@ def render(
     details: RunDetails | None = None,
     rules_url: str = RULES_URL,
 ) -> str:
-    """The report as one HTML file, the same whenever the findings, files and details are.
+    """Return the report as one HTML file, the same whenever the findings, files and details are.
 
     Args:
         document: what ``report.machine`` makes of a run, or ``saved.parse`` of a file.
@@ -196,7 +196,7 @@ def render(
 
 
 def environment() -> Environment:
-    """The templates of pages, which escape what they are given."""
+    """Return the templates of pages, which escape what they are given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -213,13 +213,13 @@ def environment() -> Environment:
 
 
 def asset(templates: Environment, name: str) -> str:
-    """The text of a style sheet or script."""
+    """Return the text of a style sheet or script."""
     assert templates.loader is not None
     return templates.loader.get_source(templates, name)[0].strip()
 
 
 def content_hash(text: str) -> str:
-    """The hash of a script or a style sheet for the content security policy."""
+    """Return the hash of a script or a style sheet for the content security policy."""
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
 
 
@@ -251,7 +251,7 @@ def shown_paths(document: dict[str, Any], folder: str) -> Callable[[str], str]:
 
 
 def _above(tops: list[PurePath]) -> list[PurePath]:
-    """The nearest folder above all tops; none if that is the root."""
+    """Return the nearest folder above all tops; none if that is the root."""
     try:
         above = PurePath(os.path.commonpath([top.parent for top in tops]))
     except ValueError:  # no tops, or tops on several drives

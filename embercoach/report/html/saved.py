@@ -199,7 +199,7 @@ class _Document(_Origin):
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The document that ``embercoach check --output-format json`` wrote.
+    """Return the document that ``embercoach check --output-format json`` wrote.
 
     Raises:
         SavedReportError: it is not JSON, of another version, or not of the published form.

@@ -95,7 +95,7 @@ class Tokens:
                 self.lines.setdefault(line, []).append((kind, first, last))
 
     def encoded(self, line: int) -> str:
-        """The tokens of a line as text: gap, kind and length of each, such as ``0k3,1d7``."""
+        """Get the tokens of a line as text: gap, kind and length of each, such as ``0k3,1d7``."""
         at, parts = 0, []
         for kind, start, end in self.lines.get(line, ()):
             parts.append(f"{start - at}{kind}{end - start}")
@@ -104,7 +104,7 @@ class Tokens:
 
 
 def tokens(path: str, index: LineIndex) -> Tokens:
-    """The tokens of a file's text, as far as it can be read."""
+    """Return the tokens of a file's text, as far as it can be read."""
     found = Tokens()
     if path.endswith(C_SUFFIXES):
         _read_c(index, found)
@@ -141,7 +141,7 @@ def _read_python(index: LineIndex, found: Tokens) -> None:
 
 
 def _reader(index: LineIndex) -> Callable[[], str]:
-    """A function that returns the next line at each call, and an empty text after the last."""
+    """Get a function that returns the next line at each call, and an empty text after the last."""
     if "\r" not in index.text:
         return io.StringIO(index.text, newline="\n").readline
     lines = (f"{index.line(number)}\n" for number in range(1, index.count + 1))
@@ -217,7 +217,7 @@ class _Places:
         self._row = self._byte = self._column = 0
 
     def next(self, row: int, byte: int) -> Place:
-        """The place of a byte, which is not before the last one."""
+        """Return the place of a byte, which is not before the last one."""
         if row != self._row:
             self._row, self._byte, self._column = row, 0, 0
         if row < len(self._lines):
@@ -228,7 +228,7 @@ class _Places:
 
 
 def _leaves(root: Node) -> Iterator[Node]:
-    """The nodes without children, and literals as a whole, in order."""
+    """Yield the nodes without children, and literals as a whole, in order."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -306,7 +306,7 @@ _LINES = ("line", "end_line")
 
 
 def read(path: str, root: str | None = None) -> Text | None:
-    """A file's text; None where there is no such file any more, or no text in it.
+    """Return a file's text; None where there is no such file any more, or no text in it.
 
     Args:
         path: the file.
@@ -368,7 +368,7 @@ def _holds(index: LineIndex, line: int, column: int) -> bool:
 def sources(
     found: dict[str, Sequence[dict[str, Any]]], texts: dict[str, Text], changed: set[str]
 ) -> dict[str, Source]:
-    """The shown part of each file that could be read.
+    """Return the shown part of each file that could be read.
 
     Args:
         found: the findings of each file, at the lines of its text.

@@ -49,7 +49,7 @@ class SourceRow:
 def render_trace(
     document: Mapping[str, Any], *, sources: Mapping[str, LineIndex], shown: Callable[[str], str]
 ) -> str:
-    """The page of a trace.
+    """Return the page of a trace.
 
     Args:
         document: the JSON report, in the form of ``trace.schema.json``.
@@ -83,7 +83,7 @@ def duration(seconds: float) -> str:
 def excerpts(
     document: Mapping[str, Any], sources: Mapping[str, LineIndex]
 ) -> dict[str, list[SourceRow]]:
-    """The lines with events and those around them, by path, up to a number of lines in all."""
+    """Get the lines with events and those around them, by path, up to a number of lines in all."""
     by_file: defaultdict[str, defaultdict[int, list[Mapping[str, Any]]]]
     by_file = defaultdict(lambda: defaultdict(list))
     for site in document["sites"]:
