@@ -66,7 +66,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"mlx_api", "syntax"},
         {"values"},
         {"facts"},
-        {"evaluate", "calls", "gradients", "dataflow"},
+        {"evaluate", "calls", "dataflow"},
         {"project"},
         {"shapes"},
     ),
