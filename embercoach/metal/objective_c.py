@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.syntax import Syntax, strings_of, syntax_of, tree_of
 
@@ -38,8 +39,7 @@ _OPERATORS = frozenset(
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(Struct, frozen=True):
     """A word, a literal (``string``) or a sign; bytes ``[start, end)`` of the text."""
 
     kind: str
@@ -47,8 +47,7 @@ class Atom:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A message expression; all places count bytes.
 
     Attributes:
@@ -256,8 +255,7 @@ _METHOD = b"void _()"
 _BLANKED = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectiveC:
+class ObjectiveC(Struct, frozen=True):
     """A parsed file.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.tokens import Token, solid, tokens_of
@@ -36,8 +37,7 @@ class ExpansionError(Exception):
         return cls(f"a use of the macro `{name}` without an end")
 
 
-@dataclass(frozen=True, slots=True)
-class Macro:
+class Macro(Struct, frozen=True):
     """A macro.
 
     Attributes:
@@ -275,8 +275,7 @@ _WORDS = frozenset({"true", "false"})
 _NOTHING = (-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(Struct, frozen=True):
     """A text after preprocessing.
 
     Attributes:
@@ -314,8 +313,7 @@ class Expanded:
         return end if at_end else begin
 
 
-@dataclass(slots=True)
-class _Branch:
+class _Branch(Struct):
     """One ``#if`` that is open: whether its text counts, and whether a branch has counted."""
 
     active: bool

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import tree_sitter_cpp
+from msgspec import Struct, field
+from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from embercoach.metal.text_facts import TextSpan
@@ -201,8 +202,7 @@ _OTHER_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Syntax:
+class Syntax(Struct, frozen=True):
     """A parsed text.
 
     Attributes:

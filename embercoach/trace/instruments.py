@@ -6,9 +6,10 @@ import functools
 import inspect
 import os
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from embercoach.trace.trace_recorder import clock
 
@@ -215,8 +216,7 @@ class _Depth(threading.local):
     value = 0
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """The state of compilation.
 
     Attributes:

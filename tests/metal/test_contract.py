@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from embercoach.checks.programs.generated_signatures import UnknownFactError, function_name, head
 from embercoach.metal.contract import (

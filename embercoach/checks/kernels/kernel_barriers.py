@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.metal import hazards
@@ -25,8 +26,7 @@ _LOGICAL = frozenset({"&&", "||", "!"})
 _CERTAINTY = {"missing": 0, "condition": 1, "returned": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(Struct, frozen=True):
     """A barrier that some threads may pass by.
 
     Attributes:

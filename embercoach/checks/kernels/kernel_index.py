@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
@@ -57,8 +58,7 @@ _SIZES = frozenset({"threads_per_grid", "threadgroups_per_grid", "threads_per_th
 _WIDE = INTEGERS["int"][0]
 
 
-@dataclass(frozen=True, slots=True)
-class Large:
+class Large(Struct, frozen=True):
     """A number beyond any that is written: ``sign`` is 1 or -1."""
 
     sign: Literal[1, -1]

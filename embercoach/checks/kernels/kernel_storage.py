@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
@@ -59,8 +60,7 @@ def _is_unset(declaration: Declare) -> bool:
     return plain and declaration.initial is None and kind.scalar in _NUMBERS
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """The first run of a body, in the order in which it runs.
 
     Attributes:

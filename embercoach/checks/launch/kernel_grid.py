@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.sizes import (
@@ -43,8 +43,7 @@ _ROUNDS = 6
 _MAX_SHIFT = 31
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """A thread-dependent value times something that depends on no thread: ``i * 4``.
 
     Attributes:
@@ -56,8 +55,7 @@ class Product:
     factor: str
 
 
-@dataclass(frozen=True, slots=True)
-class StrideLoop:
+class StrideLoop(Struct, frozen=True):
     """A ``for`` loop that starts at a thread-dependent value.
 
     Attributes:
@@ -420,8 +418,7 @@ class _Axis:
         return () if argument is None else items(Expression(argument.node, self.entry.scope)) or ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(Struct, frozen=True):
     """A kernel whose texts are known, with its body and header."""
 
     kernel: PythonKernel

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.checks.programs.metal_checks import MetalKernel
 from embercoach.metal.execution.events import Configuration

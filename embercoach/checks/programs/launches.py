@@ -6,10 +6,11 @@ is then None: nothing is guessed, but for ``configurations_of``, which says what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
@@ -100,8 +101,7 @@ def passed(fact: CallFact, name: str, module: Module) -> Item:
     return Item(argument.value, sizes, Expression(argument.node, scope_at(fact, module)))
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry of ``grid``, ``threadgroup`` or a shape.
 
     Attributes:
@@ -147,8 +147,7 @@ TRIED = (64, 256)
 _DTYPES = {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}
 
 
-@dataclass(frozen=True, slots=True)
-class OutputShape:
+class OutputShape(Struct, frozen=True):
     """The shape that a launch gives an output: its sizes, None for those that are unknown.
 
     Attributes:
@@ -171,8 +170,7 @@ class OutputShape:
         return cls(shape, sizes if len(sizes) == len(entries) > 0 else None, item.expression)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """One launch of a kernel.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.calls.torch_api import COMPILE_SHADER
 from embercoach.analysis.facts.facts import CallFact

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.arithmetic import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.path_state import State
-    from embercoach.metal.program.nodes import Call, MetalFunction, Spot, Struct
+    from embercoach.metal.program.nodes import Call, MetalFunction, MetalStruct, Spot
     from embercoach.metal.program.types import Type
 
 #: One result for all lanes, made of what each of them holds.
@@ -301,14 +302,14 @@ def _first_lanes(m: Machine, state: State) -> LaneValue:
     return value_of(tuple(flags))
 
 
-def structure_of(m: Machine, kind: Type) -> Struct | None:
+def structure_of(m: Machine, kind: Type) -> MetalStruct | None:
     """The structure that a type names."""
     if kind.pointer or kind.dimensions or kind.scalar is None:
         return None
     return m.program.structs.get(kind.scalar.partition("<")[0])
 
 
-def made(struct: Struct, parts: Sequence[Result]) -> Cells:
+def made(struct: MetalStruct, parts: Sequence[Result]) -> Cells:
     """A structure of the values of its fields, in order."""
     known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     for variable, part in zip(struct.fields, parts, strict=False):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
@@ -97,8 +99,7 @@ _CHOOSING = frozenset({"?:", "min", "max"})
 _MAX_CUTS = 3
 
 
-@dataclass(slots=True)
-class CallFrame:
+class CallFrame(Struct):
     """A function that is being followed.
 
     Attributes:
@@ -111,16 +112,14 @@ class CallFrame:
     returns: list[State] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """A turn of a loop, or a switch: the paths that left it, and those that skipped its rest."""
 
     breaks: list[State] = field(default_factory=list)
     continues: list[State] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Machine:
+class Machine(Struct):
     """A run.
 
     Attributes:

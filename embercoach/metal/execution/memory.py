@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from embercoach.metal.execution.arithmetic import add, multiply
 from embercoach.metal.execution.values import ZERO, LaneValue, SymbolPool
@@ -35,8 +36,7 @@ DTYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """A vector: its components."""
 
     parts: tuple[LaneValue, ...]
@@ -61,15 +61,13 @@ class Pointer(NamedTuple):
     known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A name for something that lives elsewhere."""
 
     place: Pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(Struct, frozen=True):
     """A private array or structure: what is known of its parts, by member and index.
 
     Attributes:

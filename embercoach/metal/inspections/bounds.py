@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
@@ -22,8 +23,7 @@ _GROUPS = ("group.x", "group.y", "group.z")
 _WRAPPED = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """An access that goes out of its array.
 
     Attributes:

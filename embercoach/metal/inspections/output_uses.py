@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.metal.inspections.parameter_uses import OF_VALUES, parameter_uses
 from embercoach.metal.program.nodes import (
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 _INITIAL = frozenset({"atomic_store", "atomic_store_explicit", "atomic_init", "atomic_exchange"})
 
 
-@dataclass(slots=True)
-class OutputUses:
+class OutputUses(Struct):
     """The uses of one output, in the order of the text.
 
     Attributes:

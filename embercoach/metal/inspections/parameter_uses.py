@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+
+from msgspec import Struct
 
 from embercoach.metal.program.nodes import (
     Assign,
@@ -39,8 +40,7 @@ MAX_CALLS = 4
 _PLAIN = INTEGERS.keys() | FLOATS
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterUse:
+class ParameterUse(Struct, frozen=True):
     """One use of an input or output.
 
     Attributes:
@@ -209,8 +209,7 @@ def _is_number(kind: Type) -> bool:
     return kind.scalar in _PLAIN and not is_address(kind) and not kind.reference
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeMismatch:
+class AttributeMismatch(Struct, frozen=True):
     """A vector attribute where only a scalar can stand, or a component of a scalar attribute.
 
     Attributes:

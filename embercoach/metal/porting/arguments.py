@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from embercoach.metal.contract import ATTRIBUTES, MSL_TYPES, shape_names
 from embercoach.metal.porting.entry_points import PortError
@@ -34,8 +35,7 @@ _UNSIGNED = {
 _COMPONENTS = {1: ".x", 2: ".xy", 3: ""}
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayArgument:
+class ArrayArgument(Struct, frozen=True):
     """An input or output.
 
     Attributes:
@@ -71,8 +71,7 @@ class ArrayArgument:
         return self.role == "input" and self.is_reference
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeArgument:
+class AttributeArgument(Struct, frozen=True):
     """A thread attribute.
 
     Attributes:
@@ -87,8 +86,7 @@ class AttributeArgument:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadgroupArgument:
+class ThreadgroupArgument(Struct, frozen=True):
     """Threadgroup memory: the launch gives its number of elements as a template argument."""
 
     parameter: KernelParameter

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
 from embercoach.metal.inspections.output_uses import OutputUses, output_uses
@@ -195,8 +197,7 @@ _PURE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class InitialCopy:
+class InitialCopy(Struct, frozen=True):
     """The copy of an array's first values.
 
     Attributes:
@@ -317,8 +318,7 @@ def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PortedKernel:
+class PortedKernel(Struct, frozen=True):
     """A kernel as arguments of ``mx.fast.metal_kernel``.
 
     Attributes:

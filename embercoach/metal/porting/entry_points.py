@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.msl_names import is_standard_header
 from embercoach.metal.program.declarators import unpack
@@ -33,8 +34,7 @@ class PortError(ValueError):
         self.column = 1 if place is None else place.column
 
 
-@dataclass(frozen=True, slots=True)
-class KernelParameter:
+class KernelParameter(Struct, frozen=True):
     """A parameter of a kernel.
 
     Attributes:
@@ -60,8 +60,7 @@ class KernelParameter:
         return self.declaration.place
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateParameter:
+class TemplateParameter(Struct, frozen=True):
     """A template argument of the port: of a template, or a function constant.
 
     Attributes:
@@ -74,8 +73,7 @@ class TemplateParameter:
     declaration: Declaration | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPoint:
+class EntryPoint(Struct, frozen=True):
     """A kernel that is defined in a file.
 
     Attributes:
@@ -93,8 +91,7 @@ class EntryPoint:
     instances: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelFile:
+class KernelFile(Struct, frozen=True):
     """A ``.metal`` file with its kernels.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.program.lowering_state import MisreadError
 from embercoach.metal.program.nodes import Call, Cast, Construct, Index, NumberLiteral

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program import typing
@@ -17,9 +19,9 @@ from embercoach.metal.program.nodes import (
     Construct,
     Declare,
     MetalFunction,
+    MetalStruct,
     Opaque,
     Return,
-    Struct,
     Variable,
 )
 from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
@@ -437,8 +439,7 @@ _STATEMENTS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Method:
+class _Method(Struct, frozen=True):
     """A method that is made when all fields are known."""
 
     part: SyntaxNode
@@ -473,7 +474,7 @@ def define_struct(work: Lowering, part: SyntaxNode, template: tuple[Variable, ..
         _member(work, item, word, fields, pending)
     work.scopes.pop()
     methods: dict[str, tuple[MetalFunction, ...]] = {}
-    struct = Struct(word, tuple(fields), template, methods, work.spot(name))
+    struct = MetalStruct(word, tuple(fields), template, methods, work.spot(name))
     work.structs[word] = struct
     owner = Variable("this", "parameter", Type(word, space="thread", reference=True), struct.spot)
     scope |= {field.name: Field(owner, field) for field in fields}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.program import lower_calls, types
 from embercoach.metal.program.lowering_state import Field, MisreadError

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from embercoach.metal.preprocessor import Expanded, preprocess
 from embercoach.metal.program import lower_declarations, lower_expressions, lower_statements

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.metal.preprocessor import Expanded
 from embercoach.metal.program.declarators import attribute_parts
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _MANY = 30
 
 
-@dataclass(slots=True, eq=False)
-class SyntaxNode:
+class SyntaxNode(Struct, eq=False):
     """A node of the syntax tree; comments are left out.
 
     Attributes:
@@ -103,8 +103,7 @@ def _part(node: Node, role: str) -> SyntaxNode:
     return SyntaxNode(node.type, role, node.start_byte, node.end_byte, node.is_named, broken, [])
 
 
-@dataclass(frozen=True, slots=True)
-class _Specifiers:
+class _Specifiers(Struct, frozen=True):
     """Metal's qualifiers among the children of a declaration, and whether it is constant."""
 
     qualifiers: tuple[str, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.folding import fold_int

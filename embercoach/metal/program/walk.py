@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.nodes import (
@@ -256,8 +257,7 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 _MAX_STEPS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """The variable that a loop counts with.
 
     Attributes:

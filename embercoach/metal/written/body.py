@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.metal.msl_names import is_known, is_standard_header
 from embercoach.metal.numbers import whole_number
@@ -152,8 +153,7 @@ _CONDITIONS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetalText:
+class MetalText(Struct, frozen=True):
     """The facts of a Metal text. Places count characters, lines and columns of ``text``.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.numbers import whole_number
 from embercoach.metal.written.body import read_unit
@@ -36,8 +37,7 @@ _ESCAPES = {
 _ENTRIES = ("kernel", "vertex", "fragment")
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Struct, frozen=True):
     """Metal text in a literal, or in literals side by side.
 
     Attributes:

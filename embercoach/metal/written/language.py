@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.program.declarators import attribute_parts, unpack, unpack_initialized
 from embercoach.metal.text_facts import BareCast, Foreign
@@ -213,8 +214,7 @@ def _doubtful(parsed: Parsed) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """A text.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from embercoach.metal.preprocessor import Macro, read_definition
 from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS, LEXICAL
@@ -23,8 +24,7 @@ _DEFINITION = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Macros:
+class Macros(Struct, frozen=True, dict=True):
     """The macros of a text, those around it included."""
 
     items: tuple[Macro, ...] = ()

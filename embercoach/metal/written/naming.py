@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
@@ -183,8 +184,7 @@ OF_VARIABLES = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class NameScope:
+class NameScope(Struct, eq=False):
     """A part whose names are visible in it alone.
 
     Attributes:
@@ -209,8 +209,7 @@ class NameScope:
         return scope
 
 
-@dataclass(slots=True)
-class Scopes:
+class Scopes(Struct):
     """The names of one text.
 
     Attributes:

@@ -16,11 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.simulator.model import SimulatorError
 
@@ -74,8 +75,7 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The end of a tool.
 
     Attributes:
@@ -87,8 +87,7 @@ class ToolResult:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """The time of the tools that build one object.
 
     Attributes:
@@ -314,8 +313,7 @@ _RUNTIME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """The machine that kernels are compiled for: this one.
 
     Attributes:
@@ -336,8 +334,7 @@ class Host:
         return f"{self.machine}-unknown-linux-gnu"
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True):
     """A compiler and a linker.
 
     Attributes:

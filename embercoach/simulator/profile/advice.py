@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.simulator.profile.counts import SUMS, combined, least_bank_cycles
 from embercoach.simulator.profile.prediction import launch_seconds, occupancy_of, predict
@@ -36,8 +38,7 @@ WORD = 4
 _FULL = 64  # threadgroups for each core
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A change that the counts suggest.
 
     Attributes:

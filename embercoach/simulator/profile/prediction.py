@@ -6,8 +6,9 @@ takes as long as the busiest, or as its longest chain of dependent instructions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from embercoach.simulator.profile.counts import merged_vectors
 
@@ -42,8 +43,7 @@ _PART_BYTES = 4096
 _CLOCK = 1.398e9
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True):
     """How many threadgroups a core holds at once.
 
     Attributes:
@@ -61,8 +61,7 @@ class Occupancy:
     waves: int
 
 
-@dataclass(frozen=True, slots=True)
-class LinePrediction:
+class LinePrediction(Struct, frozen=True):
     """A line's part of the time.
 
     Attributes:
@@ -76,8 +75,7 @@ class LinePrediction:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """The predicted time of a launch.
 
     Attributes:
@@ -164,8 +162,7 @@ def _device_bytes(profile: LaunchProfile) -> int:
     return sum(b.read + b.written for b in profile.buffers if b.space == "device")
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
+class _Share(Struct, frozen=True):
     """Factors that all lines of a launch share.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal import hazards
 from embercoach.simulator.model import KernelFinding
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.model import Buffer, BuiltKernel, MemoryAccess, Part, RawFinding
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(Struct, frozen=True):
     """A finding, the kernel and the buffers of its launch."""
 
     raw: RawFinding
@@ -37,8 +37,7 @@ class _Context:
         return next((b for b in self.buffers if b.name == self.raw.buffer), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """The texts for a kind of finding.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.syntax import ADDRESS_SPACES, parse_body
 from embercoach.simulator.rewrite.line_edits import LineEdit, blanked
@@ -28,8 +29,7 @@ _PLAIN = _SCALARS | {
 _KINDS = {"pointer_declarator": "pointer", "reference_declarator": "reference"}
 
 
-@dataclass(frozen=True, slots=True)
-class BareParameter:
+class BareParameter(Struct, frozen=True):
     """A parameter that must not be compiled.
 
     Attributes:

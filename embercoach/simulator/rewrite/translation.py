@@ -8,8 +8,9 @@ as it is, so that clang refuses it; address spaces stay everywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program.declarators import attribute_parts, unpack
@@ -42,8 +43,7 @@ _CLOSING = "\n}\n"
 _KERNEL = "[[kernel]] "
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The layout of a generated source; offsets count characters.
 
     Attributes:
@@ -232,8 +232,7 @@ _PROBLEMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TranslationProblem:
+class TranslationProblem(Struct, frozen=True):
     """A place of the generated source that Metal or the simulator refuses.
 
     Attributes:
@@ -247,8 +246,7 @@ class TranslationProblem:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(Struct, frozen=True):
     """A translation unit.
 
     Attributes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.texts import plain_tree
@@ -26,8 +28,7 @@ _PREFIXES = frozenset({"alignas_qualifier", "attribute_specifier", "attribute_de
 _SCOPES = frozenset({"lambda_expression", "function_definition", "field_declaration_list"})
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """A declaration of threadgroup variables, and what replaces it.
 
     Attributes:
@@ -221,8 +222,7 @@ _FIXED = frozenset({"const", "constexpr", "consteval", "constinit"})
 _SPACE = "thread"
 
 
-@dataclass(frozen=True, slots=True)
-class Filling:
+class Filling(Struct, frozen=True):
     """An insertion after a declaration.
 
     Attributes:

@@ -7,10 +7,10 @@ the text depends on. The expensive part depends on the text alone and is cached 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
+from msgspec import Struct
 
 from embercoach.simulator.model import SimulatorError
 
@@ -23,8 +23,7 @@ Extent = tuple[int, int, int]
 MATH_MODES = ("safe", "relaxed", "fast")
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedDefinition:
+class CapturedDefinition(Struct, frozen=True):
     """The user's arguments of `mx.fast.metal_kernel`, which a kernel is built from."""
 
     name: str
@@ -34,8 +33,7 @@ class CapturedDefinition:
     header: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """The arguments that MLX would pass to Metal for one launch.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
+from msgspec import Struct
 
 from embercoach.simulator.model import KernelFinding, LaunchResult, SimulatorError
 from embercoach.simulator.process.child_process import host
@@ -31,8 +31,7 @@ FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 Arguments = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A launch that the program does not make.
 
     Attributes:
@@ -44,8 +43,7 @@ class Variant:
     arguments: Arguments
 
 
-@dataclass(frozen=True, slots=True)
-class VariantFamily:
+class VariantFamily(Struct, frozen=True):
     """Variants that may be tried together: where all at once compile, each of them does.
 
     Attributes:

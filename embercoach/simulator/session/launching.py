@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mlx.core as mx
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.simulator.model import (
     Buffer,
@@ -206,8 +207,7 @@ class KernelRunner(Protocol):
         """Run every thread; `threadgroup` fits the grid and neither is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchSettings:
+class LaunchSettings(Struct, frozen=True):
     """Settings of simulated launches.
 
     Attributes:
