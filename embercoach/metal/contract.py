@@ -41,6 +41,9 @@ MAX_BUFFERS = 31
 MAX_THREADGROUP_BYTES = 32_768
 """Threadgroup memory of one threadgroup, on every GPU that MLX runs on."""
 
+MAX_THREADS = 1024
+"""Threads of a threadgroup that any GPU takes at most."""
+
 ATTRIBUTES = MappingProxyType(
     {
         "dispatch_quadgroups_per_threadgroup": "uint",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from embercoach.metal.numbers import whole_number
 from embercoach.metal.source import FoldedText, UnfoldableError, concat
+from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
+from embercoach.metal.library import ADDRESS_SPACES, ENTRY_QUALIFIERS
 from embercoach.metal.text_facts import TextSpan
 
 if TYPE_CHECKING:
@@ -160,18 +161,6 @@ def _has_many_angles(data: bytes) -> bool:
     return False
 
 
-ADDRESS_SPACES = frozenset(
-    {
-        "device",
-        "constant",
-        "thread",
-        "threadgroup",
-        "threadgroup_imageblock",
-        "object_data",
-        "ray_data",
-    }
-)
-ENTRY_QUALIFIERS = frozenset({"kernel", "vertex", "fragment"})
 # Macros of Metal's and MLX's own headers that represent qualifiers or a pragma.
 PREAMBLE_BLANKS = frozenset({"METAL_FUNC", "METAL_CONST", "MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"})
 

@@ -11,8 +11,8 @@ from embercoach.checks.programs.metal_checks import MetalFix, MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
-from embercoach.metal.msl_names import is_standard_header
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.library import is_standard_header
+from embercoach.metal.tokens import whole_number
 from embercoach.metal.written.body import undeclared
 
 if TYPE_CHECKING:

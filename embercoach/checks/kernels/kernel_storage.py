@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
-from embercoach.metal.msl_names import is_known
+from embercoach.metal.library import is_known
 from embercoach.metal.program.nodes import (
     Assign,
     Call,

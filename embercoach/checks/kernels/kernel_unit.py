@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.program.types import SCALARS
+from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,15 +18,8 @@ if TYPE_CHECKING:
 
 #: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")
-SCALARS = frozenset(
-    {
-        *("bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"),
-        *("half", "bfloat", "float", "size_t", "int8_t", "uint8_t", "int16_t", "uint16_t"),
-        *("int32_t", "uint32_t", "int64_t", "uint64_t", "unsigned", "unsigned int"),
-    }
-)
 #: Every type that an attribute of a thread may have (table 5.8), by the number of components.
-UNSIGNED = frozenset({"ushort", "uint", "uint16_t", "uint32_t", "unsigned", "unsigned int"})
+UNSIGNED = frozenset(n for n, kind in SCALARS.items() if kind.scalar in ("uint", "ushort"))
 
 
 @check("KERNEL-UNIT-001")

@@ -20,11 +20,10 @@ from embercoach.analysis.sizes import (
 from embercoach.checks.programs.kernels import kernel_file, launched
 from embercoach.checks.programs.launches import item_node
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
-from embercoach.metal.numbers import whole_number
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 from embercoach.metal.program.nodes import Assign, Binary, Declare, Loop
 from embercoach.metal.program.walk import base, below, mentioned
-from embercoach.metal.tokens import tokens_of
+from embercoach.metal.tokens import tokens_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -27,7 +27,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
     as_number,
 )
-from embercoach.metal.contract import Input, Output
+from embercoach.metal.contract import MAX_THREADS, Input, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.sizes import SymInt
     from embercoach.metal.contract import KernelArguments
     from embercoach.metal.execution.events import Configuration
-
-#: Threads of a threadgroup that Metal allows at most.
-MAX_THREADS = 1024
 
 
 def has_spread(fact: CallFact) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from embercoach.metal.contract import MAX_THREADS
 from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
     follow_calls,
     follow_expressions,
@@ -12,17 +13,15 @@ from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
 from embercoach.metal.execution.events import LostError, Trace
 from embercoach.metal.execution.follow_statements import declare, follow_statement
 from embercoach.metal.execution.machine import CallFrame, Machine, attributes_of
-from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
+from embercoach.metal.execution.memory import Bundle, Cells
 from embercoach.metal.execution.path_state import State
 from embercoach.metal.execution.values import LaneValue, SymbolPool
+from embercoach.metal.program.types import DTYPES
 from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
-
-#: Metal takes no more threads in a group.
-MAX_THREADS = 1024
 
 
 def follow(
@@ -81,10 +80,8 @@ def follow(
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:
     pool = SymbolPool(threads)
-    types = {}
-    for name, given in configuration.template.items():
-        if isinstance(given, str) and given in DTYPES:
-            types[name] = DTYPES[given]
+    given_types = ((name, DTYPES.get(str(given))) for name, given in configuration.template.items())
+    types = {name: scalar for name, scalar in given_types if scalar is not None}
     m = Machine(program, configuration, pool, attributes_of(configuration, pool), types)
     if not configuration.assumed and None not in configuration.groups:
         # A kernel that asks for strides may get a view into a larger buffer.

@@ -20,7 +20,7 @@ from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError, SimdOperation, Synchronization
 from embercoach.metal.execution.machine import CallFrame, evaluate, evaluate_number, execute, link
-from embercoach.metal.execution.memory import DTYPES, Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.path_state import met
 from embercoach.metal.execution.values import (
     ALL_AXES,
@@ -34,11 +34,11 @@ from embercoach.metal.execution.values import (
     spread,
     value_of,
 )
-from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.library import FUNCTIONS, MLX_NAMES, VALUES
 from embercoach.metal.program.nodes import Binary, Expression, Name, Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN
 from embercoach.metal.program.walk import base
+from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -331,8 +331,7 @@ def bind_template(
         number = _number(m, state, text)
         if number is not None:
             state.variables[parameter] = number
-        scalar = m.types.get(text) or DTYPES.get(text.removesuffix("_t")) or text
-        kind = NAMED.get(scalar)
+        kind = NAMED.get(m.types.get(text, text))
         if kind is not None and kind.scalar is not None:
             m.types[parameter.name] = kind.scalar
 

@@ -11,7 +11,7 @@ from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
-from embercoach.metal.execution.memory import DTYPES, Bundle, ratio
+from embercoach.metal.execution.memory import Bundle, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
@@ -23,6 +23,7 @@ from embercoach.metal.execution.values import (
     value_of,
 )
 from embercoach.metal.program.nodes import Call
+from embercoach.metal.program.types import DTYPES
 from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:

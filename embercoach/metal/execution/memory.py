@@ -18,23 +18,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Variable
     from embercoach.metal.program.types import Type
 
-#: MLX's names of types to Metal's.
-DTYPES = {
-    "bool": "bool",
-    "bool_": "bool",
-    "int8": "char",
-    "uint8": "uchar",
-    "int16": "short",
-    "uint16": "ushort",
-    "int32": "int",
-    "uint32": "uint",
-    "int64": "long",
-    "uint64": "ulong",
-    "float16": "half",
-    "bfloat16": "bfloat",
-    "float32": "float",
-}
-
 
 class Bundle(Struct, frozen=True):
     """A vector: its components."""

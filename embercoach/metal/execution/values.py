@@ -22,6 +22,7 @@ GROUP, SIMD, LANE = 1, 2, 4
 ANYWHERE = GROUP | SIMD | LANE
 #: A value may depend on the position of the threadgroup along each axis.
 ALL_AXES = 7
+#: Threads of a SIMD group.
 SIMD_WIDTH = 32
 
 

@@ -6,32 +6,23 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from embercoach.metal.contract import ATTRIBUTES, MSL_TYPES, shape_names
+from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.porting.entry_points import PortError
-from embercoach.metal.program.types import NAMED
+from embercoach.metal.program.types import DTYPES, SCALARS
 
 if TYPE_CHECKING:
     from embercoach.metal.porting.entry_points import EntryPoint, KernelParameter
 
 ArrayRole = Literal["input", "output", "updated"]
 
-_OF_TYPE = {
-    NAMED[name]: dtype
-    for dtype, name in MSL_TYPES.items()
-    if name in NAMED and dtype not in ("bool", "float64", "complex64")
-}
+_OF_SCALAR = {scalar: dtype for dtype, scalar in DTYPES.items()}
 #: Metal's types of elements, by all of their names, to MLX's dtypes.
-DTYPES = {name: _OF_TYPE[kind] for name, kind in NAMED.items() if kind in _OF_TYPE} | {
-    "unsigned int": "uint32"
-}
+_DTYPE_OF = {name: _OF_SCALAR[kind.scalar] for name, kind in SCALARS.items() if kind.scalar}
 _ATOMIC = {f"atomic_{kind}": kind for kind in ("int", "uint", "ulong", "float", "bool")}
 _STAGE_IN = ("grid_size", "grid_origin")
 _UNPORTABLE = ("texture", "depth", "sampler", "array", "visible_function_table")
 #: Types that a thread attribute may have, to the same without a count of components.
-_UNSIGNED = {
-    **dict.fromkeys(("uint", "uint32_t", "unsigned", "unsigned int"), "uint"),
-    **dict.fromkeys(("ushort", "uint16_t"), "ushort"),
-}
+_UNSIGNED = {n: kind.scalar for n, kind in SCALARS.items() if kind.scalar in ("uint", "ushort")}
 _COMPONENTS = {1: ".x", 2: ".xy", 3: ""}
 
 
@@ -170,9 +161,9 @@ def _array(parameter: KernelParameter, templates: set[str]) -> ArrayArgument:
     base = element
     if element not in templates:
         packed = element.removeprefix("packed_")
-        if packed[-1:] in ("2", "3", "4") and packed[:-1] in DTYPES:
+        if packed[-1:] in ("2", "3", "4") and packed[:-1] in _DTYPE_OF:
             base = packed[:-1]
-        if base not in DTYPES:
+        if base not in _DTYPE_OF:
             message = f"MLX has no dtype for `{parameter.declaration.type}`"
             raise PortError(f"{message}: pass the fields as separate arguments", parameter.place)
     is_reference = declarator.reference
@@ -182,7 +173,7 @@ def _array(parameter: KernelParameter, templates: set[str]) -> ArrayArgument:
     return ArrayArgument(
         parameter,
         "input" if parameter.constant else "output",
-        DTYPES.get(base, base),
+        _DTYPE_OF.get(base, base),
         element,
         is_view=base != element,
         is_atomic=element != written,

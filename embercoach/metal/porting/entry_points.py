@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.metal.msl_names import is_standard_header
+from embercoach.metal.library import is_standard_header
+from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.texts import as_written
+from embercoach.metal.program.types import INTEGER_NAMES
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written import naming
-from embercoach.metal.written.macros import read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
 if TYPE_CHECKING:
@@ -297,16 +298,7 @@ def _number_kind(written: str) -> str | None:
     """The kind of template argument that has a type, None where MLX has none."""
     if written == "bool":
         return "bool"
-    return "int" if written in _INTEGERS else None
-
-
-_INTEGERS = frozenset(
-    {
-        *("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "size_t"),
-        *("int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t"),
-        *("uint64_t", "unsigned", "unsigned int"),
-    }
-)
+    return "int" if written in INTEGER_NAMES else None
 
 
 def _plain_name(name: str, place: TextSpan) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from embercoach.metal.numbers import BITWISE, COMPARISONS
 from embercoach.metal.program.nodes import Binary, Cast, Conditional, Name, NumberLiteral, Unary
 from embercoach.metal.program.types import (
     FLOATS,
@@ -15,6 +14,7 @@ from embercoach.metal.program.types import (
     is_floating,
     is_integer,
 )
+from embercoach.metal.tokens import BITWISE, COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

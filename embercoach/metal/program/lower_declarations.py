@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program import typing
 from embercoach.metal.program.declarators import unpack, unpack_initialized
 from embercoach.metal.program.folding import fitted, fold, fold_int
@@ -25,7 +26,6 @@ from embercoach.metal.program.nodes import (
     Variable,
 )
 from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
-from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from embercoach.metal.contract import (
     TemplateArgument,
     shape_names,
 )
-from embercoach.metal.msl_names import is_known
+from embercoach.metal.library import constant_type, is_known
 from embercoach.metal.program.nodes import (
     Declare,
     MetalFunction,
@@ -25,7 +25,7 @@ from embercoach.metal.program.nodes import (
     Spot,
     Variable,
 )
-from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type, constant_type
+from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
 from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_number
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from embercoach.metal.library import ADDRESS_SPACES
 from embercoach.metal.preprocessor import Expanded
 from embercoach.metal.program.declarators import attribute_parts
 from embercoach.metal.program.nodes import Opaque, Spot
-from embercoach.metal.syntax import ADDRESS_SPACES, line_starts, parse_body, parse_unit
+from embercoach.metal.syntax import line_starts, parse_body, parse_unit
 from embercoach.metal.text_facts import AttributeMark, TextSpan
 
 if TYPE_CHECKING:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from embercoach.metal.msl_names import is_known, is_standard_header
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.library import is_known, is_standard_header
+from embercoach.metal.preprocessor import Macros, read_macros
 from embercoach.metal.program.declarators import unpack_initialized
 from embercoach.metal.program.nodes import Spot
 from embercoach.metal.program.texts import as_written
+from embercoach.metal.program.types import INTEGER_NAMES
 from embercoach.metal.text_facts import SizeName, TextSpan
+from embercoach.metal.tokens import whole_number
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written.language import bare_casts, conditional_stretches, foreign_parts
-from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
 if TYPE_CHECKING:
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
     )
     from embercoach.metal.written.naming import Scopes
 
-_INTEGERS = """
-int uint short ushort char uchar long ulong size_t int8_t int16_t int32_t int64_t uint8_t uint16_t
-uint32_t uint64_t unsigned
-"""
-#: A variable of another type may convert to a constant: ``integral_constant`` does.
-_PLAIN = frozenset(_INTEGERS.split()) | {"unsigned int", "unsigned short", "unsigned long"}
 # Their operands are not evaluated.
 _UNEVALUATED = frozenset({"sizeof_expression", "alignof_expression", "decltype"})
 _MAX_STEPS = 8
@@ -99,7 +94,8 @@ class _Sizes:
         if declaration is None:
             yield name, True
             return
-        if declaration.kind not in ("local", "parameter") or declaration.type not in _PLAIN:
+        # A variable of another type may convert to a constant: ``integral_constant`` does.
+        if declaration.kind not in ("local", "parameter") or declaration.type not in INTEGER_NAMES:
             return
         if declaration.pointer or declaration.dimensions:
             return

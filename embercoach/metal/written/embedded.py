@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.tokens import whole_number
 from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from embercoach.metal.written.naming import is_include_guard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from embercoach.metal.preprocessor import Macros
     from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import ForeignKind, TextSpan
-    from embercoach.metal.written.macros import Macros
     from embercoach.metal.written.naming import Scopes
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})

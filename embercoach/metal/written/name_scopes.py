@@ -24,10 +24,10 @@ from embercoach.metal.written.naming import NameScope, Scopes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from embercoach.metal.preprocessor import Macros
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import DeclarationKind, DirectiveKind, UseKind
-    from embercoach.metal.written.macros import Macros
 
 # Nested names and statements that are followed.
 _MAX_NESTING = 150

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.syntax import ENTRY_QUALIFIERS
 from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from embercoach.metal.preprocessor import Macros
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import (
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         UseKind,
         WrittenCall,
     )
-    from embercoach.metal.written.macros import Macros
 
 #: Attributes of the entry points of a mesh pipeline.
 _MESH_STAGES = frozenset({"mesh", "object"})

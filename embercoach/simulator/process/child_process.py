@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from msgspec import to_builtins
 
-from embercoach.metal.contract import MAX_THREADGROUP_BYTES
+from embercoach.metal.contract import MAX_THREADGROUP_BYTES, MAX_THREADS
 from embercoach.metal.hazards import threadgroup_memory
 from embercoach.simulator.answers import (
     AskedBuffer,
@@ -295,7 +295,6 @@ def _shared_file() -> int:
 
 _ROLES = {"input": 0, "output": 1, "info": 2}
 _SLOTS = 32
-_THREADS = 1024
 #: Times the limit of bytes that records may take.
 _MOST_RECORDS = 2
 #: Runs of a launch: in both orders, again in lockstep, and again with another pattern.
@@ -513,10 +512,10 @@ def _refuse(
             f"kernel {kernel.name!r}: {len(buffers)} buffers, the limit is {_SLOTS - 1}"
         )
     size = [min(extent, whole) for extent, whole in zip(threadgroup, grid, strict=True)]
-    if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > _THREADS:
+    if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > MAX_THREADS:
         raise SimulatorError(
             f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
-            f"launched: extents must be positive, and a threadgroup at most {_THREADS} threads"
+            f"launched: extents must be positive, and a threadgroup at most {MAX_THREADS} threads"
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from embercoach.metal.execution.values import SIMD_WIDTH
 from embercoach.simulator.profile.counts import SUMS, combined, least_bank_cycles
 from embercoach.simulator.profile.prediction import launch_seconds, occupancy_of, predict
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 LEAST_GAIN = 0.1
 #: Part of a change that concerns several lines, below which a line is not named.
 LEAST_PART = 0.25
-SIMD_WIDTH = 32
 #: Bytes of the stretches of memory that are counted.
 SECTOR, LINE = 32, 128
 #: Bytes that a thread's access can move.

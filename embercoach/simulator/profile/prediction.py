@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from embercoach.metal.execution.values import SIMD_WIDTH
 from embercoach.simulator.profile.counts import merged_vectors
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ RESOURCES: Mapping[Resource, str] = {
     "atomics": "atomics",
     "starts": "starts of threadgroups",
 }
-_SIMD_WIDTH = 32
 _SECTOR = 32
 _LINE = 128
 #: Of a core, each of which issues one instruction a cycle.
@@ -137,22 +137,22 @@ def occupancy_of(profile: LaunchProfile, gpu: Gpu) -> Occupancy:
     threads = 1
     for extent in profile.threadgroup:
         threads *= extent
-    simdgroups = -(-threads // _SIMD_WIDTH)
+    simdgroups = -(-threads // SIMD_WIDTH)
     limits = {
-        "threads": family.threads // (simdgroups * _SIMD_WIDTH),
+        "threads": family.threads // (simdgroups * SIMD_WIDTH),
         "groups": family.groups,
     }
     if profile.threadgroup_bytes:
         limits["threadgroup memory"] = family.threadgroup_bytes // profile.threadgroup_bytes
     if profile.registers:
-        taken = profile.registers * simdgroups * _SIMD_WIDTH
+        taken = profile.registers * simdgroups * SIMD_WIDTH
         limits["registers"] = family.registers // taken
     limit = min(limits, key=lambda name: limits[name])
     groups = max(1, limits[limit])
     return Occupancy(
         groups=groups,
         simdgroups=groups * simdgroups,
-        most=family.threads // _SIMD_WIDTH,
+        most=family.threads // SIMD_WIDTH,
         limit=limit,
         waves=-(-profile.threadgroups // (groups * gpu.cores)),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.metal.msl_names import FUNCTIONS, VALUES
+from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import Part, SimulatorError, UnsetUse
 from embercoach.simulator.rewrite.translation import FILE_NAME
 from embercoach.terminal_text import log_line

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from embercoach.metal.program.types import INTEGERS, SCALARS, SIZES
 from embercoach.simulator.answers import FIRST_ARRAY, REASONS
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
 
@@ -50,31 +51,6 @@ _SIGNALS = {
     11: "segmentation fault",
 }
 _SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
-_TYPES = {
-    "bool": "?",
-    "char": "i1",
-    "uchar": "u1",
-    "short": "i2",
-    "ushort": "u2",
-    "int": "i4",
-    "uint": "u4",
-    "long": "i8",
-    "ulong": "u8",
-    "half": "f2",
-    "float": "f4",
-    "int8_t": "i1",
-    "uint8_t": "u1",
-    "int16_t": "i2",
-    "uint16_t": "u2",
-    "int32_t": "i4",
-    "uint32_t": "u4",
-    "int64_t": "i8",
-    "uint64_t": "u8",
-    "float16_t": "f2",
-    "complex64_t": "c8",
-    "bfloat": "bfloat",
-    "bfloat16_t": "bfloat",
-}
 
 
 class Scene(Struct, frozen=True):
@@ -115,7 +91,15 @@ class Scene(Struct, frozen=True):
     def value(self, number: int, data: bytes) -> str:
         """Bytes of a buffer as its type shows them, "" where the type is unknown."""
         kind = next((p.type for p in self.kernel.parameters if p.index == number), "")
-        return show(data, _TYPES.get(kind.removeprefix("metal::"), ""))
+        return show(data, _numpy_type(kind.removeprefix("metal::")))
+
+
+def _numpy_type(name: str) -> str:
+    """The code of a Metal type, "" for one that NumPy lacks; that of ``bfloat`` is its name."""
+    scalar = SCALARS[name].scalar or "" if name in SCALARS else name
+    if scalar in INTEGERS:
+        return "?" if scalar == "bool" else f"{'ui'[INTEGERS[scalar][1]]}{SIZES[scalar]}"
+    return {"half": "f2", "float": "f4", "complex64_t": "c8", "bfloat": "bfloat"}.get(scalar, "")
 
 
 def show(data: bytes, kind: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.metal.syntax import ADDRESS_SPACES, parse_body
+from embercoach.metal.library import ADDRESS_SPACES
+from embercoach.metal.program.types import NAMED
+from embercoach.metal.syntax import parse_body
 from embercoach.simulator.rewrite.line_edits import LineEdit, blanked
 
 if TYPE_CHECKING:
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 
     from embercoach.metal.syntax import Syntax
 
-_SCALAR_WORDS = """
-    void bool char uchar short ushort int uint long ulong half bfloat float size_t
-    int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t bfloat16_t float16_t
-"""
-_SCALARS = frozenset(_SCALAR_WORDS.split())
-# Names that hide no address space, as an alias or a template's parameter may.
-_PLAIN = _SCALARS | {
-    f"{name}{n}" for name, n in product(_SCALARS, "234") if not name.endswith("_t")
-}
 _KINDS = {"pointer_declarator": "pointer", "reference_declarator": "reference"}
 
 
@@ -82,13 +74,13 @@ def _is_of_function(node: Node) -> bool:
 
 
 def _is_bare(syntax: Syntax, node: Node, declarator: Node) -> bool:
-    """Return whether there is only a known type and its qualifiers."""
+    """Return whether there is only a known type and its qualifiers: an alias may hide a space."""
     before = node.prev_sibling
     start = node.start_byte if before is None else before.end_byte
     words = syntax.data[start : declarator.start_byte].decode().split()
     kinds = [word for word in words if word not in ("const", "volatile")]
     behind = syntax.qualifiers_in(declarator)
-    return len(kinds) == 1 and kinds[0] in _PLAIN and not behind
+    return len(kinds) == 1 and kinds[0] in NAMED and not behind
 
 
 # The prelude's operators; clang refuses these suffixes before it looks for any.

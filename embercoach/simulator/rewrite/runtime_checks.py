@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.metal.program.types import SCALARS
 from embercoach.simulator.rewrite.line_edits import LineEdit
 
 if TYPE_CHECKING:
@@ -17,11 +18,7 @@ _CHECKED = "ember::aligned"
 _CASTS = frozenset({"reinterpret_cast", "static_cast"})
 _POINTERS = frozenset({"pointer_declarator", "abstract_pointer_declarator"})
 #: A pointer to one of these, if it was not cast, has its alignment.
-_SCALARS = frozenset(
-    {"bfloat", "bfloat16_t", "bool", "char", "float", "float16_t", "half", "int", "int32_t"}
-    | {"long", "short", "uchar", "uint", "uint8_t", "uint16_t", "uint32_t", "ulong", "ushort"}
-    | {"void"}
-)
+_SCALARS = SCALARS.keys() | {"void"}
 _DECLARATIONS = frozenset({"declaration", "parameter_declaration"})
 _ACCESSES = ("field_expression", "pointer_expression", "subscript_expression")
 

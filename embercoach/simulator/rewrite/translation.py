@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.declarators import attribute_parts, unpack
 from embercoach.metal.program.texts import Parsed, as_written
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.metal.written.body import read_body, read_unit
-from embercoach.metal.written.macros import read_macros
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
 from embercoach.simulator.rewrite.metal_dialect import (

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
+    from embercoach.metal.preprocessor import Macros
     from embercoach.metal.syntax import Syntax
-    from embercoach.metal.written.macros import Macros
 
 SPACE = "threadgroup"
 #: What the unit's first header declares storage with.

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from embercoach.metal.contract import MAX_THREADS
 from embercoach.simulator.model import (
     Buffer,
     KernelFinding,
@@ -171,9 +172,6 @@ def to_array(data: np.ndarray, shape: tuple[int, ...], dtype: mx.Dtype) -> mx.ar
     values = mx.array(data.view(_NUMPY[dtype]).reshape(shape))
     return values.view(mx.bfloat16) if dtype == mx.bfloat16 else values
 
-
-#: The most threads of a threadgroup that any Apple GPU takes.
-MAX_THREADS = 1024
 
 _HELP = {
     "uncoalesced-access": "Let neighbouring threads access neighbouring elements, or go through a "
