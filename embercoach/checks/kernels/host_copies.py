@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal.objective_c import embedded_units
 from embercoach.metal.program.nodes import Spot
-from embercoach.metal.written.embedded import embedded_units
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:

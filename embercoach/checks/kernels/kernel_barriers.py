@@ -12,7 +12,7 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Mask, Synchronization
 from embercoach.metal.execution.values import GROUP, LANE, SIMD, SIMD_WIDTH, LaneValue
-from embercoach.metal.inspections.bounds import threads_in_grid
+from embercoach.metal.inspections.footprints import threads_in_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

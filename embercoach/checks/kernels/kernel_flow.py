@@ -14,7 +14,7 @@ from embercoach.checks.kernels.kernel_barriers import unreached
 from embercoach.checks.kernels.kernel_outputs import outputs
 from embercoach.checks.kernels.kernel_races import shared_memory
 from embercoach.checks.registry import check
-from embercoach.metal.inspections.bounds import outside
+from embercoach.metal.inspections.footprints import outside
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
-from embercoach.metal.program.folding import fold
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -31,7 +30,7 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import INTEGERS, is_address, is_integer, is_signed
-from embercoach.metal.program.walk import base, below, bodies, changed, mentioned, with_path
+from embercoach.metal.program.walk import base, below, bodies, changed, fold, mentioned, with_path
 from embercoach.metal.tokens import COMPARISONS
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import LANE, SIMD
-from embercoach.metal.inspections.bounds import past_buffers
 from embercoach.metal.inspections.footprints import (
     comparable,
     differ,
@@ -31,6 +30,7 @@ from embercoach.metal.inspections.footprints import (
     footprint,
     footprint_of,
     meetings,
+    past_buffers,
     same_members,
 )
 

@@ -25,17 +25,12 @@ from embercoach.report.outcome import SourceTexts
 from embercoach.trace.trace_record import WAITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from embercoach.finding import Finding, Problem
     from embercoach.trace.trace_record import Site, TraceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from embercoach.finding import Finding
-    from embercoach.trace.trace_record import Site
-
     _Match = tuple[Finding, list[Site]]
 
 #: The result of the check for a line with events: it has findings; it waits and has none; a comment

@@ -10,24 +10,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
-from embercoach.metal.inspections.output_uses import OutputUses, output_uses
-from embercoach.metal.inspections.parameter_uses import parameter_uses
-from embercoach.metal.porting.arguments import (
+from embercoach.metal.inspections.parameter_uses import OutputUses, output_uses, parameter_uses
+from embercoach.metal.porting.entry_points import (
     ArrayArgument,
     AttributeArgument,
+    PortError,
+    TemplateParameter,
     ThreadgroupArgument,
     arguments_of,
 )
-from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.program.declarators import unpack_initialized
 from embercoach.metal.program.lowering import SignatureNames, lower_body
-from embercoach.metal.written.naming import NAMES
+from embercoach.metal.written.name_scopes import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from embercoach.metal.porting.arguments import Argument, ArrayRole
-    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
+    from embercoach.metal.porting.entry_points import Argument, ArrayRole, EntryPoint, KernelFile
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.text_facts import Declaration
 

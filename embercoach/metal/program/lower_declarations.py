@@ -11,7 +11,6 @@ from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program import typing
 from embercoach.metal.program.declarators import unpack, unpack_initialized
-from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.lower_calls import made
 from embercoach.metal.program.lower_expressions import initial_value
 from embercoach.metal.program.lowering_state import Field, Twins
@@ -26,6 +25,7 @@ from embercoach.metal.program.nodes import (
     Variable,
 )
 from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
+from embercoach.metal.program.walk import fitted, fold, fold_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

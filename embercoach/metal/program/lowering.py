@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from embercoach.metal.preprocessor import Expanded, preprocess
 from embercoach.metal.program import lower_declarations, lower_expressions, lower_statements
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.folding import fold_int
 from embercoach.metal.program.lower_declarations import (
     define_struct,
     make_function,
@@ -27,6 +26,7 @@ from embercoach.metal.program.lowering_state import (
 from embercoach.metal.program.nodes import Block, Declare, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.texts import Parsed
 from embercoach.metal.program.types import UNKNOWN
+from embercoach.metal.program.walk import fold_int
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import STEPS_A_TOKEN, TOO_DEEP, TOO_INTRICATE
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         WrittenCall,
         WrittenFunction,
     )
-    from embercoach.metal.written.naming import Scopes
+    from embercoach.metal.written.name_scopes import Scopes
 
 # Their operands are not evaluated.
 _UNEVALUATED = frozenset({"sizeof_expression", "alignof_expression", "decltype"})

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from embercoach.metal.program.declarators import attribute_parts, unpack, unpack_initialized
 from embercoach.metal.text_facts import BareCast, Foreign
-from embercoach.metal.written.naming import is_include_guard
+from embercoach.metal.written.name_scopes import is_include_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.metal.preprocessor import Macros
     from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import ForeignKind, TextSpan
-    from embercoach.metal.written.naming import Scopes
+    from embercoach.metal.written.name_scopes import Scopes
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})
 _CASTS = frozenset({"reinterpret_cast", "static_cast"})

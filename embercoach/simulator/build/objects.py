@@ -43,7 +43,10 @@ from embercoach.simulator.rewrite.translation import rewrite
 from embercoach.simulator.rewrite.variables import FILL_MACRO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from embercoach.simulator.build.toolchain import Toolchain
+    from embercoach.simulator.rewrite.translation import Rewritten
 
 #: Bytes that the entries of a cache may take together.
 MOST_BYTES = 256 << 20
@@ -213,11 +216,6 @@ def _file_digest(path: Path) -> str:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.rewrite.translation import Rewritten
-
     # Makes the unit with other casts.
     _Remake = Callable[[frozenset[tuple[int, int]]], Rewritten]
 

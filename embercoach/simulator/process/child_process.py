@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.build.object_lines import Image
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel
-    from embercoach.simulator.session.capture import Capture, Extent
+    from embercoach.simulator.session.launching import Capture, Extent
 
 _CHILD = Path(__file__).with_name("child.py")
 _PAGE = 1 << 14

@@ -137,11 +137,6 @@ def mean(count: int, issued: int) -> str:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
-    from embercoach.simulator.profile.gpus import Gpu
-
     #: A line with its narrow accesses, each with the wider one that replaces it.
     _Change = tuple[LineCounts, list[tuple[MemoryCounts, MemoryCounts]]]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
     from embercoach.simulator.reporting.compiler_errors import CompilerError
-    from embercoach.simulator.session.capture import Capture, Extent
+    from embercoach.simulator.session.launching import Capture, Extent
     from embercoach.simulator.session.record import Recorder
 
 #: Inputs with fewer elements than this lie in `constant` memory, others in `device` memory.

@@ -18,8 +18,7 @@ from embercoach.simulator.model import KernelFinding, SimulatorError
 from embercoach.simulator.profile.counts import least_bank_cycles, merged_vectors
 from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.profile.prediction import RESOURCES, predict
-from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
-from embercoach.simulator.reporting.messages import report
+from embercoach.simulator.reporting.messages import LineSpan, place_of, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
