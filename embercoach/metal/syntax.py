@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cache, lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import tree_sitter_cpp
@@ -217,7 +216,6 @@ class Syntax(Struct, frozen=True):
     is_exceeded: bool = False
     _nodes: list[Node] = field(default_factory=list)
     _parents: dict[int, Node] = field(default_factory=dict)
-    _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
 
@@ -235,16 +233,6 @@ class Syntax(Struct, frozen=True):
                 self._parents.update((child.id, above) for child in above.children)
         return self._parents.get(node.id)
 
-    def of_kinds(self, *kinds: str) -> Iterator[Node]:
-        """The nodes of these kinds, in the order of the text; the tree is searched once."""
-        if not self._by_kind:
-            for number, node in enumerate(self.nodes):
-                self._by_kind.setdefault(node.type, []).append((number, node))
-        found = [entry for kind in kinds for entry in self._by_kind.get(kind, ())]
-        if len(kinds) > 1:
-            found.sort(key=itemgetter(0))
-        return (node for _, node in found)
-
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
         return self.text_between(node.start_byte, node.end_byte)
@@ -252,10 +240,6 @@ class Syntax(Struct, frozen=True):
     def text_between(self, start: int, end: int) -> str:
         """A stretch of ``data``, given in bytes, as it was written."""
         return self.data[start:end].decode()
-
-    def holds(self, node: Node) -> bool:
-        """Return whether a node is in the text, not in what was wrapped around it."""
-        return self.shift <= node.start_byte < len(self.data) - self.tail
 
     def place(self, node: Node) -> TextSpan:
         """The place of a node in the text."""
@@ -275,11 +259,6 @@ class Syntax(Struct, frozen=True):
         first = 0 if first < 0 else min(first, most)
         last = 0 if last < 0 else min(last, most)
         return (first, last) if table is None else (table[first], table[last])
-
-    def qualifiers_in(self, node: Node) -> tuple[str, ...]:
-        """The exchanged qualifiers among a node's own children, in order."""
-        found = (self.qualifiers.get(child.start_byte) for child in node.children)
-        return tuple(word for word in found if word is not None)
 
 
 def parse_body(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:

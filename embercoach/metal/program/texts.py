@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ class SyntaxNode(Struct, eq=False):
         role: the field of its parent that it fills, empty for none.
         start: byte offset in the parsed data.
         broken: the grammar had to guess here.
+        has_error: it had to guess here or below.
     """
 
     kind: str
@@ -42,6 +44,7 @@ class SyntaxNode(Struct, eq=False):
     end: int
     named: bool
     broken: bool = False
+    has_error: bool = False
     parts: list[SyntaxNode] = field(default_factory=list)
     _by_role: dict[str, SyntaxNode] | None = None
 
@@ -100,8 +103,15 @@ def plain_tree(root: Node) -> SyntaxNode:
 
 
 def _part(node: Node, role: str) -> SyntaxNode:
-    broken = node.is_error or node.is_missing
-    return SyntaxNode(node.type, role, node.start_byte, node.end_byte, node.is_named, broken, [])
+    return SyntaxNode(
+        kind=node.type,
+        role=role,
+        start=node.start_byte,
+        end=node.end_byte,
+        named=node.is_named,
+        broken=node.is_error or node.is_missing,
+        has_error=node.has_error,
+    )
 
 
 class _Specifiers(Struct, frozen=True):
@@ -183,6 +193,32 @@ class Parsed:
         if len(kinds) > 1:
             found.sort(key=attrgetter("start"))
         return iter(found)
+
+    def around(self, part: SyntaxNode) -> Iterator[SyntaxNode]:
+        """The parts around one, from the one directly above it to the whole tree."""
+        above = self._places.get(part)
+        while above is not None and above[0] is not None:
+            yield above[0]
+            above = self._places.get(above[0])
+
+    def parent(self, part: SyntaxNode) -> SyntaxNode | None:
+        """The part directly above one."""
+        return next(self.around(part), None)
+
+    def before(self, part: SyntaxNode) -> SyntaxNode | None:
+        """The part in front of one, directly under the same part."""
+        return self._places[part][1]
+
+    @cached_property
+    def _places(self) -> dict[SyntaxNode, tuple[SyntaxNode | None, SyntaxNode | None]]:
+        """Of each part the one above it and the one in front of it: no part refers to others."""
+        found: dict[SyntaxNode, tuple[SyntaxNode | None, SyntaxNode | None]] = {
+            self.tree: (None, None)
+        }
+        for above in self.tree.below():
+            for before, part in zip([None, *above.parts], above.parts, strict=False):
+                found[part] = above, before
+        return found
 
     def text_between(self, start: int, end: int) -> str:
         """The text of a stretch of the data."""

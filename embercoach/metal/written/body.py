@@ -51,16 +51,13 @@ def size_names(parsed: Parsed, scopes: Scopes) -> Iterator[SizeName]:
     for part in parsed.of_kinds("declaration"):
         if not parsed.holds(part):
             continue
-        is_broken: bool | None = None
         for declarator in part.all("declarator"):
             parts, _ = unpack_initialized(declarator)
             array = scopes.bindings.get(parts.names[0].start) if parts.names else None
             if array is None or array.kind != "local" or parts.function is not None:
                 continue
             dimensions = [size for size in parts.dimensions if size is not None]
-            if dimensions and is_broken is None:
-                is_broken = any(inner.broken for inner in part.below())
-            if is_broken:
+            if part.has_error:
                 break
             for size in dimensions:
                 for name, free in dict.fromkeys(sizes.reads(size, 0)):

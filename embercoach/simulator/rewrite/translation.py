@@ -16,7 +16,6 @@ from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.declarators import attribute_parts, unpack
 from embercoach.metal.program.texts import Parsed, as_written
-from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.metal.written.body import read_body, read_unit
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
@@ -32,8 +31,6 @@ from embercoach.simulator.rewrite.variables import SPACE, fillings, spelling, th
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-
-    from tree_sitter import Node
 
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.written.body import MetalText
@@ -295,17 +292,17 @@ def rewrite(
     macros = read_macros(body).joined(header_macros)
     words = spelling(macros)
     shifts = (0, layout.body_start)
-    syntaxes = (parse_unit(header, macros.blanks), parse_body(body, macros.blanks))
-    for shift, syntax in zip(shifts, syntaxes, strict=True):
-        _refuse_line_directives(syntax, source, shift)
-        edits += _attribute_edits(syntax, source, shift)
+    texts = (as_written(header, "file", macros.blanks), as_written(body, "body", macros.blanks))
+    for shift, parsed in zip(shifts, texts, strict=True):
+        _refuse_line_directives(parsed, source, shift)
+        edits += _attribute_edits(parsed, source, shift)
         starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
-        edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
-        dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
-        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(syntax)))
-        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(syntax))
-        shared = tuple(threadgroup_storage(syntax, words))
-        for filling in fillings(syntax):
+        edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
+        dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
+        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
+        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(parsed))
+        shared = tuple(threadgroup_storage(parsed, words))
+        for filling in fillings(parsed):
             # Macros that say threadgroup are not in the tree.
             if all(filling.at != found.end for found in shared):
                 at = shift + filling.at
@@ -318,7 +315,7 @@ def rewrite(
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(LineEdit(start, end, found.text + breaks))
     # Inside of a cast that begins at the same place.
-    edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(syntaxes))
+    edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(texts))
     problems += (_problem(source, start, what) for start, what in header_refusals(header))
     problems += (
         _problem(source, layout.body_start + start, what)
@@ -360,7 +357,10 @@ def _outermost(edits: Sequence[LineEdit]) -> Iterator[LineEdit]:
 
 def _hides(text: str) -> bool:
     """Return whether a macro's text says threadgroup."""
-    return SPACE in text and SPACE in parse_unit(text.replace("\\\n", " \n")).qualifiers.values()
+    return (
+        SPACE in text
+        and SPACE in as_written(text.replace("\\\n", " \n"), "file").qualifiers.values()
+    )
 
 
 def _refuse_odd_characters(source: str) -> None:
@@ -374,15 +374,14 @@ def _refuse_odd_characters(source: str) -> None:
             )
 
 
-def _refuse_line_directives(syntax: Syntax, source: str, shift: int) -> None:
-    for node in syntax.nodes:
-        if node.type == "preproc_call":
-            directive = node.child_by_field_name("directive")
-            if directive is not None and syntax.words(directive).lstrip("# \t") == "line":
-                line = line_of(source, shift + syntax.place(node).start)
-                raise SimulatorError(
-                    f"line {line} of the generated source is a #line directive; remove it"
-                )
+def _refuse_line_directives(parsed: Parsed, source: str, shift: int) -> None:
+    for part in parsed.of_kinds("preproc_call"):
+        directive = part.get("directive")
+        if directive is not None and parsed.word(directive).lstrip("# \t") == "line":
+            line = line_of(source, shift + parsed.place(part).start)
+            raise SimulatorError(
+                f"line {line} of the generated source is a #line directive; remove it"
+            )
 
 
 def _frame_edits(layout: Layout) -> Iterator[LineEdit]:
@@ -395,21 +394,21 @@ def _frame_edits(layout: Layout) -> Iterator[LineEdit]:
         yield blanked(layout.source, layout.instance_start, len(layout.source))
 
 
-def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[LineEdit]:
+def _attribute_edits(parsed: Parsed, source: str, shift: int) -> Iterator[LineEdit]:
     """Blank Metal's own attributes; clang knows the standard ones and those of a vendor."""
-    for node in syntax.nodes:
-        if node.type != "attribute_declaration" or node.has_error or not syntax.holds(node):
+    for part in parsed.of_kinds("attribute_declaration"):
+        if part.has_error or not parsed.holds(part):
             continue
-        if any(_is_metals(syntax, child) for child in node.named_children):
-            place = syntax.place(node)
+        if any(_is_metals(parsed, child) for child in part.inner):
+            place = parsed.place(part)
             yield blanked(source, shift + place.start, shift + place.end)
 
 
-def _is_metals(syntax: Syntax, attribute: Node) -> bool:
+def _is_metals(parsed: Parsed, attribute: SyntaxNode) -> bool:
     """Return whether an attribute is neither standard C++ nor of a vendor, such as ``clang::``."""
-    name = attribute.child_by_field_name("name")
-    prefixed = attribute.child_by_field_name("prefix") is not None
-    return name is not None and not prefixed and syntax.words(name) not in _STANDARD_ATTRIBUTES
+    name = attribute.get("name")
+    is_prefixed = attribute.get("prefix") is not None
+    return name is not None and not is_prefixed and parsed.word(name) not in _STANDARD_ATTRIBUTES
 
 
 def _thunk(layout: Layout) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from msgspec.structs import replace
 
 from tests.simulator.suite.case import Case, floats, gives, integers, kernel
 
