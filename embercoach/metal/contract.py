@@ -256,24 +256,6 @@ class Signature(Struct, frozen=True, dict=True):
         templates = () if self.template is None else (t.name for t in self.template)
         return frozenset(p.name for p in self.parameters if p.certain).union(templates)
 
-    @property
-    def complete(self) -> bool:
-        """False when names may be in scope that ``names`` lacks: the template is unknown."""
-        return self.template is not None
-
-    @property
-    def repeated(self) -> tuple[str, ...]:
-        """Names declared more than once, in order: the generated source does not compile."""
-        seen: set[str] = set()
-        again: dict[str, None] = {}
-        declared = [p.name for p in self.parameters]
-        declared += [t.name for t in self.template or ()]
-        for name in declared:
-            if name in seen:
-                again[name] = None
-            seen.add(name)
-        return tuple(again)
-
     def attributes(self) -> tuple[str, ...]:
         """Names of the thread attributes that are passed, in order."""
         return tuple(p.name for p in self.parameters if p.role == "attribute")

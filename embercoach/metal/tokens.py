@@ -102,6 +102,9 @@ def whole_number(digits: str, base: int = 10) -> int | None:
         return None
 
 
+ARITHMETIC: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
+    {"+": operator.add, "-": operator.sub, "*": operator.mul}
+)
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
     {
         "<": operator.lt,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,7 +40,7 @@ from embercoach.metal.program.types import (
     is_floating,
     is_integer,
 )
-from embercoach.metal.tokens import BITWISE, COMPARISONS
+from embercoach.metal.tokens import ARITHMETIC, BITWISE, COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,12 +51,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Value = int | float
 
-_BINARY: dict[str, Callable[[Value, Value], Value]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    **COMPARISONS,
-}
 _MAX_SHIFT = 63
 
 
@@ -140,9 +133,10 @@ def _binary(expression: Binary, values: Mapping[Variable, int | float]) -> int |
         left, right = fitted(left, common), fitted(right, common)
         if left is None or right is None:
             return None
-    if symbol in _BINARY:
-        found = _BINARY[symbol](left, right)
-        return int(found) if isinstance(found, bool) else fitted(found, expression.type)
+    if symbol in COMPARISONS:
+        return int(COMPARISONS[symbol](left, right))
+    if symbol in ARITHMETIC:
+        return fitted(ARITHMETIC[symbol](left, right), expression.type)
     if symbol == "/" and is_floating(common):
         return left / right if right else None
     if isinstance(left, int) and isinstance(right, int):

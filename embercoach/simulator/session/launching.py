@@ -20,7 +20,7 @@ from embercoach.simulator.model import (
     SimulatorError,
     Traffic,
 )
-from embercoach.simulator.profile.advice import advise
+from embercoach.simulator.profile.prediction import advise
 from embercoach.simulator.reporting.messages import described
 from embercoach.simulator.session.record import KernelFault, SimulatedLaunch, calling_place
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from embercoach.simulator.model import BuiltKernel, Limits
-    from embercoach.simulator.profile.advice import Advice
     from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
+    from embercoach.simulator.profile.prediction import Advice
     from embercoach.simulator.session.record import Recorder
 
 Extent = tuple[int, int, int]
