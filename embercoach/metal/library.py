@@ -393,7 +393,8 @@ ADDRESS_SPACES = frozenset(
 )
 ENTRY_QUALIFIERS = frozenset({"kernel", "vertex", "fragment"})
 
-_CPP = """
+CPP_KEYWORDS = _words(
+    """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class
 compl const const_cast constexpr continue decltype default delete do double dynamic_cast else enum
 explicit export extern false float for friend goto if inline int long mutable namespace new noexcept
@@ -401,8 +402,9 @@ not not_eq nullptr operator or or_eq private protected public register reinterpr
 signed sizeof static static_assert static_cast struct switch template this thread_local throw true
 try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
+)
 
-KEYWORDS = ADDRESS_SPACES | ENTRY_QUALIFIERS | {"bfloat", "half", *_CPP.split()}
+KEYWORDS = ADDRESS_SPACES | ENTRY_QUALIFIERS | CPP_KEYWORDS | {"bfloat", "half"}
 """Keywords of C++17 and the words that Metal adds: address spaces, function qualifiers, types."""
 
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.metal.syntax import Syntax, strings_of, syntax_of, tree_of
-from embercoach.metal.tokens import whole_number
+from embercoach.metal.library import CPP_KEYWORDS
+from embercoach.metal.preprocessor import directives
+from embercoach.metal.syntax import Syntax, syntax_of
+from embercoach.metal.tokens import tokens, whole_number
 from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:
@@ -127,19 +129,13 @@ def _escaped(words: str) -> str | None:
         return None
 
 
-_NAMES = frozenset(
-    {
-        "identifier",
-        "type_identifier",
-        "field_identifier",
-        "namespace_identifier",
-        "statement_identifier",
-    }
-)
+#: Kinds of tokens that count as one whatever their text.
+_KINDS = {"number": "number_literal", "string": "string"}
 # Words of C++ that are operators, or begin an expression: no selector follows or is one of them.
 _OPERATORS = frozenset(
     {"and", "or", "xor", "not", "bitand", "bitor", "sizeof", "const", "typename"}
 )
+_VALUE_ENDS = frozenset({"identifier", ")", "]", "}", "string", "this", "number_literal"})
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -302,11 +298,11 @@ def _selector_at(
 
 
 def _is_word(atom: Atom) -> bool:
-    return (atom.kind in _NAMES or atom.kind.isidentifier()) and atom.kind not in _OPERATORS
+    return atom.kind.isidentifier() and atom.kind not in _OPERATORS
 
 
 def _ends_value(atom: Atom) -> bool:
-    return atom.kind in _NAMES or atom.kind in (")", "]", "}", "string", "this", "number_literal")
+    return atom.kind in _VALUE_ENDS
 
 
 def _gap(data: bytes, start: int, end: int) -> int | None:
@@ -350,9 +346,6 @@ _BLANKS = frozenset(
 _VALUES = frozenset({"selector", "encode", "available", "protocol"})
 _SECTIONS = frozenset({"interface", "protocol"})
 _LINES = frozenset({"import", "implementation", "property", "synthesize", "dynamic", "end"})
-#: Their contents are not code.
-QUIET = frozenset({"comment", "string_literal", "raw_string_literal", "char_literal"})
-_ROUNDS = 4
 _END = b"@end"
 _METHOD = b"void _()"
 #: From a byte to a blank; line ends stay.
@@ -376,59 +369,33 @@ def parse(text: str) -> ObjectiveC:
     """Parse Objective-C or Objective-C++."""
     encoded = text.encode(errors="replace")
     edited = bytearray(encoded)
-    for start in strings_of(encoded):  # the grammar takes long for many errors
-        if encoded[start - 1 : start] == b"@":
-            edited[start - 1 : start] = b" "
-    messages: dict[int, Message] = {}
-    for _ in range(_ROUNDS):
-        before = bytes(edited)
-        atoms = _atoms(tree_of(before).root, before)
-        _exchange_words(edited, atoms)
-        _exchange_blocks(edited, atoms)
-        _exchange_methods(edited, atoms)
-        for message in find_messages(atoms, encoded):
-            messages[message.start] = message
-            _write_message(edited, message)
-        if bytes(edited) == before:
-            break
+    atoms = _atoms(encoded)
+    _exchange_words(edited, atoms)
+    _exchange_blocks(edited, atoms)
+    _exchange_methods(edited, atoms)
+    messages = {message.start: message for message in find_messages(atoms, encoded)}
+    for message in messages.values():
+        _write_message(edited, message)
     found = tuple(messages[start] for start in sorted(messages))
     return ObjectiveC(syntax_of(text, encoded, bytes(edited)), found)
 
 
-def _atoms(root: Node, data: bytes) -> list[Atom]:
-    """The words, literals and signs of a text, in order; ``@`` too, which no token of C++ holds."""
+def _atoms(data: bytes) -> list[Atom]:
+    """The words, literals and signs of a text, in order, those of directives left out."""
+    found = tokens(data.decode("latin-1"))  # a character for each byte
     atoms: list[Atom] = []
-    position = 0
-    for node in _leaves(root):
-        atoms += _ats(data, position, node.start_byte)
-        position = max(position, node.end_byte)
-        if node.is_error:
-            atoms += _ats(data, node.start_byte, node.end_byte)
-        elif node.type in ("[[", "]]", "[]", ">>"):
-            middle = node.start_byte + 1
-            atoms.append(Atom(node.type[0], node.start_byte, middle))
-            atoms.append(Atom(node.type[1], middle, node.end_byte))
-        elif node.end_byte > node.start_byte and node.type != "comment":
-            kind = "string" if node.type in QUIET else node.type
-            atoms.append(Atom(kind, node.start_byte, node.end_byte))
+    done = 0
+    for directive in (*directives(found), None):
+        end = len(found) if directive is None else directive.mark
+        for token in found[done:end]:
+            if token.kind == "name":
+                kind = token.text if token.text in CPP_KEYWORDS else "identifier"
+            else:
+                kind = _KINDS.get(token.kind, token.text)
+            if token.kind not in ("space", "newline"):
+                atoms.append(Atom(kind, token.start, token.end))
+        done = end if directive is None else directive.end
     return atoms
-
-
-def _leaves(root: Node) -> Iterator[Node]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if node.child_count == 0 or node.type in QUIET:
-            yield node
-        else:
-            pending.extend(reversed(node.children))
-
-
-def _ats(data: bytes, start: int, end: int) -> Iterator[Atom]:
-    offset = data.find(b"@", start, end)
-    while offset >= 0:
-        yield Atom("@", offset, offset + 1)
-        offset = data.find(b"@", offset + 1, end)
 
 
 def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
@@ -439,7 +406,7 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
         word = bytes(edited[atom.start : atom.end]).decode(errors="replace")
         if word in _BLANKS:
             _fill(edited, atom.start, atom.end)
-        elif word == "in" and index and atoms[index - 1].kind.endswith("identifier"):
+        elif word == "in" and index and atoms[index - 1].kind == "identifier":
             _fill(edited, atom.start, atom.end, b":")  # for (id x in xs)
         if atom.kind == "@":
             _fill(edited, atom.start, atom.end)

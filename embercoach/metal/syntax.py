@@ -121,13 +121,6 @@ def _ends(data: bytes) -> bool:
     return not stopped
 
 
-def strings_of(data: bytes) -> Iterator[int]:
-    """Yield where the strings between plain double quotes start."""
-    for match in _LEXICAL.finditer(data):
-        if match[0].startswith(b'"'):
-            yield match.start()
-
-
 def _open_comment(data: bytes) -> int | None:
     """The start of a block comment that nothing ends, None without one."""
     if data.find(b"/*", max(data.rfind(b"*/") - 1, 0)) < 0:
