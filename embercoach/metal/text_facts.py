@@ -86,12 +86,20 @@ class AttributeMark(Struct, frozen=True):
 
 
 class WrittenParameter(Struct, frozen=True):
-    """A parameter of a function written in the text; its name is empty where it has none."""
+    """A parameter of a function written in the text; its name is empty where it has none.
+
+    Attributes:
+        pointer: declared with ``*`` or ``&``.
+        reference: declared with ``&``.
+        constant: what it is, or points to, is ``const``.
+    """
 
     name: str
     type: str
     address_space: str | None
     pointer: bool
+    reference: bool
+    constant: bool
     attributes: tuple[AttributeMark, ...]
     place: TextSpan
 

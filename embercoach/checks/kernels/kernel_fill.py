@@ -13,8 +13,8 @@ from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
 from embercoach.metal.execution.values import LANE, SIMD
 from embercoach.metal.inspections.parameter_uses import output_uses
-from embercoach.metal.program.nodes import Assign, Declare, If, Index, Name, Switch
-from embercoach.metal.program.walk import base, below, mentioned
+from embercoach.metal.program.nodes import If, Index, Switch
+from embercoach.metal.program.walk import base, below, mentioned, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def decides_by_data(program: Program) -> bool:
     ]
     if not conditions:
         return False
-    held = _held(program.body)
+    held = {v for v in sources_of(program.body, _is_input) if not _is_input(v)}
     return any(_reads(condition) or mentioned(condition) & held for condition in conditions)
 
 
@@ -136,29 +136,6 @@ def _reads(node: Node) -> bool:
 
 def _is_input(variable: Variable | None) -> bool:
     return variable is not None and variable.kind == "input"
-
-
-def _held(body: Node) -> frozenset[Variable]:
-    """The variables that elements of inputs, or pointers to them, flow into."""
-    flows: list[tuple[Variable, Node]] = []
-    inputs: set[Variable] = set()
-    for node in below(body):
-        if isinstance(node, Name) and _is_input(node.variable):
-            inputs.add(node.variable)
-        elif isinstance(node, Declare) and node.initial is not None:
-            flows.append((node.variable, node.initial))
-        elif isinstance(node, Assign):
-            target = base(node.target)
-            if target is not None:
-                flows.append((target, node.value))
-    held: set[Variable] = set()
-    while True:
-        before = len(held)
-        for variable, value in flows:
-            if variable not in held and mentioned(value) & (held | inputs):
-                held.add(variable)
-        if len(held) == before:
-            return frozenset(held)
 
 
 def unfilled(trace: Trace) -> Iterator[Access]:

@@ -332,6 +332,37 @@ def _handed_on(call: Call) -> set[Variable]:
     return found
 
 
+def assigned(node: Node) -> Iterator[tuple[Variable, Expression]]:
+    """The values that variables get below a node: first ones, and those of assignments."""
+    for inner in below(node):
+        if isinstance(inner, Declare) and inner.initial is not None:
+            yield inner.variable, inner.initial
+        elif isinstance(inner, Assign):
+            variable = base(inner.target)
+            if variable is not None and variable.kind != "unknown":
+                yield variable, inner.value
+
+
+def sources_of(
+    node: Node, is_source: Callable[[Variable], bool]
+) -> dict[Variable, frozenset[Variable]]:
+    """The sources whose values may flow into each variable below a node, in whatever order."""
+    targets: dict[Variable, list[Variable]] = {}
+    for target, value in assigned(node):
+        for variable in mentioned(value):
+            targets.setdefault(variable, []).append(target)
+    found = {variable: frozenset({variable}) for variable in targets if is_source(variable)}
+    pending = list(found)
+    while pending:
+        variable = pending.pop()
+        for target in targets.get(variable, ()):
+            old = found.get(target, frozenset())
+            if not found[variable] <= old:
+                found[target] = old | found[variable]
+                pending.append(target)
+    return found
+
+
 def known_values(program: Program, template: Mapping[str, object]) -> dict[Variable, int | float]:
     """The numbers that template arguments and constants hold.
 

@@ -52,6 +52,8 @@ def _parameter(parsed: Parsed, part: SyntaxNode) -> WrittenParameter:
         type=type_words(parsed, part),
         address_space=parsed.space(part),
         pointer=parts.is_address,
+        reference=parts.reference,
+        constant=parsed.is_constant(part),
         attributes=tuple(parsed.declared_marks(part)),
         place=parsed.place(name or part),
     )

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.build.object_lines import Image
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel
-    from embercoach.simulator.session.launching import Capture, Extent
+    from embercoach.simulator.session.launching import Capture
 
 _CHILD = Path(__file__).with_name("child.py")
 _PAGE = 1 << 14
@@ -306,7 +306,7 @@ _GRACE = 10.0
 
 
 class Process:
-    """Runs kernels in a child process that lives as long as nothing happens to it.
+    """Compiles each text once, and runs it in a child process that lives until something happens.
 
     Safe to use from several threads, which take turns, and in processes that fork: each has its own
     child. The child ends with the process.
@@ -315,11 +315,34 @@ class Process:
     def __init__(self, toolchain: Toolchain) -> None:
         self._toolchain = toolchain
         self._lock = threading.Lock()
+        self._building = threading.Lock()
+        self._built: dict[tuple[str, str, str, bool, bool], BuiltKernel] = {}
         self._child: Child | None = None
         self._owner = os.getpid()
         #: Whether the child can take another launch after the last one.
         self._unharmed = False
         _ALL.add(self)
+
+    def build(
+        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
+    ) -> BuiltKernel:
+        """Compile what MLX generated, or find what was made of the same text before."""
+        definition = captured.definition
+        key = (definition.name, captured.source, captured.math_mode, checks, profile)
+        with self._building:
+            if key not in self._built:
+                self._built[key] = objects.build(
+                    captured.source,
+                    definition.name,
+                    definition.body,
+                    definition.header,
+                    checks=checks,
+                    profile=profile,
+                    toolchain=self._toolchain,
+                    math_mode=captured.math_mode,
+                    seconds=limits.seconds,
+                )
+            return self._built[key]
 
     def run(
         self,
@@ -355,8 +378,8 @@ class Process:
             {buffer.index: buffer for buffer in buffers},
         )
         request, size = _request(kernel, image, buffers, limits, (grid, threadgroup))
-        self._unharmed = False
         with self._lock:
+            self._unharmed = False
             child = self._ready_child(_memory_of_slots(buffers, checked=kernel.checked))
             try:
                 return self._launch(child, request, size, scene, limits)
@@ -624,50 +647,7 @@ def _result_of_loss(
     return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
 
 
-class LocalRunner:
-    """Compiles each text once, and runs one launch at a time, from whatever thread."""
-
-    def __init__(self, toolchain: Toolchain) -> None:
-        self._toolchain = toolchain
-        self._process = Process(toolchain)
-        self._lock = threading.Lock()
-        self._built: dict[tuple[str, str, str, bool, bool], BuiltKernel] = {}
-
-    def build(
-        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
-    ) -> BuiltKernel:
-        """Compile what MLX generated, or find what was made of the same text before."""
-        definition = captured.definition
-        key = (definition.name, captured.source, captured.math_mode, checks, profile)
-        with self._lock:
-            if key not in self._built:
-                self._built[key] = objects.build(
-                    captured.source,
-                    definition.name,
-                    definition.body,
-                    definition.header,
-                    checks=checks,
-                    profile=profile,
-                    toolchain=self._toolchain,
-                    math_mode=captured.math_mode,
-                    seconds=limits.seconds,
-                )
-            return self._built[key]
-
-    def run(
-        self,
-        kernel: BuiltKernel,
-        bound: Sequence[Buffer],
-        grid: Extent,
-        threadgroup: Extent,
-        *,
-        limits: Limits,
-    ) -> LaunchResult:
-        """Run every thread in the child process."""
-        return self._process.run(kernel, bound, grid, threadgroup, limits=limits)
-
-
 @functools.cache
-def host(toolchain: Toolchain | None) -> LocalRunner:
+def host(toolchain: Toolchain | None) -> Process:
     """The machine of a compiler, one for the whole process."""
-    return LocalRunner(toolchain or find_toolchain())
+    return Process(toolchain or find_toolchain())

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.preprocessor import read_macros
-from embercoach.metal.program.declarators import attribute_parts, unpack
 from embercoach.metal.program.texts import Parsed, as_written
 from embercoach.metal.written.body import read_body, read_unit
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
     from embercoach.metal.written.body import MetalText
 
 _OPENING = ") {\n"
@@ -51,7 +51,7 @@ class Layout(Struct, frozen=True):
         body_end: of the user's body.
         instance_start: of the line that instantiates a template, or of the end.
         function: what the thunk calls: the function's name, with its template arguments.
-        signature: from the template line to the parenthesis that closes the parameters, parsed.
+        attributes: start and end of each ``[[...]]`` of the parameters.
         parameters: of the function, in order.
     """
 
@@ -62,7 +62,7 @@ class Layout(Struct, frozen=True):
     body_end: int
     instance_start: int
     function: str
-    signature: Parsed
+    attributes: tuple[tuple[int, int], ...]
     parameters: tuple[LaunchParameter, ...]
 
     @property
@@ -99,9 +99,8 @@ def read_layout(source: str, body: str, header: str) -> Layout:
     body_start = opening + len(_OPENING)
     body_end = body_start + len(body)
     instance_start = body_end + len(_CLOSING)
-    signature = as_written(source[start : opening + 1] + ";", "file")
-    name = _function_name(signature)
-    function = _instantiated(source[instance_start:], name)
+    declared = _declared(read_unit(source[start : opening + 1] + ";"))
+    function = _instantiated(source[instance_start:], declared.name)
     if function is None or ("<" in function) != source.startswith("template <", start):
         raise SimulatorError(
             f"the generated source has an unexpected end: {source[instance_start:]!r}"
@@ -114,8 +113,12 @@ def read_layout(source: str, body: str, header: str) -> Layout:
         body_end=body_end,
         instance_start=instance_start,
         function=function,
-        signature=signature,
-        parameters=_parameters(signature),
+        attributes=tuple(
+            (start + mark.place.start, start + mark.place.end)
+            for parameter in declared.parameters
+            for mark in parameter.attributes
+        ),
+        parameters=tuple(map(_parameter, declared.parameters)),
     )
 
 
@@ -130,19 +133,14 @@ def _instantiated(tail: str, name: str) -> str | None:
     return function if known and tail == f"{front}{function}) {function};\n" else None
 
 
-def _function_name(signature: Parsed) -> str:
-    names = [
-        signature.word(name)
-        for part in signature.tree.below()
-        if part.kind == "function_declarator"
-        for name in unpack(part).names
-    ]
-    if signature.faults or len(names) != 1:
+def _declared(signature: MetalText) -> WrittenFunction:
+    """The function that MLX declares."""
+    if signature.doubtful or len(signature.functions) != 1:
         raise SimulatorError(
             "cannot parse the generated signature: the names of the kernel, its inputs, outputs "
-            f"and template parameters must be C++ identifiers\n{signature.expanded.text}"
+            f"and template parameters must be C++ identifiers\n{signature.text}"
         )
-    return names[0]
+    return signature.functions[0]
 
 
 def kernel_mark(layout: Layout) -> int:
@@ -153,54 +151,23 @@ def kernel_mark(layout: Layout) -> int:
     return found
 
 
-def attribute_places(layout: Layout) -> Iterator[tuple[int, int]]:
-    """Start and end of each ``[[...]]`` of the parameters."""
-    for part in layout.signature.tree.below():
-        if part.kind == "parameter_declaration":
-            for attribute in attribute_parts(part):
-                place = layout.signature.place(attribute)
-                yield layout.signature_start + place.start, layout.signature_start + place.end
-
-
-def _parameters(signature: Parsed) -> tuple[LaunchParameter, ...]:
-    (function,) = (p for p in signature.tree.below() if p.kind == "function_declarator")
-    listed = function.get("parameters")
-    return tuple(_parameter(signature, part) for part in (() if listed is None else listed.inner))
-
-
-def _parameter(signature: Parsed, part: SyntaxNode) -> LaunchParameter:
-    declarator, kind = part.get("declarator"), part.get("type")
-    marks = signature.declared_marks(part)
-    names = unpack(declarator).names
-    if kind is None or len(names) != 1 or len(marks) != 1:
-        raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
-    qualifiers = signature.qualifiers_in(part)
-    spaces = [word for word in qualifiers if word in ("device", "constant")]
-    declarators = {"pointer_declarator": "*", "reference_declarator": "&"}
-    element = _atomic_element(signature, kind)
-    (mark,) = marks
-    is_buffer = mark.name == "buffer"
-    form = declarators.get(declarator.kind, "") if declarator is not None else ""
-    if is_buffer != bool(form) or len(spaces) != is_buffer or len(qualifiers) != len(spaces):
-        raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
+def _parameter(parameter: WrittenParameter) -> LaunchParameter:
+    space, marks = parameter.address_space, parameter.attributes
+    is_buffer = len(marks) == 1 and marks[0].name == "buffer"
+    is_spaced = space in ("device", "constant") if parameter.pointer else space is None
+    if len(marks) != 1 or not parameter.name or parameter.pointer != is_buffer or not is_spaced:
+        raise SimulatorError(f"unsupported generated parameter: {parameter.name}")
+    is_atomic = parameter.type.startswith("atomic<")
     return LaunchParameter(
-        name=signature.word(names[0]),
-        type=signature.word(element or kind),
-        space=spaces[0] if spaces else "",
-        declarator=form,
-        is_const=signature.is_constant(part),
-        is_atomic=element is not None,
-        index=int(mark.arguments or "") if is_buffer else None,
-        attribute="" if is_buffer else mark.name,
+        name=parameter.name,
+        type=parameter.type[len("atomic<") : -1] if is_atomic else parameter.type,
+        space=space or "",
+        declarator="&" if parameter.reference else "*" if parameter.pointer else "",
+        is_const=parameter.constant,
+        is_atomic=is_atomic,
+        index=int(marks[0].arguments or "") if is_buffer else None,
+        attribute="" if is_buffer else marks[0].name,
     )
-
-
-def _atomic_element(signature: Parsed, kind: SyntaxNode) -> SyntaxNode | None:
-    """Return the element type of ``atomic<...>``, None for other types."""
-    name, arguments = kind.get("name"), kind.get("arguments")
-    if kind.kind != "template_type" or name is None or arguments is None:
-        return None
-    return arguments.inner[0] if signature.word(name) == "atomic" else None
 
 
 #: The name that the unit's text has for clang.
@@ -388,7 +355,7 @@ def _frame_edits(layout: Layout) -> Iterator[LineEdit]:
     """Edit MLX's text around the body to C++: an internal function without attributes."""
     mark = kernel_mark(layout)
     yield LineEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
-    for start, end in attribute_places(layout):
+    for start, end in layout.attributes:
         yield blanked(layout.source, start, end)
     if layout.instance_start < len(layout.source):
         yield blanked(layout.source, layout.instance_start, len(layout.source))
