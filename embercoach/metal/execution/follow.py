@@ -103,18 +103,9 @@ def loop(m: Machine, state: State, node: Loop) -> None:
             opened += _is_open(state, exits)
         turns += 1
     exits.append(state)
-    _meet_exits(m, state, exits)
+    _meet(m, state, exits)
     if opened > OPEN_TURNS:
         _forget_positions(m, state, node)
-
-
-def _meet_exits(m: Machine, state: State, exits: list[State]) -> None:
-    """The state becomes that of all that left the loop."""
-    found = exits[0]
-    for path in exits[1:]:
-        found = met(m.pool, found, path)
-    if found is not state:
-        state.become(found)
 
 
 def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
@@ -168,31 +159,24 @@ def _is_open(state: State, exits: list[State]) -> bool:
 
 
 def _synchronizes(m: Machine, node: Loop) -> bool:
-    """Return whether the loop holds a barrier."""
-    return "barrier" in _traits(m, node)
+    """Return whether the loop holds a barrier, or a function that it calls does."""
+    key = ("synchronizes", node)
+    known = m.marks.get(key)
+    if known is None:
+        known = m.marks[key] = _has_barrier(node, set())
+    return bool(known)
 
 
-def _traits(m: Machine, node: Loop) -> frozenset[str]:
-    key = ("traits", node)
-    found = m.marks.get(key)
-    if not isinstance(found, frozenset):
-        found = frozenset(_look(node, set()))
-        m.marks[key] = found
-    return found
-
-
-def _look(node: Statement, seen: set[MetalFunction]) -> set[str]:
-    found: set[str] = set()
+def _has_barrier(node: Statement, seen: set[MetalFunction]) -> bool:
     for inner in below(node):
         if isinstance(inner, Call):
-            if inner.name == _BARRIER:
-                found.add("barrier")
-            for function in inner.functions:
-                if function not in seen:
-                    seen.add(function)
-                    for body in function.bodies:
-                        found |= _look(body, seen)
-    return found
+            fresh = [function for function in inner.functions if function not in seen]
+            seen.update(fresh)
+            if inner.name == _BARRIER or any(
+                _has_barrier(body, seen) for function in fresh for body in function.bodies
+            ):
+                return True
+    return False
 
 
 def _skip(m: Machine, state: State, node: Loop) -> None:
@@ -202,7 +186,7 @@ def _skip(m: Machine, state: State, node: Loop) -> None:
         if bound is not None:
             state.variables[variable] = _blurred(m, bound)
     m.epoch += 1
-    if "barrier" in _traits(m, node):
+    if _synchronizes(m, node):
         state.phase += 1
         state.threadgroup += 1
         state.device += 1
@@ -375,7 +359,7 @@ def _switch(m: Machine, state: State, node: Switch) -> None:
     default = LaneValue(1)
     for test in tests:
         if test is not None:
-            default = both(m.pool, "&&", default, _opposite(m, test))
+            default = both(m.pool, "&&", default, negate(m.pool, test))
     running = state.fork(0, state.conditions)
     for case, test in zip(node.cases, tests, strict=True):
         condition = default if test is None else test
@@ -395,10 +379,6 @@ def _switch(m: Machine, state: State, node: Switch) -> None:
     if turn.continues and outer is not None:
         outer.continues += turn.continues
     _meet(m, state, paths)
-
-
-def _opposite(m: Machine, test: LaneValue) -> LaneValue:
-    return negate(m.pool, test)
 
 
 def _leave(m: Machine, state: State, node: Return) -> None:
@@ -435,25 +415,21 @@ def _jump(m: Machine, state: State, node: Jump) -> None:
 def follow(
     program: Program,
     configuration: Configuration,
-    entry: MetalFunction | None = None,
     budget: int = RUN,
 ) -> Trace:
     """Follow a kernel through one threadgroup.
 
     Args:
-        program: a kernel's body under its header, or a whole file.
+        program: a kernel's body under its header, or that of an entry point under its file.
         configuration: how it is launched.
-        entry: of a whole file, the function that is launched.
         budget: thread operations after which it ends.
 
     Returns:
         What it did up to the first thing that is not followed.
     """
     threads = prod(configuration.threadgroup)
-    bodies = [] if program.body is None else [program.body]
-    if entry is not None:
-        bodies = entry.bodies
-    if not bodies or not 0 < threads <= MAX_THREADS:
+    body = program.body
+    if body is None or not 0 < threads <= MAX_THREADS:
         return Trace(configuration, max(threads, 0), (), ())
     m = _machine(program, configuration, threads)
     m.budget = budget
@@ -466,13 +442,12 @@ def follow(
         m.globals.update(state.variables)
         state.variables = {}
         m.frames.append(CallFrame(None, None))
-        for body in bodies:
-            follow_statement(m, state, body)
+        follow_statement(m, state, body)
     except LostError as error:
-        lost += (bodies[0].spot if error.spot is None else error.spot,)
+        lost += (body.spot if error.spot is None else error.spot,)
     except RecursionError:
         too_deep = True
-        lost += (bodies[0].spot,)
+        lost += (body.spot,)
     gaps = (*lost, *m.gaps)
     events = tuple(m.events)
     return Trace(
