@@ -68,7 +68,7 @@ from importlib import import_module
 sys.exit(import_module(runner).main(form, target, rest))
 """
 #: Modules that run a program simulated, or traced.
-SIMULATOR, TRACE = "embercoach.simulator.session.runner", "embercoach.trace.trace_runner"
+SIMULATOR, TRACE = "embercoach.simulator.session.options", "embercoach.trace.trace_session"
 #: Nothing of ours is imported before pytest: it would warn that it can't rewrite our assertions.
 _PYTEST = f"""\
 {_BOOT}

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.report.styled import Line
     from embercoach.simulator.model import KernelFinding as SimulatorFinding
-    from embercoach.simulator.reporting.kernel_lines import LineSpan
+    from embercoach.simulator.reporting.messages import LineSpan
     from embercoach.simulator.session.record import Record
 
 #: Lines of a kernel that text shows, and the least part of the bound of one.

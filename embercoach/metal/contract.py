@@ -16,10 +16,13 @@ The tests compare with the source that the installed MLX generates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +40,9 @@ MAX_BUFFERS = 31
 
 MAX_THREADGROUP_BYTES = 32_768
 """Threadgroup memory of one threadgroup, on every GPU that MLX runs on."""
+
+MAX_THREADS = 1024
+"""Threads of a threadgroup that any GPU takes at most."""
 
 ATTRIBUTES = MappingProxyType(
     {
@@ -89,8 +95,7 @@ MLX refuses ``float64`` inputs, and Metal has no ``double``: it can only come fr
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """One input of a kernel: what is known of the array that a call passes.
 
     Attributes:
@@ -137,16 +142,14 @@ class Input:
         return "&" if self.ndim == 0 else "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """One output of a kernel; ``dtype`` is an MLX dtype name, None when unknown."""
 
     name: str
     dtype: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateArgument:
+class TemplateArgument(Struct, frozen=True):
     """One pair of ``template=[...]``: a bool, an int, an MLX dtype name, or None when unknown."""
 
     name: str
@@ -169,8 +172,7 @@ class TemplateArgument:
         return None if self.value is None else str(int(self.value))
 
 
-@dataclass(frozen=True, slots=True)
-class KernelArguments:
+class KernelArguments(Struct, frozen=True):
     """The arguments of one ``metal_kernel(...)`` and of one call of what it returns.
 
     Attributes:
@@ -187,8 +189,7 @@ class KernelArguments:
     atomic_outputs: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureParameter:
+class SignatureParameter(Struct, frozen=True):
     """One parameter of the generated function.
 
     Attributes:
@@ -222,8 +223,7 @@ class SignatureParameter:
         return f"{const}{space} {kind}{declarator} {self.name} [[buffer({index})]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True, dict=True):
     """The parameter list of the generated function and what follows from it.
 
     Attributes:
@@ -238,13 +238,11 @@ class Signature:
     template: tuple[TemplateArgument, ...] | None
     buffers: tuple[int, int]
     malformed: bool | None
-    by_name: dict[str, SignatureParameter] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        table: dict[str, SignatureParameter] = {}
-        for parameter in self.parameters:
-            table.setdefault(parameter.name, parameter)
-        object.__setattr__(self, "by_name", table)
+    @cached_property
+    def by_name(self) -> dict[str, SignatureParameter]:
+        """The first parameter of each name."""
+        return {parameter.name: parameter for parameter in reversed(self.parameters)}
 
     @property
     def names(self) -> frozenset[str]:
@@ -257,24 +255,6 @@ class Signature:
         """The names that are in scope whatever the unknown facts turn out to be."""
         templates = () if self.template is None else (t.name for t in self.template)
         return frozenset(p.name for p in self.parameters if p.certain).union(templates)
-
-    @property
-    def complete(self) -> bool:
-        """False when names may be in scope that ``names`` lacks: the template is unknown."""
-        return self.template is not None
-
-    @property
-    def repeated(self) -> tuple[str, ...]:
-        """Names declared more than once, in order: the generated source does not compile."""
-        seen: set[str] = set()
-        again: dict[str, None] = {}
-        declared = [p.name for p in self.parameters]
-        declared += [t.name for t in self.template or ()]
-        for name in declared:
-            if name in seen:
-                again[name] = None
-            seen.add(name)
-        return tuple(again)
 
     def attributes(self) -> tuple[str, ...]:
         """Names of the thread attributes that are passed, in order."""

@@ -1,4 +1,4 @@
-"""Objective-C++ to a C++ syntax tree, with its message expressions kept aside.
+"""Objective-C++ to a C++ syntax tree, its messages kept aside, and the Metal text in its strings.
 
 No grammar covers Objective-C++: that of C++ knows no messages, that of Objective-C no namespaces,
 templates and raw strings. As Metal's own words in ``syntax``, what is not C++ is exchanged for C++
@@ -11,35 +11,135 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.metal.syntax import Syntax, strings_of, syntax_of, tree_of
+from msgspec import Struct
+
+from embercoach.metal.library import CPP_KEYWORDS
+from embercoach.metal.preprocessor import directives
+from embercoach.metal.syntax import Syntax, syntax_of
+from embercoach.metal.tokens import tokens, whole_number
+from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tree_sitter import Node
 
-_NAMES = frozenset(
-    {
-        "identifier",
-        "type_identifier",
-        "field_identifier",
-        "namespace_identifier",
-        "statement_identifier",
-    }
-)
+    from embercoach.metal.written.body import MetalText
+
+_LITERALS = frozenset({"string_literal", "raw_string_literal"})
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "?": "?",
+}
+# Every entry point has one of these words, as a qualifier or as an attribute.
+_ENTRIES = ("kernel", "vertex", "fragment")
+
+
+class Embedded(Struct, frozen=True):
+    """Metal text in a literal, or in literals side by side.
+
+    Attributes:
+        text: its facts.
+        offsets: for each character of the text, and for its end, the offset in the file.
+    """
+
+    text: MetalText
+    offsets: tuple[int, ...]
+
+
+def embedded_units(file: ObjectiveC) -> Iterator[Embedded]:
+    """The literals that hold whole functions of Metal, in the order of the file."""
+    for literal in _literals(file.syntax):
+        if not any(word in file.syntax.words(literal) for word in _ENTRIES):
+            continue
+        written = _characters(literal, file.syntax)
+        if written is None:
+            continue
+        text = read_unit("".join(character for character, _ in written))
+        if _is_metal(text):
+            end = file.syntax.place(literal).end
+            yield Embedded(text, (*(offset for _, offset in written), end))
+
+
+def _is_metal(text: MetalText) -> bool:
+    """Return whether it is Metal and not OpenCL, whose entry points may look the same."""
+    if not any(function.body for function in text.entry_points):
+        return False
+    includes = any(d.target.startswith(("<metal", "metal")) for d in text.directives)
+    return includes or any(p.attributes for f in text.entry_points for p in f.parameters)
+
+
+def _literals(syntax: Syntax) -> Iterator[Node]:
+    for node in syntax.nodes:
+        above = syntax.parent(node)
+        joined = above is not None and above.type == "concatenated_string"
+        if node.type == "concatenated_string" or (node.type in _LITERALS and not joined):
+            yield node
+
+
+def _characters(literal: Node, syntax: Syntax) -> list[tuple[str, int]] | None:
+    """The characters of a literal with their offsets in the file; None if unknown."""
+    parts = literal.named_children if literal.type == "concatenated_string" else [literal]
+    found: list[tuple[str, int]] = []
+    for part in parts:
+        if part.type == "comment":
+            continue
+        if part.type not in _LITERALS:
+            return None  # a macro that represents a literal
+        for child in part.named_children:
+            start = syntax.place(child).start
+            words = syntax.words(child)
+            if child.type in ("string_content", "raw_string_content"):
+                found += [(character, start + i) for i, character in enumerate(words)]
+            elif child.type == "escape_sequence":
+                character = _escaped(words)
+                if character is None:
+                    return None
+                found += [(c, start) for c in character]
+            elif child.type != "raw_string_delimiter":
+                return None
+    return found
+
+
+def _escaped(words: str) -> str | None:
+    """The text of an escape; empty for a line end after a backslash."""
+    inside = words[1:]
+    if inside in ("\n", "\r\n"):
+        return ""
+    if inside in _ESCAPES:
+        return _ESCAPES[inside]
+    digits, base = (inside[1:], 16) if inside[:1] in "xuU" else (inside, 8)
+    code = whole_number(digits, base)
+    try:
+        return None if code is None else chr(code)
+    except (ValueError, OverflowError):
+        return None
+
+
+#: Kinds of tokens that count as one whatever their text.
+_KINDS = {"number": "number_literal", "string": "string"}
 # Words of C++ that are operators, or begin an expression: no selector follows or is one of them.
 _OPERATORS = frozenset(
     {"and", "or", "xor", "not", "bitand", "bitor", "sizeof", "const", "typename"}
 )
+_VALUE_ENDS = frozenset({"identifier", ")", "]", "}", "string", "this", "number_literal"})
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(Struct, frozen=True):
     """A word, a literal (``string``) or a sign; bytes ``[start, end)`` of the text."""
 
     kind: str
@@ -47,8 +147,7 @@ class Atom:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A message expression; all places count bytes.
 
     Attributes:
@@ -199,11 +298,11 @@ def _selector_at(
 
 
 def _is_word(atom: Atom) -> bool:
-    return (atom.kind in _NAMES or atom.kind.isidentifier()) and atom.kind not in _OPERATORS
+    return atom.kind.isidentifier() and atom.kind not in _OPERATORS
 
 
 def _ends_value(atom: Atom) -> bool:
-    return atom.kind in _NAMES or atom.kind in (")", "]", "}", "string", "this", "number_literal")
+    return atom.kind in _VALUE_ENDS
 
 
 def _gap(data: bytes, start: int, end: int) -> int | None:
@@ -247,17 +346,13 @@ _BLANKS = frozenset(
 _VALUES = frozenset({"selector", "encode", "available", "protocol"})
 _SECTIONS = frozenset({"interface", "protocol"})
 _LINES = frozenset({"import", "implementation", "property", "synthesize", "dynamic", "end"})
-#: Their contents are not code.
-QUIET = frozenset({"comment", "string_literal", "raw_string_literal", "char_literal"})
-_ROUNDS = 4
 _END = b"@end"
 _METHOD = b"void _()"
 #: From a byte to a blank; line ends stay.
 _BLANKED = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectiveC:
+class ObjectiveC(Struct, frozen=True):
     """A parsed file.
 
     Attributes:
@@ -274,59 +369,33 @@ def parse(text: str) -> ObjectiveC:
     """Parse Objective-C or Objective-C++."""
     encoded = text.encode(errors="replace")
     edited = bytearray(encoded)
-    for start in strings_of(encoded):  # the grammar takes long for many errors
-        if encoded[start - 1 : start] == b"@":
-            edited[start - 1 : start] = b" "
-    messages: dict[int, Message] = {}
-    for _ in range(_ROUNDS):
-        before = bytes(edited)
-        atoms = _atoms(tree_of(before).root, before)
-        _exchange_words(edited, atoms)
-        _exchange_blocks(edited, atoms)
-        _exchange_methods(edited, atoms)
-        for message in find_messages(atoms, encoded):
-            messages[message.start] = message
-            _write_message(edited, message)
-        if bytes(edited) == before:
-            break
+    atoms = _atoms(encoded)
+    _exchange_words(edited, atoms)
+    _exchange_blocks(edited, atoms)
+    _exchange_methods(edited, atoms)
+    messages = {message.start: message for message in find_messages(atoms, encoded)}
+    for message in messages.values():
+        _write_message(edited, message)
     found = tuple(messages[start] for start in sorted(messages))
     return ObjectiveC(syntax_of(text, encoded, bytes(edited)), found)
 
 
-def _atoms(root: Node, data: bytes) -> list[Atom]:
-    """The words, literals and signs of a text, in order; ``@`` too, which no token of C++ holds."""
+def _atoms(data: bytes) -> list[Atom]:
+    """The words, literals and signs of a text, in order, those of directives left out."""
+    found = tokens(data.decode("latin-1"))  # a character for each byte
     atoms: list[Atom] = []
-    position = 0
-    for node in _leaves(root):
-        atoms += _ats(data, position, node.start_byte)
-        position = max(position, node.end_byte)
-        if node.is_error:
-            atoms += _ats(data, node.start_byte, node.end_byte)
-        elif node.type in ("[[", "]]", "[]", ">>"):
-            middle = node.start_byte + 1
-            atoms.append(Atom(node.type[0], node.start_byte, middle))
-            atoms.append(Atom(node.type[1], middle, node.end_byte))
-        elif node.end_byte > node.start_byte and node.type != "comment":
-            kind = "string" if node.type in QUIET else node.type
-            atoms.append(Atom(kind, node.start_byte, node.end_byte))
+    done = 0
+    for directive in (*directives(found), None):
+        end = len(found) if directive is None else directive.mark
+        for token in found[done:end]:
+            if token.kind == "name":
+                kind = token.text if token.text in CPP_KEYWORDS else "identifier"
+            else:
+                kind = _KINDS.get(token.kind, token.text)
+            if token.kind not in ("space", "newline"):
+                atoms.append(Atom(kind, token.start, token.end))
+        done = end if directive is None else directive.end
     return atoms
-
-
-def _leaves(root: Node) -> Iterator[Node]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if node.child_count == 0 or node.type in QUIET:
-            yield node
-        else:
-            pending.extend(reversed(node.children))
-
-
-def _ats(data: bytes, start: int, end: int) -> Iterator[Atom]:
-    offset = data.find(b"@", start, end)
-    while offset >= 0:
-        yield Atom("@", offset, offset + 1)
-        offset = data.find(b"@", offset + 1, end)
 
 
 def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
@@ -337,7 +406,7 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
         word = bytes(edited[atom.start : atom.end]).decode(errors="replace")
         if word in _BLANKS:
             _fill(edited, atom.start, atom.end)
-        elif word == "in" and index and atoms[index - 1].kind.endswith("identifier"):
+        elif word == "in" and index and atoms[index - 1].kind == "identifier":
             _fill(edited, atom.start, atom.end, b":")  # for (id x in xs)
         if atom.kind == "@":
             _fill(edited, atom.start, atom.end)

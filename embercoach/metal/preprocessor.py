@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.metal.msl_names import is_known, is_standard_header
-from embercoach.metal.tokens import Token, solid, tokens_of
+from msgspec import Struct, field
+
+from embercoach.metal.library import (
+    ADDRESS_SPACES,
+    ENTRY_QUALIFIERS,
+    is_known,
+    is_standard_header,
+)
+from embercoach.metal.tokens import Token, tokens, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +42,7 @@ class ExpansionError(Exception):
         return cls(f"a use of the macro `{name}` without an end")
 
 
-@dataclass(frozen=True, slots=True)
-class Macro:
+class Macro(Struct, frozen=True):
     """A macro.
 
     Attributes:
@@ -62,26 +67,111 @@ class Macro:
         return frozenset(token.text for token in self.body if token.kind == "name")
 
 
-def read_definition(tokens: Sequence[Token]) -> Macro | None:
-    """The macro that the tokens after ``#define`` define, None when they define none."""
-    rest = [token for token in tokens if token.kind != "newline"]
-    while rest and rest[0].kind == "space":
-        del rest[0]
-    if not rest or rest[0].kind != "name":
+class Directive(NamedTuple):
+    """A line that is for the preprocessor.
+
+    Attributes:
+        mark: the index of its ``#`` among the tokens.
+        end: that of the line's end.
+        name: the word after the mark, empty without one.
+        words: the tokens after the name, without white space.
+    """
+
+    mark: int
+    end: int
+    name: str
+    words: tuple[Token, ...]
+
+    @property
+    def macro(self) -> Macro | None:
+        """The macro that a ``#define`` defines, None when it defines none."""
+        return _defined(self.words)
+
+
+def directives(tokens: Sequence[Token]) -> Iterator[Directive]:
+    """Find the directives of a text, under whatever condition they are."""
+    fresh, end = True, 0
+    for mark, token in enumerate(tokens):
+        if token.text == "#" and fresh:
+            end = mark + 1
+            while end < len(tokens) and tokens[end].kind != "newline":
+                end += 1
+            words = [word for word in tokens[mark + 1 : end] if word.kind != "space"]
+            yield Directive(mark, end, words[0].text if words else "", tuple(words[1:]))
+        fresh = token.kind == "newline" or (fresh and token.kind == "space")
+
+
+def _defined(words: Sequence[Token]) -> Macro | None:
+    """The macro that the words after ``#define`` define."""
+    if not words or words[0].kind != "name":
         return None
-    name = rest.pop(0).text
-    if not rest or rest[0].text != "(" or rest[0].spaced:
-        return Macro(name, None, False, tuple(solid(rest)))
-    inner = solid(rest)
+    name, inner = words[0].text, words[1:]
+    if not inner or inner[0].text != "(" or inner[0].spaced:
+        return Macro(name, None, False, tuple(inner))
     closing = next((i for i, token in enumerate(inner) if token.text == ")"), None)
     if closing is None:
         return None
-    words = [token.text for token in inner[1:closing] if token.text != ","]
-    variadic = words[-1:] == ["..."]
+    parameters = [token.text for token in inner[1:closing] if token.text != ","]
+    variadic = parameters[-1:] == ["..."]
     if variadic:
         # GNU's form names the rest: rest...
-        words[-1:] = [] if len(words) > 1 and inner[closing - 2].kind == "name" else [_REST]
-    return Macro(name, tuple(words), variadic, tuple(inner[closing + 1 :]))
+        named = len(parameters) > 1 and inner[closing - 2].kind == "name"
+        parameters[-1:] = [] if named else [_REST]
+    return Macro(name, tuple(parameters), variadic, tuple(inner[closing + 1 :]))
+
+
+#: The contents of a macro that vanishes without a trace for the grammar.
+_EMPTY_WORDS = (
+    ADDRESS_SPACES | ENTRY_QUALIFIERS | {"METAL_FUNC", "inline", "static", "constexpr", "const"}
+)
+
+
+class Macros(Struct, frozen=True, dict=True):
+    """The macros of a text, those around it included."""
+
+    items: tuple[Macro, ...] = ()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the macros."""
+        return frozenset(macro.name for macro in self.items)
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The names of the function-like ones."""
+        return frozenset(macro.name for macro in self.items if macro.parameters is not None)
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """Every name in a macro or naming one: where it is expanded, it may be declared."""
+        return self.names.union(*(macro.names for macro in self.items))
+
+    @property
+    def paste(self) -> bool:
+        """Return whether a macro builds names with ``##``: then any name may be declared."""
+        return any(token.text == "##" for macro in self.items for token in macro.body)
+
+    @cached_property
+    def blanks(self) -> frozenset[str]:
+        """Object-like macros that represent a pragma, qualifiers, or nothing."""
+        return frozenset(m.name for m in self.items if m.parameters is None and _vanishes(m))
+
+    def joined(self, other: Macros) -> Macros:
+        """These macros and those of a text around this one."""
+        return Macros(other.items + self.items)
+
+
+def _vanishes(macro: Macro) -> bool:
+    words = [token.text for token in macro.body]
+    return words[:1] in (["_Pragma"], ["__attribute__"]) or _EMPTY_WORDS.issuperset(words)
+
+
+def read_macros(text: str) -> Macros:
+    """The macros that a text defines, under whatever condition."""
+    if "define" not in text:
+        return Macros()
+    found = (one.macro for one in directives(tokens(text)) if one.name == "define")
+    return Macros(tuple(macro for macro in found if macro is not None))
 
 
 class Expander:
@@ -262,8 +352,6 @@ def _paste(found: list[Token], right: Sequence[Token]) -> None:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     #: The value of an expression whose unknown names are left in it, None when it has none.
     Evaluate = Callable[[str], int | None]
 
@@ -275,8 +363,7 @@ _WORDS = frozenset({"true", "false"})
 _NOTHING = (-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(Struct, frozen=True):
     """A text after preprocessing.
 
     Attributes:
@@ -314,8 +401,7 @@ class Expanded:
         return end if at_end else begin
 
 
-@dataclass(slots=True)
-class _Branch:
+class _Branch(Struct):
     """One ``#if`` that is open: whether its text counts, and whether a branch has counted."""
 
     active: bool
@@ -343,7 +429,8 @@ class _Preprocessor:
     def __init__(
         self, text: str, evaluate: Evaluate, macros: dict[str, Macro], foreign: bool
     ) -> None:
-        self._tokens = list(tokens_of(text))
+        self._tokens = tokens(text)
+        self._directives = {one.mark: one for one in directives(self._tokens)}
         self._text = text
         self._evaluate = evaluate
         self._macros = macros
@@ -360,17 +447,16 @@ class _Preprocessor:
         self._copied = _NOTHING
 
     def run(self) -> Expanded:
-        fresh = True
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
-            if token.text == "#" and fresh:
-                self._directive()
+            directive = self._directives.get(self._at)
+            if directive is not None:
+                self._at = directive.end
+                self._directive(directive)
                 continue
-            kind = token.kind
-            fresh = kind == "newline" or (fresh and kind == "space")
             if self._branches and not self._active:
                 self._at += 1
-            elif kind == "name" and self._expander.expands(token):
+            elif self._expander.expands(token):
                 self._use(token)
             else:
                 self._at += 1
@@ -457,48 +543,39 @@ class _Preprocessor:
 
     # Directives
 
-    def _line(self) -> list[Token]:
-        """The tokens of the line that a directive is on, after its mark."""
-        start = self._at + 1
-        end = start
-        while end < len(self._tokens) and self._tokens[end].kind != "newline":
-            end += 1
-        self._at = end
-        return self._tokens[start:end]
-
-    def _directive(self) -> None:
-        mark = self._at
-        line = self._line()
-        words = solid(line)
-        name = words[0].text if words else ""
+    def _directive(self, directive: Directive) -> None:
+        name = directive.name
         if name in _OPENING:
-            self._open(name, words[1:], mark)
+            self._open(directive)
         elif name in ("elif", "else", "endif"):
-            self._continue(name, words[1:], self._tokens[mark].start)
+            self._continue(directive)
         elif self._active:
-            self._order(name, line, words, mark)
+            self._order(directive)
 
     @property
     def _active(self) -> bool:
         """Return whether the text counts here; no branch inside one that does not is active."""
         return not self._branches or self._branches[-1].active
 
-    def _open(self, name: str, words: list[Token], mark: int) -> None:
+    def _open(self, directive: Directive) -> None:
+        words = directive.words
         if not self._active:
             self._branches.append(_Branch(active=False, taken=True))
             return
-        if name == "if":
+        if directive.name == "if":
             value = self._decide(words)
         else:
             defined = self._defined(words[0].text) if words else None
-            value = defined if name == "ifdef" or defined is None else not defined
-        if value is None or self._undecided(mark):
-            self._copy_group(mark)
+            value = defined if directive.name == "ifdef" or defined is None else not defined
+        if value is None or self._undecided(directive):
+            self._copy_group(directive)
         else:
             self._branches.append(_Branch(active=bool(value), taken=bool(value)))
 
-    def _continue(self, name: str, words: list[Token], offset: int) -> None:
+    def _continue(self, directive: Directive) -> None:
+        name = directive.name
         if not self._branches:
+            offset = self._tokens[directive.mark].start
             self._problems.append((offset, f"`#{name}` without `#if`"))
             return
         branch = self._branches[-1]
@@ -507,73 +584,54 @@ class _Preprocessor:
         elif branch.taken:
             branch.active = False
         else:
-            branch.active = branch.taken = name == "else" or bool(self._decide(words))
+            branch.active = branch.taken = name == "else" or bool(self._decide(directive.words))
 
-    def _undecided(self, mark: int) -> bool:
+    def _undecided(self, directive: Directive) -> bool:
         """Return whether an ``#elif`` of the group cannot be decided."""
-        return any(self._decide(words) is None for words in self._elifs.get(mark, ()))
+        return any(
+            one.name == "elif" and self._decide(one.words) is None
+            for one in self._groups.get(directive.mark, ())
+        )
 
     @cached_property
-    def _elifs(self) -> dict[int, list[list[Token]]]:
-        """The conditions of the ``#elif`` of each group, by where the group begins."""
-        found: dict[int, list[list[Token]]] = {}
+    def _groups(self) -> dict[int, list[Directive]]:
+        """The directives of each group besides the first, by where it begins."""
+        found: dict[int, list[Directive]] = {}
         around: list[int] = []
-        fresh = True
-        for index, token in enumerate(self._tokens):
-            if token.text == "#" and fresh:
-                words = self._words_behind(index)
-                name = words[0].text if words else ""
-                if name in _OPENING:
-                    around.append(index)
-                elif name == "endif" and around:
+        for one in self._directives.values():
+            if one.name in _OPENING:
+                around.append(one.mark)
+            elif around and one.name in ("elif", "else", "endif"):
+                found.setdefault(around[-1], []).append(one)
+                if one.name == "endif":
                     around.pop()
-                elif name == "elif" and around:
-                    found.setdefault(around[-1], []).append(words[1:])
-            fresh = token.kind == "newline" or (fresh and token.kind == "space")
         return found
 
-    def _words_behind(self, mark: int) -> list[Token]:
-        found: list[Token] = []
-        for index in range(mark + 1, len(self._tokens)):
-            token = self._tokens[index]
-            if token.kind == "newline":
-                break
-            if token.kind != "space":
-                found.append(token)
-        return found
-
-    def _copy_group(self, mark: int) -> None:
+    def _copy_group(self, first: Directive) -> None:
         """Leave a group in the text; what its branches define is not known after it."""
-        depth, fresh, index = 0, True, mark
-        while index < len(self._tokens):
-            token = self._tokens[index]
-            if token.text == "#" and fresh:
-                line = self._words_behind(index)
-                name = line[0].text if line else ""
-                depth += (name in _OPENING) - (name == "endif")
-                if name in ("define", "undef") and len(line) > 1:
-                    self._macros.pop(line[1].text, None)
-            fresh = token.kind == "newline" or (fresh and token.kind == "space")
-            if depth == 0 and token.kind == "newline":
-                break
-            self._emit(token)
-            index += 1
-        self._at = index
+        group = self._groups.get(first.mark, [])
+        closed = bool(group) and group[-1].name == "endif"
+        end = group[-1].end if closed else len(self._tokens)
+        for at in range(first.mark, end):
+            self._emit(self._tokens[at])
+            one = self._directives.get(at)
+            if one is not None and one.name in ("define", "undef") and one.words:
+                self._macros.pop(one.words[0].text, None)
+        self._at = end
 
-    def _order(self, name: str, line: list[Token], words: list[Token], mark: int) -> None:
+    def _order(self, directive: Directive) -> None:
         """``#define`` and its like; pragmas are nothing here."""
-        offset = self._tokens[mark].start
+        offset, name = self._tokens[directive.mark].start, directive.name
         if name == "define":
-            behind = line[line.index(words[0]) + 1 :]
-            macro = read_definition(behind)
+            macro = directive.macro
             if macro is None:
                 self._problems.append((offset, "not understood: #define"))
             else:
                 self._macros[macro.name] = macro
-        elif name == "undef" and len(words) > 1:
-            self._macros.pop(words[1].text, None)
+        elif name == "undef" and directive.words:
+            self._macros.pop(directive.words[0].text, None)
         elif name == "include":
-            target = "".join(token.text for token in words[1:])
+            target = "".join(token.text for token in directive.words)
             self._foreign = self._foreign or not is_standard_header(target)
         elif name == "error":
             self._problems.append((offset, "an #error directive"))
@@ -585,7 +643,7 @@ class _Preprocessor:
             return True
         return None if self._foreign or is_known(name, "value") else False
 
-    def _decide(self, words: list[Token]) -> int | None:
+    def _decide(self, words: Sequence[Token]) -> int | None:
         """The value of a condition, None when it depends on something unknown."""
         try:
             expanded = list(self._expander.expand(self._without_defined(words)))
@@ -598,7 +656,7 @@ class _Preprocessor:
             texts.append(token.text if not named or unknown else "0")
         return self._evaluate(" ".join(texts)) if texts else None
 
-    def _without_defined(self, words: list[Token]) -> list[Token]:
+    def _without_defined(self, words: Sequence[Token]) -> list[Token]:
         """The condition with ``defined(x)`` replaced by its value, or by an unknown name."""
         found: list[Token] = []
         index = 0

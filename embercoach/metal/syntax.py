@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import tree_sitter_cpp
+from msgspec import Struct, field
+from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
+from embercoach.metal.library import ADDRESS_SPACES, ENTRY_QUALIFIERS
 from embercoach.metal.text_facts import TextSpan
 
 if TYPE_CHECKING:
@@ -120,13 +121,6 @@ def _ends(data: bytes) -> bool:
     return not stopped
 
 
-def strings_of(data: bytes) -> Iterator[int]:
-    """Yield where the strings between plain double quotes start."""
-    for match in _LEXICAL.finditer(data):
-        if match[0].startswith(b'"'):
-            yield match.start()
-
-
 def _open_comment(data: bytes) -> int | None:
     """The start of a block comment that nothing ends, None without one."""
     if data.find(b"/*", max(data.rfind(b"*/") - 1, 0)) < 0:
@@ -159,36 +153,11 @@ def _has_many_angles(data: bytes) -> bool:
     return False
 
 
-ADDRESS_SPACES = frozenset(
-    {
-        "device",
-        "constant",
-        "thread",
-        "threadgroup",
-        "threadgroup_imageblock",
-        "object_data",
-        "ray_data",
-    }
-)
-ENTRY_QUALIFIERS = frozenset({"kernel", "vertex", "fragment"})
 # Macros of Metal's and MLX's own headers that represent qualifiers or a pragma.
 PREAMBLE_BLANKS = frozenset({"METAL_FUNC", "METAL_CONST", "MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"})
 
-_NAMES = frozenset(
-    {
-        "identifier",
-        "type_identifier",
-        "namespace_identifier",
-        "field_identifier",
-        "statement_identifier",
-    }
-)
-_SIZED = frozenset({"long", "short", "unsigned", "signed"})
-_MACRO_DEFINITIONS = frozenset({"preproc_def", "preproc_function_def", "preproc_ifdef"})
 _PREFIX = b"void _(){\n"
 _SUFFIX = b"\n}\n"
-# Each round can bring qualifiers to light that error recovery had swallowed.
-_ROUNDS = 4
 _LINE_BREAK = re.compile("\n")
 _DIRECTIVE_TEXT = re.compile(LEXICAL, re.VERBOSE | re.DOTALL)
 # What words are in that are left to the tree: comments, directives, strings and attributes.
@@ -201,8 +170,17 @@ _OTHER_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Syntax:
+# A pragma with its text, and words that make a type of C++ together.
+_OTHER_WORDS = rb"""
+    | (?P<pragma>(?<![\w\x80-\xff])_Pragma\s*(?:\((?:"(?:\\.|[^"\\\n])*"|[^()"])*\))?)
+    | (?<![\w\x80-\xff])
+      (?P<sized>(?:long|short|unsigned|signed)(?:\s+(?:long|short|unsigned|signed))*)
+      (?![\w\x80-\xff])
+"""
+_CALLED = re.compile(rb"[\s\\]*\(")
+
+
+class Syntax(Struct, frozen=True):
     """A parsed text.
 
     Attributes:
@@ -228,7 +206,6 @@ class Syntax:
     is_exceeded: bool = False
     _nodes: list[Node] = field(default_factory=list)
     _parents: dict[int, Node] = field(default_factory=dict)
-    _by_kind: dict[str, list[tuple[int, Node]]] = field(default_factory=dict)
     _rows: list[int] = field(default_factory=list)
     _characters: list[int] | None = None
 
@@ -246,16 +223,6 @@ class Syntax:
                 self._parents.update((child.id, above) for child in above.children)
         return self._parents.get(node.id)
 
-    def of_kinds(self, *kinds: str) -> Iterator[Node]:
-        """The nodes of these kinds, in the order of the text; the tree is searched once."""
-        if not self._by_kind:
-            for number, node in enumerate(self.nodes):
-                self._by_kind.setdefault(node.type, []).append((number, node))
-        found = [entry for kind in kinds for entry in self._by_kind.get(kind, ())]
-        if len(kinds) > 1:
-            found.sort(key=itemgetter(0))
-        return (node for _, node in found)
-
     def words(self, node: Node) -> str:
         """The text of a node as it was written."""
         return self.text_between(node.start_byte, node.end_byte)
@@ -263,10 +230,6 @@ class Syntax:
     def text_between(self, start: int, end: int) -> str:
         """A stretch of ``data``, given in bytes, as it was written."""
         return self.data[start:end].decode()
-
-    def holds(self, node: Node) -> bool:
-        """Return whether a node is in the text, not in what was wrapped around it."""
-        return self.shift <= node.start_byte < len(self.data) - self.tail
 
     def place(self, node: Node) -> TextSpan:
         """The place of a node in the text."""
@@ -286,11 +249,6 @@ class Syntax:
         first = 0 if first < 0 else min(first, most)
         last = 0 if last < 0 else min(last, most)
         return (first, last) if table is None else (table[first], table[last])
-
-    def qualifiers_in(self, node: Node) -> tuple[str, ...]:
-        """The exchanged qualifiers among a node's own children, in order."""
-        found = (self.qualifiers.get(child.start_byte) for child in node.children)
-        return tuple(word for word in found if word is not None)
 
 
 def parse_body(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
@@ -312,7 +270,8 @@ def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> S
     # Lone surrogates cannot be encoded; a question mark keeps every offset.
     data = prefix + text.encode(errors="replace") + suffix
     margins = len(prefix), len(suffix)
-    tree, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS, len(suffix))
+    edited, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
+    tree = tree_of(edited, len(suffix))
     body = _wrapped_body(tree.root, len(data)) if prefix else tree.root
     if body is None:
         tree = tree._replace(unread=(0, len(data)))
@@ -354,18 +313,6 @@ def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
     return _syntax(text, data, (0, 0), tree)
 
 
-def _exchange(data: bytes, blanks: frozenset[str], tail: int) -> tuple[ParsedTree, dict[int, str]]:
-    """Parse with Metal's own words exchanged for C++ of the same length."""
-    qualifiers: dict[int, str] = {}
-    edited = bytearray(data)
-    _exchange_plain(edited, blanks, qualifiers)
-    for _ in range(_ROUNDS):
-        tree = tree_of(bytes(edited), tail)
-        if not _exchange_once(edited, tree.root, blanks, qualifiers):
-            break
-    return tree, qualifiers
-
-
 @lru_cache(maxsize=16)
 def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     """Words that are not C++, and the texts in which they are not looked for."""
@@ -374,34 +321,39 @@ def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     )
     flags = re.VERBOSE | re.DOTALL | re.MULTILINE
     return re.compile(
-        _OTHER_TEXT + rb"| (?<![\w\x80-\xff])(?P<word>" + words + rb")(?![\w\x80-\xff])", flags
+        _OTHER_TEXT
+        + _OTHER_WORDS
+        + rb"| (?<![\w\x80-\xff])(?P<word>"
+        + words
+        + rb")(?![\w\x80-\xff])",
+        flags,
     )
 
 
-@lru_cache(maxsize=16)
-def _left(blanks: frozenset[str]) -> re.Pattern[bytes]:
-    """The words that may have to be exchanged."""
-    words = (*sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks), "_Pragma")
-    choice = b"|".join(re.escape(word.encode()) for word in words)
-    sized = b"|".join(sorted(word.encode() for word in _SIZED))
-    return re.compile(rb"\b(?:(?:" + choice + rb")\b|(?:" + sized + rb")[\s\\]*\()")
-
-
-def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[int, str]) -> None:
-    """Overwrite the words that are plain to see, so that most texts are parsed once."""
-    for match in _words(blanks).finditer(bytes(edited)):
-        start, end = match.span("word")
-        if start < 0:
-            if match["directive"] is not None and b"/*" in match["directive"]:
-                edited[match.start() : match.end()] = _without_comments(match["directive"])
-            continue
-        word = match["word"].decode()
-        stand_in = _stand_in(word, blanks)
-        if stand_in is None:
-            continue
-        if stand_in:
-            qualifiers[start] = word
-        edited[start:end] = stand_in.ljust(end - start)
+def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int, str]]:
+    """A text with Metal's own words exchanged for C++ of the same length, and these words."""
+    qualifiers: dict[int, str] = {}
+    edited = bytearray(data)
+    for match in _words(blanks).finditer(data):
+        start, end = match.span()
+        directive, word = match["directive"], match["word"]
+        if directive is not None and b"/*" in directive:
+            edited[start:end] = _without_comments(directive)
+        elif match["pragma"] is not None:
+            edited[start:end] = b" " * (end - start)
+        elif match["sized"] is not None:
+            # The grammar knows int(x) but not long(x).
+            if len(match["sized"].split()) == 1 and _CALLED.match(data, end):
+                edited[start:end] = b"int".ljust(end - start)
+        elif word is not None:
+            name = word.decode()
+            stand_in = b"const" if name in ADDRESS_SPACES else b"inline"
+            if name in ADDRESS_SPACES | ENTRY_QUALIFIERS:
+                qualifiers[start] = name
+            else:
+                stand_in = b""
+            edited[start:end] = stand_in.ljust(end - start)
+    return bytes(edited), qualifiers
 
 
 def _without_comments(directive: bytes) -> bytes:
@@ -415,79 +367,6 @@ def _without_comment(match: re.Match[bytes]) -> bytes:
     if comment is None or len(comment) < 4 or not comment.endswith(b"*/"):
         return match[0]
     return b"\\\n".join(b" " * len(line) for line in comment.split(b"\\\n"))
-
-
-def _exchange_once(
-    edited: bytearray,
-    root: Node,
-    blanks: frozenset[str],
-    qualifiers: dict[int, str],
-) -> bool:
-    """Overwrite each word that is not C++, and return whether there was one."""
-    if not _left(blanks).search(edited):
-        return False
-    leaves = [node for node in walk(root) if node.child_count == 0]
-    changed = False
-    for index, leaf in enumerate(leaves):
-        kind = leaf.type
-        start, end = leaf.start_byte, leaf.end_byte
-        word = edited[start:end].decode() if kind in _NAMES else kind
-        if word in _SIZED and _calls(leaves, index):
-            # The grammar knows int(x) but not long(x).
-            stand_in = b"int"
-        elif kind in _NAMES:
-            replacement = _stand_in(word, blanks)
-            if replacement is None or _is_plain_name(leaf):
-                continue
-            stand_in = replacement
-            if word == "_Pragma":
-                end = _closing(leaves, index).end_byte
-            if stand_in:
-                qualifiers[start] = word
-        else:
-            continue
-        edited[start:end] = stand_in.ljust(end - start)
-        changed = True
-    return changed
-
-
-def _stand_in(word: str, blanks: frozenset[str]) -> bytes | None:
-    if word in ADDRESS_SPACES:
-        return b"const"
-    if word in ENTRY_QUALIFIERS:
-        return b"inline"
-    if word == "_Pragma" or word in blanks:
-        return b""
-    return None
-
-
-def _calls(leaves: list[Node], index: int) -> bool:
-    """Return whether a lone type keyword stands directly before a parenthesis."""
-    following = leaves[index + 1].type if index + 1 < len(leaves) else ""
-    return following == "(" and (index == 0 or leaves[index - 1].type not in _SIZED)
-
-
-def _is_plain_name(leaf: Node) -> bool:
-    """Return whether a word is an attribute, or the macro that a directive defines or tests."""
-    parent = leaf.parent
-    if parent is None:
-        return False
-    if parent.type in _MACRO_DEFINITIONS:
-        return parent.child(1) == leaf
-    return parent.type == "attribute"
-
-
-def _closing(leaves: list[Node], index: int) -> Node:
-    """The parenthesis that closes the one directly after the leaf, or the leaf itself."""
-    depth = 0
-    for leaf in leaves[index + 1 :]:
-        if leaf.type == "(":
-            depth += 1
-        elif leaf.type == ")":
-            depth -= 1
-        if depth <= 0:
-            return leaf if leaf.type == ")" else leaves[index]
-    return leaves[index]
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 DeclarationKind = Literal[
     "local", "parameter", "function", "type", "alias", "constant", "field", "enumerator",
@@ -26,8 +27,7 @@ class TextSpan(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(Struct, frozen=True):
     """A name that the text declares.
 
     Attributes:
@@ -51,8 +51,7 @@ class Declaration:
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A name that is used where no declaration of the text is in scope.
 
     Attributes:
@@ -70,8 +69,7 @@ class Use:
     component: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PreprocessorLine:
+class PreprocessorLine(Struct, frozen=True):
     """An ``#include`` (target ``<metal_stdlib>``) or a ``using`` (target ``metal``)."""
 
     kind: DirectiveKind
@@ -79,8 +77,7 @@ class PreprocessorLine:
     place: TextSpan
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeMark:
+class AttributeMark(Struct, frozen=True):
     """``[[name(arguments)]]``; ``arguments`` holds the text between the parentheses."""
 
     name: str
@@ -88,20 +85,26 @@ class AttributeMark:
     place: TextSpan
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenParameter:
-    """A parameter of a function written in the text; its name is empty where it has none."""
+class WrittenParameter(Struct, frozen=True):
+    """A parameter of a function written in the text; its name is empty where it has none.
+
+    Attributes:
+        pointer: declared with ``*`` or ``&``.
+        reference: declared with ``&``.
+        constant: what it is, or points to, is ``const``.
+    """
 
     name: str
     type: str
     address_space: str | None
     pointer: bool
+    reference: bool
+    constant: bool
     attributes: tuple[AttributeMark, ...]
     place: TextSpan
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFunction:
+class WrittenFunction(Struct, frozen=True):
     """A function definition (``body`` True) or declaration written in the text.
 
     Attributes:
@@ -123,8 +126,7 @@ class WrittenFunction:
     result: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenCall:
+class WrittenCall(Struct, frozen=True):
     """A call: the callee as written without template arguments, and these."""
 
     name: str
@@ -132,8 +134,7 @@ class WrittenCall:
     place: TextSpan
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """A piece of C++ that Metal has not: its kind, and its text as written."""
 
     kind: ForeignKind
@@ -141,16 +142,14 @@ class Foreign:
     place: TextSpan
 
 
-@dataclass(frozen=True, slots=True)
-class BareCast:
+class BareCast(Struct, frozen=True):
     """A cast to a pointer without an address space; ``type`` is the type that it points to."""
 
     type: str
     place: TextSpan
 
 
-@dataclass(frozen=True, slots=True)
-class SizeName:
+class SizeName(Struct, frozen=True):
     """A name in the size of an array that decides whether the size is a constant expression.
 
     Attributes:

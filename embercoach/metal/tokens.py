@@ -1,12 +1,15 @@
-"""The tokens that the preprocessor works on."""
+"""The tokens of a text, and its numbers: as they are written, and C++'s operators on them."""
 
 from __future__ import annotations
 
+import operator
 import re
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 TokenKind = Literal["space", "newline", "name", "number", "string", "mark"]
 
@@ -58,9 +61,10 @@ def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
         spaced = kind in ("space", "newline")
 
 
-def solid(tokens: list[Token]) -> list[Token]:
-    """The tokens that are not white space."""
-    return [token for token in tokens if token.kind not in ("space", "newline")]
+@lru_cache(maxsize=4)  # the names of macros are read before the preprocessor runs
+def tokens(text: str) -> tuple[Token, ...]:
+    """All tokens of a text."""
+    return tuple(tokens_of(text))
 
 
 def line_comment(token: Token) -> int | None:
@@ -77,3 +81,40 @@ def line_comment(token: Token) -> int | None:
         else:
             at += 1
     return None
+
+
+#: No type of Metal's holds a number of as many digits; Python refuses to read some thousands.
+MAX_DIGITS = 512
+
+
+def whole_number(digits: str, base: int = 10) -> int | None:
+    """The number that digits write, None for other text and for one that nothing holds.
+
+    Args:
+        digits: without separators and suffixes.
+        base: as ``int`` takes it; 0 to read it from the prefix.
+    """
+    if len(digits) > MAX_DIGITS:
+        return None
+    try:
+        return int(digits, base)
+    except ValueError:
+        return None
+
+
+ARITHMETIC: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
+    {"+": operator.add, "-": operator.sub, "*": operator.mul}
+)
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
+    {
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+        "==": operator.eq,
+        "!=": operator.ne,
+    }
+)
+BITWISE: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {"&": operator.and_, "|": operator.or_, "^": operator.xor}
+)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +68,7 @@ def require_unix() -> None:
         raise SimulatorError("the simulator needs Linux or macOS; Windows has WSL")
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchParameter:
+class LaunchParameter(Struct, frozen=True):
     """A parameter of the generated kernel function, in order.
 
     Attributes:
@@ -92,8 +92,7 @@ class LaunchParameter:
     attribute: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceMap:
+class SourceMap(Struct, frozen=True):
     """From lines of the generated source (from 1) to those of the user's header and body.
 
     Attributes:
@@ -115,8 +114,7 @@ class SourceMap:
         return "generated", line
 
 
-@dataclass(frozen=True, slots=True)
-class UnsetUse:
+class UnsetUse(Struct, frozen=True):
     """A use of a local variable that the compiler finds without a value on some path.
 
     Attributes:
@@ -128,8 +126,7 @@ class UnsetUse:
     variable: str
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltKernel:
+class BuiltKernel(Struct, frozen=True):
     """A kernel compiled for this machine's CPU.
 
     Attributes:
@@ -162,8 +159,7 @@ class BuiltKernel:
         return column
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(Struct, frozen=True):
     """The memory bound to a ``[[buffer(n)]]``.
 
     Attributes:
@@ -186,8 +182,7 @@ class Buffer:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bounds of one launch.
 
     Attributes:
@@ -199,8 +194,7 @@ class Limits:
     bytes: int = 2 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryAccess:
+class MemoryAccess(Struct, frozen=True):
     """An access to memory, or the arrival of a thread at an operation.
 
     Attributes:
@@ -218,8 +212,7 @@ class MemoryAccess:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RawFinding:
+class RawFinding(Struct, frozen=True):
     """A hazard that the runtime recorded.
 
     Attributes:
@@ -241,8 +234,7 @@ class RawFinding:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     """Bytes of one buffer that the threads of a launch accessed, as often as they did.
 
     Each thread's access counts, also where a GPU's cache would give again what another thread has
@@ -262,8 +254,7 @@ class Traffic:
     written: int
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchResult:
+class LaunchResult(Struct, frozen=True):
     """The results of a launch.
 
     Attributes:
@@ -283,8 +274,7 @@ class LaunchResult:
     profile: LaunchProfile | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelFinding:
+class KernelFinding(Struct, frozen=True):
     """A finding in the user's terms.
 
     Attributes:

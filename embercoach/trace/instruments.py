@@ -6,9 +6,10 @@ import functools
 import inspect
 import os
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from embercoach.trace.trace_recorder import clock
 
@@ -215,8 +216,7 @@ class _Depth(threading.local):
     value = 0
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """The state of compilation.
 
     Attributes:
@@ -477,64 +477,62 @@ class Instruments:
         setattr(owner, name, value if binds else staticmethod(value))
 
     def _recorded(self, real: Callable[..., Any], kind: Kind, operation: str) -> Any:
-        recorder, count = self._recorder, self._count
-
         @functools.wraps(real)
         def recorded(*arguments: Any, **named: Any) -> Any:
-            events = recorder.begin(kind, operation)
-            if events is None:
-                return real(*arguments, **named)
-            count(events, arguments)
-            begin = clock()
-            try:
-                return real(*arguments, **named)
-            finally:
-                recorder.end(events, begin)
+            call = functools.partial(real, *arguments, **named)
+            return self._during(kind, operation, arguments, call)
 
         return recorded
 
     def _pull(self, real: Callable[..., Any], kind: Kind, operation: str) -> Any:
-        recorder, count = self._recorder, self._count
-
         @functools.wraps(real)
-        def pulled(self: Any, *arguments: Any, **named: Any) -> Any:
-            events = recorder.begin(kind, operation)
-            if events is None:
-                return real(self, *arguments, **named)
-            count(events, (self,))
-            begin = clock()
-            try:
-                result = real(self, *arguments, **named)
-            except BaseException:
-                recorder.end(events, begin)
-                raise
-            recorder.end(events, begin, self.nbytes)
-            return result
+        def pulled(self_: Any, *arguments: Any, **named: Any) -> Any:
+            call = functools.partial(real, self_, *arguments, **named)
+            return self._during(kind, operation, (self_,), call, copies=True)
 
         return pulled
 
     def _from_mlx(self, real: Callable[..., Any], array: type, operation: str) -> Any:
-        recorder, count = self._recorder, self._count
-
         @functools.wraps(real)
         def converted(*arguments: Any, **named: Any) -> Any:
             value = arguments[0] if arguments else next(iter(named.values()), None)
             if not _begins_with(array, value):
                 return real(*arguments, **named)
-            events = recorder.begin("numpy", operation)
-            if events is None:
-                return real(*arguments, **named)
-            count(events, (value,))
-            begin = clock()
-            try:
-                result = real(*arguments, **named)
-            except BaseException:
-                recorder.end(events, begin)
-                raise
-            recorder.end(events, begin, sum(one.nbytes for one in arrays_in(value, array)))
-            return result
+            call = functools.partial(real, *arguments, **named)
+            return self._during("numpy", operation, (value,), call, copies=True)
 
         return converted
+
+    def _during(
+        self,
+        kind: Kind,
+        operation: str,
+        values: tuple[Any, ...],
+        call: Callable[[], Any],
+        *,
+        copies: bool = False,
+    ) -> Any:
+        """Call a function of MLX or NumPy, and record that as an event.
+
+        Args:
+            kind: of the event.
+            operation: its name.
+            values: what is evaluated.
+            call: makes the call.
+            copies: whether it copies all values, if it succeeds.
+        """
+        events = self._recorder.begin(kind, operation)
+        if events is None:
+            return call()
+        self._count(events, values)
+        begin, copied = clock(), 0
+        try:
+            result = call()
+            if copies:
+                copied = sum(one.nbytes for one in arrays_in(values, self._mx.array))
+            return result
+        finally:
+            self._recorder.end(events, begin, copied)
 
     def _count(self, events: Events, values: tuple[Any, ...]) -> None:
         # Counting takes microseconds for an operation: the 1st, 2nd, 4th, 8th time only, and not

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping  # noqa: TC003  (a field's type)
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 #: The kinds of event. `eval` is an evaluation that waits, `async-eval` one that does not;
@@ -44,8 +47,7 @@ def label_of(kind: str, operation: str) -> str:
     return f"{operation} again" if kind == "retrace" else operation
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """The events of one kind at one line.
 
     Attributes:
@@ -106,8 +108,7 @@ class Event(NamedTuple):
     cache_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRecord:
+class TraceRecord(Struct, frozen=True):
     """The events of a program.
 
     Attributes:
@@ -142,18 +143,12 @@ class TraceRecord:
 
 def to_text(record: TraceRecord) -> str:
     """A record as text, for another process."""
-    return json.dumps({**asdict(replace(record, events=())), "events": record.events})
+    return json.dumps(to_builtins(record))
 
 
 def from_text(text: str) -> TraceRecord:
     """The record of a text that `to_text` made."""
-    data: dict[str, Any] = json.loads(text)
-    sites = (Site(**{**site, "details": tuple(site["details"])}) for site in data.pop("sites"))
-    events = tuple(Event(*row) for row in data.pop("events"))
-    files, reached = tuple(data.pop("files")), data.pop("reached")
-    if reached is not None:
-        reached = {file: tuple(lines) for file, lines in reached.items()}
-    return TraceRecord(sites=tuple(sites), events=events, files=files, reached=reached, **data)
+    return convert(json.loads(text), TraceRecord)
 
 
 def write(record: TraceRecord, target: Path) -> None:

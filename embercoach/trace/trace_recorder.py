@@ -8,10 +8,11 @@ import sys
 import sysconfig
 import threading
 import time
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.trace.trace_record import Event, Site
 
@@ -37,8 +38,7 @@ _MOST_CODES = 1 << 16
 _MOST_EVENTS = 100_000
 
 
-@dataclass(slots=True)
-class Events:
+class Events(Struct):
     """The events of one kind at one line so far."""
 
     index: int

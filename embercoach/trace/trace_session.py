@@ -1,15 +1,20 @@
-"""A trace of this process, from its start to its record, with the lines that ran."""
+"""A trace of this process, from its start to its record, and the child of ``embercoach trace``."""
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from collections import defaultdict
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embercoach.terminal_text import log_line
 from embercoach.trace.instruments import Instruments
-from embercoach.trace.trace_record import TraceRecord
+from embercoach.trace.trace_record import TraceRecord, write
 from embercoach.trace.trace_recorder import Recorder, clock, is_of_project
+from embercoach.user_program import run
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -127,3 +132,37 @@ def _imported() -> set[str]:
 def _memory() -> tuple[int, int]:
     mx = sys.modules["mlx.core"]
     return mx.get_active_memory(), mx.get_cache_memory()
+
+
+#: The variable that names the file of the record.
+VARIABLE = "EMBERCOACH_TRACE"
+#: The variable that asks for single events.
+TIMELINE = "EMBERCOACH_TRACE_TIMELINE"
+#: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
+FAILED = 2
+
+
+def main(form: str, target: str, arguments: list[str]) -> int:
+    """Run a program; return its exit code.
+
+    Args:
+        form: one of ``user_program.FORMS``.
+        target: the script's path, the module's name, or the code.
+        arguments: of the program.
+    """
+    record_file, owner = os.environ.pop(VARIABLE), os.getpid()
+    session = TraceSession(timeline=os.environ.pop(TIMELINE, "") == "1")
+    try:
+        session.start()
+    except ImportError as error:
+        print(log_line(f"embercoach: a trace needs {error.name}: {error}"), file=sys.stderr)  # noqa: T201
+        return FAILED
+
+    def finish() -> None:
+        # Of a forked child nobody waits for a record.
+        if os.getpid() == owner:
+            write(session.stop(), Path(record_file))
+
+    # It runs last, after the program's own such functions and its threads.
+    atexit.register(finish)
+    return run(form, target, arguments)

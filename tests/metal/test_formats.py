@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.metal.formats import StandIn, format_text, percent, substitute
-from embercoach.metal.source import FoldedText, UnfoldableError
+from embercoach.metal.source import (
+    FoldedText,
+    StandIn,
+    UnfoldableError,
+    format_text,
+    percent,
+    substitute,
+)
 from tests.metal.test_source import assert_map
 
 FIELDS = st.sampled_from(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embercoach.metal.objective_c import ObjectiveC, parse
-from embercoach.metal.written.embedded import embedded_units
+from embercoach.metal.objective_c import ObjectiveC, embedded_units, parse
 
 KERNEL = (
     "kernel void f(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = 0; }"

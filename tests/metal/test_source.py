@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.metal.formats import format_text
-from embercoach.metal.source import FoldedText, UnfoldableError, concat
+from embercoach.metal.source import FoldedText, UnfoldableError, concat, format_text
 
 LINES = st.text(alphabet=" \t\nab{}", max_size=30)
 SOURCES = LINES.map(lambda content: f'"""{content}"""')

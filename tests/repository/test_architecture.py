@@ -95,7 +95,7 @@ WRITERS = {
     *("embercoach.cli.commands.config", "embercoach.cli.commands.dev", "embercoach.cli.entry"),
     *("embercoach.cli.commands.explain", "embercoach.cli.place", "embercoach.cli.commands.rules"),
     "embercoach.cli.commands.shapes",
-    *("embercoach.simulator.session.runner", "embercoach.trace.trace_runner"),
+    *("embercoach.simulator.session.options", "embercoach.trace.trace_session"),
     "embercoach.user_program",
 }
 

@@ -11,7 +11,7 @@ import pytest
 from embercoach import checks
 from embercoach.checks.programs import kernel_plans
 from embercoach.checks.programs.metal_findings import check_unit
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.tokens import whole_number
 from embercoach.metal.work_budget import EXCEEDED, TOO_DEEP, WorkBudget
 from tests.benchmarks.metal_growth import FILES, HEAD, SHAPES, kernel
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from embercoach.simulator.answers import AskedBuffer, MalformedError, Request, read_answer
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import Limits, RawFinding
 from embercoach.simulator.process import child_process
 from embercoach.simulator.process import child_process as process_module
-from embercoach.simulator.process.answers import MalformedError, check
 from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, ends_soon, given, is_running, wanted
 
@@ -212,11 +213,26 @@ def _result() -> dict[str, Any]:
     return {"is": "result", "lockstep": False, "runs": [run], "differences": [dict(_DIFFERENCE)]}
 
 
-_REQUEST = {"buffers": [{"slot": 0, "result": 0}], "arrays": [], "profiled": 0}
+_REQUEST = Request(
+    object="kernel.so",
+    entry=0,
+    image=(0, 1),
+    text=(0, 1),
+    writable=(0, 1),
+    arrays=(),
+    checked=True,
+    profiled=False,
+    seconds=1.0,
+    body=(1, 2),
+    buffers=(AskedBuffer(0, 1, True, 4, 4, 0, None, result=0),),
+    grid=(1, 1, 1),
+    threadgroup=(1, 1, 1),
+)
+_PROFILING = replace(_REQUEST, profiled=True)
 
 
 def test_valid_result_passes() -> None:
-    check(_result(), _REQUEST)
+    read_answer(_result(), _REQUEST)
 
 
 def _in_finding(**fields: Any) -> Callable[[dict[str, Any]], None]:
@@ -253,10 +269,23 @@ def test_malformed_result_is_refused(change: Callable[[dict[str, Any]], None]) -
     result = _result()
     change(result)
     with pytest.raises(MalformedError):
-        check(result, _REQUEST)
+        read_answer(result, _REQUEST)
 
 
-_SITE = [16, 0, 4, 1, 2, 64, 8, 4, 2, 0, 0, 0]
+_SITE = {
+    "pc": 16,
+    "place": 0,
+    "width": 4,
+    "access": 1,
+    "issued": 2,
+    "lanes": 64,
+    "sectors": 8,
+    "lines64": 4,
+    "lines128": 2,
+    "bank_cycles": 0,
+    "contention": 0,
+    "first": 0,
+}
 _PROFILE = {
     "simdgroups": 2,
     "buffers": [[256, 0, 256, 0]],
@@ -272,7 +301,7 @@ def _profiled(**fields: Any) -> dict[str, Any]:
 
 
 def test_valid_profile_passes() -> None:
-    check(_profiled(), {**_REQUEST, "profiled": 1})
+    read_answer(_profiled(), _PROFILING)
 
 
 @pytest.mark.parametrize(
@@ -281,10 +310,11 @@ def test_valid_profile_passes() -> None:
         {"simdgroups": -1},
         {"buffers": []},
         {"buffers": [[1, 2, 3]]},
-        {"sites": [_SITE[:-1]]},
-        {"sites": [[*_SITE[:1], -1, *_SITE[2:]]]},
-        {"sites": [[*_SITE[:1], 64, *_SITE[2:]]]},
-        {"sites": [[*_SITE[:4], 2**70, *_SITE[5:]]]},
+        {"sites": [list(_SITE.values())]},
+        {"sites": [{"pc": 16}]},
+        {"sites": [_SITE | {"place": -1}]},
+        {"sites": [_SITE | {"place": 64}]},
+        {"sites": [_SITE | {"issued": 2**70}]},
         {"sites": [_SITE] * (1 << 15)},
         {"blocks": [[0, 1]]},
         {"blocks": [[0, -1, 1]]},
@@ -293,12 +323,12 @@ def test_valid_profile_passes() -> None:
 )
 def test_malformed_profile_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(MalformedError):
-        check(_profiled(**fields), {**_REQUEST, "profiled": 1})
+        read_answer(_profiled(**fields), _PROFILING)
 
 
 def test_a_profile_that_was_asked_for_must_be_there() -> None:
     with pytest.raises(MalformedError):
-        check(_result(), {**_REQUEST, "profiled": 1})
+        read_answer(_result(), _PROFILING)
 
 
 @linux

@@ -5,18 +5,24 @@ import shutil
 import stat
 import sys
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import replace
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.simulator.build import objects
 from embercoach.simulator.build import toolchain as toolchains
-from embercoach.simulator.build.objects import GRACE, SWEEP_INTERVAL, ObjectCache
+from embercoach.simulator.build.objects import (
+    GRACE,
+    SWEEP_INTERVAL,
+    EntryFacts,
+    KernelFacts,
+    ObjectCache,
+)
 from embercoach.simulator.build.toolchain import Toolchain, find_toolchain
 from embercoach.simulator.model import BuiltKernel, SimulatorError
 from embercoach.simulator.rewrite.translation import Rewritten
@@ -106,10 +112,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def entry_of(store: ObjectCache, key: str, _: str, rewritten: Rewritten, *__: object) -> object:
         keys.append(key)
-        facts = {"parameters": [], "unset": [], "insertions": [], "blocks": None}
         with store.making() as made:
             (made / "kernel.so").write_bytes(b"x" * 200)
-            return store.put(key, made, {**facts, "lines": asdict(rewritten.lines)})
+            return store.put(key, made, EntryFacts(KernelFacts((), rewritten.lines)))
 
     monkeypatch.setattr(objects, "_compiled", entry_of)
     return keys
@@ -159,7 +164,7 @@ def test_a_damaged_entry_is_made_again(
 def entry(cache: ObjectCache, key: str, size: int, age: float = 0.0) -> Path:
     with cache.making() as made:
         (made / "file").write_bytes(b"x" * size)
-        folder = cache.put(key, made, {"key": key}).folder
+        folder = cache.put(key, made, EntryFacts(refused=key)).folder
     then = time.time() - age
     os.utime(folder / "entry.json", (then, then))
     return folder
@@ -225,8 +230,8 @@ def test_the_first_of_two_makers_wins(tmp_path: Path) -> None:
     with cache.making() as first, cache.making() as second:
         (first / "file").write_text("first")
         (second / "file").write_text("second")
-        cache.put("k", first, {})
-        got = cache.put("k", second, {})
+        cache.put("k", first, EntryFacts())
+        got = cache.put("k", second, EntryFacts())
     assert (got.folder / "file").read_text() == "first"
 
 
@@ -245,7 +250,7 @@ def stored(tmp_path: Path) -> ObjectCache:
     cache = ObjectCache(tmp_path / "cache", most_bytes=10)
     with cache.making() as made:
         (made / "kernel.so").write_bytes(b"code")
-        cache.put("key", made, {})
+        cache.put("key", made, EntryFacts())
     assert cache.get("key") is not None
     return cache
 

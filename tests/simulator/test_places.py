@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from embercoach.simulator.model import KernelFinding
-from embercoach.simulator.reporting import kernel_lines
-from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
+from embercoach.simulator.reporting import messages
+from embercoach.simulator.reporting.messages import LineSpan, place_of
 
 HEAD = "import mlx.core as mx\n\n"
 BUILD = (
@@ -21,7 +21,7 @@ BODY = '"""\n    uint i = 0;\n    y[9] = x[i];\n"""'
 @pytest.fixture(autouse=True)
 def _few_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search in the modules that a test imports, not in all that a session has."""
-    monkeypatch.setattr(kernel_lines, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr(messages, "sys", SimpleNamespace(modules={}))
 
 
 def build(name: str, source: str) -> str:
@@ -113,6 +113,6 @@ def test_a_module_that_was_imported_is_searched(tmp_path: Path) -> None:
         'fast.metal_kernel(name="copy", source="""\n  y[9] = x[9];\n""")\n'
     )
     module = SimpleNamespace(__file__=str(tmp_path / "their_kernels.py"))
-    kernel_lines.sys.modules["their_kernels"] = module
+    messages.sys.modules["their_kernels"] = module
     found = place_of(finding(tmp_path / "gone.py", 2, "y[9] = x[9];"))
     assert found == LineSpan(str(tmp_path / "their_kernels.py"), 5, 3, 15)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import pytest
 
-from embercoach.metal.msl_names import MLX_NAMES
+from embercoach.metal.library import MLX_NAMES
 from embercoach.simulator import activate
 from embercoach.simulator.build.objects import HEADERS
 from embercoach.simulator.reporting.compiler_errors import CompileError

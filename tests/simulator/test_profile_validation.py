@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from embercoach.simulator.profile.counts import MemoryCounts, merged_vectors
 from tests.benchmarks.profile import compare, page

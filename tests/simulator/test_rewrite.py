@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
-from embercoach.metal.syntax import parse_body, parse_unit
+from embercoach.metal.program.texts import as_written
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.rewrite.line_edits import LineEdit, apply
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
@@ -481,7 +481,7 @@ def test_parameters_that_may_have_an_address_space_are_let_be(header: str) -> No
 
 def filled(body: str) -> str:
     """A body with its fillings."""
-    for filling in sorted(fillings(parse_body(body)), key=lambda f: -f.at):
+    for filling in sorted(fillings(as_written(body, "body")), key=lambda f: -f.at):
         body = body[: filling.at] + filling.text + body[filling.at :]
     return body
 
@@ -542,5 +542,5 @@ constant float c[2] = {1, 2};
 constexpr int n() { int k = 0; int l; return k; }
 float g() { float d; return d; }
 """
-    names = [filling.text for filling in fillings(parse_unit(header))]
+    names = [filling.text for filling in fillings(as_written(header, "file"))]
     assert names == [" EMBER_FILL(b)", " EMBER_FILL(d)"]

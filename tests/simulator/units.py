@@ -6,10 +6,11 @@ import hashlib
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 import embercoach.simulator
 from embercoach.simulator.build.toolchain import Toolchain

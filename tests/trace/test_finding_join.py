@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.cli.trace.static_check import CheckedFile, CheckedTrace, Join, join

@@ -25,10 +25,9 @@ from embercoach.analysis.values.strings import (
     text_of,
     unfold,
 )
-from embercoach.metal import formats
+from embercoach.metal import source
 from embercoach.metal import source as texts
-from embercoach.metal.formats import StandIn
-from embercoach.metal.source import FoldedText, UnfoldableError
+from embercoach.metal.source import FoldedText, StandIn, UnfoldableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
@@ -143,7 +142,7 @@ def _percent(text: Value, value: Value) -> Value:
     folded = text_of(text, literals)
     if literals_have_holes(literals):
         return STR
-    given: list[formats.Value] | dict[str, formats.Value]
+    given: list[source.Value] | dict[str, source.Value]
     if isinstance(value, Sequence):
         if value.kind != "tuple" or value.items is None:
             return STR
@@ -157,7 +156,7 @@ def _percent(text: Value, value: Value) -> Value:
     else:
         return STR
     try:
-        return unfold(formats.percent(folded, given), literals)
+        return unfold(source.percent(folded, given), literals)
     except UnfoldableError:
         return STR
 
@@ -182,7 +181,7 @@ def template_member(owner: Template, name: str, arguments: Arguments) -> Value:
     def handler(text: FoldedText, given: Arguments, literals: Literals) -> FoldedText | None:
         if literals_have_holes(literals):
             return None
-        values: dict[str, formats.Value] = {}
+        values: dict[str, source.Value] = {}
         # Keywords go before what a dictionary says.
         for argument in sorted(given, key=lambda a: a.keyword is not None):
             if argument.keyword is not None:
@@ -191,7 +190,7 @@ def template_member(owner: Template, name: str, arguments: Arguments) -> Value:
                 values |= {k: _value_of(v, literals) for k, v in argument.value.known}
             else:
                 return None
-        return formats.substitute(text, values, safe=safe)
+        return source.substitute(text, values, safe=safe)
 
     return _made(owner.text, arguments, handler)
 
@@ -249,8 +248,8 @@ def _is_whole(old: str, literals: Literals) -> bool:
 def _format(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedText | None:
     if literals_have_holes(literals):
         return None
-    places: list[formats.Value] = []
-    names: dict[str, formats.Value] = {}
+    places: list[source.Value] = []
+    names: dict[str, source.Value] = {}
     for argument in arguments:
         if argument.star:
             assert isinstance(argument.value, Dict)
@@ -259,10 +258,10 @@ def _format(text: FoldedText, arguments: Arguments, literals: Literals) -> Folde
             places.append(_value_of(argument.value, literals))
         else:
             names[argument.keyword] = _value_of(argument.value, literals)
-    return formats.format_text(text, places, names)
+    return source.format_text(text, places, names)
 
 
-def _value_of(value: Value, literals: Literals) -> formats.Value:
+def _value_of(value: Value, literals: Literals) -> source.Value:
     if isinstance(value, Number) and isinstance(value.const, (bool, int, float)):
         return value.const
     if isinstance(value, Str) and value.pieces is not None:

@@ -25,8 +25,7 @@ from embercoach.analysis.values.lattice import (
     either,
 )
 from embercoach.metal import source as texts
-from embercoach.metal.formats import is_modest
-from embercoach.metal.source import FoldedText, LiteralError, read_literal
+from embercoach.metal.source import FoldedText, LiteralError, is_modest, read_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

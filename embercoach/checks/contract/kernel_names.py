@@ -13,7 +13,7 @@ from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
-from embercoach.metal.keywords import KEYWORDS, is_identifier
+from embercoach.metal.library import KEYWORDS, is_identifier
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.checks.contract.kernel_inputs import uses_of_inputs
 from embercoach.checks.programs.metal_checks import MetalReport

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal.objective_c import embedded_units
 from embercoach.metal.program.nodes import Spot
-from embercoach.metal.written.embedded import embedded_units
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def uses_torch(syntax: Syntax) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensor:
+class _Tensor(Struct, frozen=True):
     """A tensor whose address is taken; ``by_cpu`` if ``.cpu()`` made it."""
 
     name: str

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
 from embercoach.checks.registry import check
-from embercoach.metal.program.folding import fold
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -24,6 +23,7 @@ from embercoach.metal.program.walk import (
     bodies,
     changed,
     counter_of,
+    fold,
     has_loops,
     loops,
     mentioned,

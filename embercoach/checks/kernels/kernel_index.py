@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
-from embercoach.metal.numbers import COMPARISONS
-from embercoach.metal.program.folding import fold
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -31,7 +29,8 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import INTEGERS, is_address, is_integer, is_signed
-from embercoach.metal.program.walk import base, below, bodies, changed, mentioned, with_path
+from embercoach.metal.program.walk import base, below, bodies, changed, fold, mentioned, with_path
+from embercoach.metal.tokens import ARITHMETIC, COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,15 +56,11 @@ _SIZES = frozenset({"threads_per_grid", "threadgroups_per_grid", "threads_per_th
 _WIDE = INTEGERS["int"][0]
 
 
-@dataclass(frozen=True, slots=True)
-class Large:
-    """A number beyond any that is written: ``sign`` is 1 or -1."""
-
-    sign: Literal[1, -1]
-
-
-Quantity: TypeAlias = "int | Large"
-LARGE, SMALL = Large(1), Large(-1)
+#: An integer, or an infinite number: one beyond any that is written.
+Quantity: TypeAlias = "int | float"
+LARGE = inf
+#: Beyond every integer of a kernel, and not of a float.
+_MOST = 1 << 64
 
 
 class FirstThread:
@@ -149,7 +144,7 @@ class FirstThread:
             return None if holds is None else int(not holds)
         found = self.value(expression.operand)
         if expression.operator == "-" and found is not None:
-            return _negated(found)
+            return -found
         return found if expression.operator == "+" else None
 
     def _binary(self, expression: Binary) -> Quantity | None:
@@ -203,7 +198,7 @@ class FirstThread:
         left, right = self.value(condition.left), self.value(condition.right)
         if left is None or right is None:
             return None
-        if (_is_negative(left) or _is_negative(right)) and not (
+        if (left < 0 or right < 0) and not (
             is_signed(condition.left.type) and is_signed(condition.right.type)
         ):
             return None
@@ -307,54 +302,25 @@ def _rank(expression: Expression) -> int:
     return INTEGERS.get(expression.type.scalar or "", (0, False))[0]
 
 
-def _is_negative(value: Quantity | None) -> bool:
-    if isinstance(value, Large):
-        return value.sign < 0
-    return value is not None and value < 0
-
-
 def _combined(operator: str, left: Quantity, right: Quantity) -> Quantity | None:
-    if not isinstance(left, Large) and not isinstance(right, Large):
-        return _numbers(operator, left, right)
-    if operator in ("+", "-"):
-        return _sum(left, right if operator == "+" else _negated(right))
-    if operator == "*":
-        if 0 in (left, right):
-            return 0
-        return LARGE if _is_negative(left) == _is_negative(right) else SMALL
+    if operator == "*" and 0 in (left, right):
+        return 0
+    if operator in ARITHMETIC:
+        if isinstance(left, float) or isinstance(right, float):
+            left, right = (
+                max(-_MOST, min(n, _MOST)) if isinstance(n, int) else n for n in (left, right)
+            )
+        found = ARITHMETIC[operator](left, right)
+        return found if found == found else None  # noqa: PLR0124  (infinite less infinite)
+    if isinstance(left, int) and isinstance(right, int) and right > 0 and left >= 0:
+        return {"/": left // right, "%": left % right}.get(operator)
     return None
-
-
-def _numbers(operator: str, left: int, right: int) -> int | None:
-    if operator == "+":
-        return left + right
-    if operator == "-":
-        return left - right
-    if operator == "*":
-        return left * right
-    if operator in ("/", "%") and right > 0 and left >= 0:
-        return left // right if operator == "/" else left % right
-    return None
-
-
-def _negated(value: Quantity) -> Quantity:
-    if isinstance(value, Large):
-        return SMALL if value.sign > 0 else LARGE
-    return -value
-
-
-def _sum(left: Quantity, right: Quantity) -> Quantity | None:
-    if isinstance(left, Large) and isinstance(right, Large):
-        return left if left == right else None
-    return left if isinstance(left, Large) else right
 
 
 def _order(left: Quantity, right: Quantity) -> int | None:
     """Return a number with the sign of left minus right, None when unknown."""
-    if isinstance(left, Large):
-        return None if left == right else left.sign
-    if isinstance(right, Large):
-        return -right.sign
+    if left == right and isinstance(left, float):
+        return None
     return (left > right) - (left < right)
 
 
@@ -519,10 +485,10 @@ def wrapped_indices(program: Program, values: Values) -> Iterator[MetalReport]:
             continue
         found = thread.offset(node.base)
         index = thread.value(node.index)
-        if found is None or found[1] != 0 or index is None or not _is_negative(index):
+        if found is None or found[1] != 0 or index is None or index >= 0:
             continue
         if thread.reaches(node, path) and not _is_address_of(path):
-            number = "below 0" if isinstance(index, Large) else f"{index}"
+            number = "below 0" if isinstance(index, float) else f"{index}"
             wraps = " (wraps around)" if is_signed(node.index.type) is False else ""
             why = f"index is {number}{wraps} in the first thread"
             yield MetalReport(

@@ -1,4 +1,4 @@
-"""KERNEL-MSL: what the language of kernels lacks."""
+"""KERNEL-MSL, KERNEL-UNIT and KERNEL-SIG-005 of files: what Metal's compiler refuses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,181 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.program.types import SCALARS
+from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.text_facts import Foreign, ForeignKind
+    from embercoach.checks.programs.metal_checks import MetalFile
+    from embercoach.metal.text_facts import (
+        AttributeMark,
+        Foreign,
+        ForeignKind,
+        Use,
+        WrittenFunction,
+        WrittenParameter,
+    )
+
+#: Attributes that number the arguments of a function, each in its own table.
+LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")
+#: Every type that an attribute of a thread may have (table 5.8), by the number of components.
+UNSIGNED = frozenset(n for n, kind in SCALARS.items() if kind.scalar in ("uint", "ushort"))
+
+
+@check("KERNEL-UNIT-001")
+def locations(code: MetalFile) -> Iterator[MetalReport]:
+    """Two arguments of a function with the same index."""
+    for function in _entries(code):
+        taken: dict[tuple[str, int], str] = {}
+        for parameter in function.parameters:
+            mark, index = _location(parameter)
+            if mark is None or index is None or _is_optional(parameter):
+                continue
+            other = taken.setdefault((mark.name, index), parameter.name)
+            if other != parameter.name:
+                yield MetalReport(
+                    "KERNEL-UNIT-001",
+                    code.text.at(mark.place),
+                    f"`{parameter.name}` and `{other}` have the same {mark.name} index {index}",
+                    "Give every argument the index that the host binds it to",
+                )
+
+
+@check("KERNEL-UNIT-002")
+def indices(code: MetalFile) -> Iterator[MetalReport]:
+    """An index beyond the end of the buffer table."""
+    for function in _entries(code):
+        for parameter in function.parameters:
+            mark, index = _location(parameter)
+            if mark is not None and mark.name == "buffer" and (index or 0) >= MAX_BUFFERS:
+                yield MetalReport(
+                    "KERNEL-UNIT-002",
+                    code.text.at(mark.place),
+                    f"buffer index {index} is out of range, must be 0 to {MAX_BUFFERS - 1}",
+                    "Pass several values in one buffer, as a structure, or use an argument buffer",
+                )
+
+
+@check("KERNEL-UNIT-003")
+def results(code: MetalFile) -> Iterator[MetalReport]:
+    """A kernel that returns a value."""
+    for function in _entries(code):
+        result = function.result
+        known = result not in code.text.macros.names and result not in ("", "auto", "void")
+        if function.entry == "kernel" and known and _is_plain(code, result.rstrip("*")):
+            yield MetalReport(
+                "KERNEL-UNIT-003",
+                code.text.at(function.place),
+                f"kernel `{function.name}` must return void, got `{result}`",
+                "Write the result to a `device` buffer, or drop `kernel` from a helper function",
+            )
+
+
+@check("KERNEL-UNIT-004")
+def spaces(code: MetalFile) -> Iterator[MetalReport]:
+    """Pointers without an address space, and plain values, as arguments of an entry point."""
+    for function in _entries(code):
+        for parameter in function.parameters:
+            if parameter.address_space is not None or not _is_plain(code, parameter.type):
+                continue
+            if parameter.pointer:
+                what = f"pointer argument `{parameter.name}` without an address space"
+                advice = "Write `device`, `constant` or `threadgroup` before the type"
+            elif not parameter.attributes:
+                what = f"argument `{parameter.name}` without an attribute"
+                advice = (
+                    f"Pass it as `constant {parameter.type}& {parameter.name} [[buffer(n)]]`, or "
+                    "add a thread attribute"
+                )
+            else:
+                continue
+            yield MetalReport(
+                "KERNEL-UNIT-004",
+                code.text.at(parameter.place),
+                f"{what} in {function.entry} function `{function.name}`",
+                advice,
+            )
+
+
+@check("KERNEL-UNIT-005")
+def attribute_types(code: MetalFile) -> Iterator[MetalReport]:
+    """An attribute of a thread with a type that it cannot have."""
+    for function in _entries(code):
+        for parameter in function.parameters:
+            mark = next((m for m in parameter.attributes if m.name in ATTRIBUTES), None)
+            if mark is None or function.entry != "kernel" or not _is_plain(code, parameter.type):
+                continue
+            vector = ATTRIBUTES[mark.name] == "uint3"
+            if parameter.pointer or _fits(parameter.type, vector=vector):
+                continue
+            wanted = "`uint`, `uint2` or `uint3`" if vector else "`uint` or `ushort`"
+            yield MetalReport(
+                "KERNEL-UNIT-005",
+                code.text.at(parameter.place),
+                f"`{mark.name}` must be {wanted}, got `{parameter.type}`",
+                "Declare it unsigned, and convert it in the body: `int(i)`",
+            )
+
+
+@check("KERNEL-SIG-005")
+def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
+    """Names that nothing declares."""
+    from embercoach.metal.written.body import undeclared
+
+    if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
+        return  # a fragment: what it is joined with may declare anything
+    # It may be a macro of the command line.
+    unknown = [use for use in undeclared(code.text) if not use.name.isupper()]
+    if any(use.kind != "value" and use.elsewhere is None for use in unknown):
+        return  # types and functions are the host's: macros, or a text that it puts before this one
+    uses: dict[str, list[Use]] = {}
+    for use in unknown:
+        uses.setdefault(use.name, []).append(use)
+    for name, found in uses.items():
+        again = f" ({len(found)} times)" if len(found) > 1 else ""
+        where = found[0].elsewhere
+        why = ""
+        if where is not None:
+            why = f": line {where.line} declares it in another scope"
+        yield MetalReport(
+            "KERNEL-SIG-005",
+            code.text.at(found[0].place),
+            f"undeclared identifier `{name}`{again}{why}",
+            "Declare it, or pass it as an argument of the kernel",
+        )
+
+
+def _entries(code: MetalCode) -> Iterator[WrittenFunction]:
+    """The entry points that are defined, and that the parser understood whole."""
+    doubtful = code.text.doubtful
+    for function in code.text.entry_points:
+        extent = function.extent
+        if function.body and not any(extent.start <= d.start < extent.end for d in doubtful):
+            yield function
+
+
+def _location(parameter: WrittenParameter) -> tuple[AttributeMark | None, int | None]:
+    mark = next((m for m in parameter.attributes if m.name in LOCATIONS), None)
+    if mark is None or mark.arguments is None or not mark.arguments.isdecimal():
+        return mark, None
+    return mark, whole_number(mark.arguments)
+
+
+def _is_optional(parameter: WrittenParameter) -> bool:
+    """Return whether a function constant decides if the argument is there at all."""
+    return any(mark.name == "function_constant" for mark in parameter.attributes)
+
+
+def _is_plain(code: MetalCode, name: str) -> bool:
+    """Return whether a type is a Metal scalar or vector, and not a name of the file."""
+    return name.rstrip("234") in SCALARS and name not in code.text.names
+
+
+def _fits(name: str, *, vector: bool) -> bool:
+    return name in UNSIGNED or (vector and name[-1:] in "23" and name[:-1] in ("uint", "ushort"))
+
 
 CODE = "KERNEL-MSL-001"
 #: Message and help by kind.

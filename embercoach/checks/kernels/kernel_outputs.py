@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.checks.kernels.kernel_races import (
     ACCESS,
@@ -21,7 +23,6 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import LANE, SIMD
-from embercoach.metal.inspections.bounds import past_buffers
 from embercoach.metal.inspections.footprints import (
     comparable,
     differ,
@@ -29,6 +30,7 @@ from embercoach.metal.inspections.footprints import (
     footprint,
     footprint_of,
     meetings,
+    past_buffers,
     same_members,
 )
 
@@ -44,8 +46,7 @@ _Split: TypeAlias = "tuple[UnknownNumber | None, int, dict[UnknownNumber, int]]"
 _GROUPS = ("group.x", "group.y", "group.z")
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """The dependence of an access on the threadgroup along an axis.
 
     Attributes:
@@ -205,8 +206,7 @@ _PAIR = 60
 _POSITIONS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing(Race):
+class Crossing(Race, frozen=True):
     """Two accesses by different threadgroups to the same element, at least one of them a write.
 
     Attributes:
@@ -441,8 +441,7 @@ _OWN = "Let one thread own each element"
 _REDUCE = "Reduce in the threadgroup first, or use `atomic_outputs=True` and atomic functions"
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """One statement by which several threads store different values in one element.
 
     Attributes:

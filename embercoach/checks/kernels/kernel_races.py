@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalFix, MetalReport
 from embercoach.metal import hazards
@@ -30,8 +31,7 @@ _MAX_PAIRS = 60_000
 _PAIR = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Race:
+class Race(Struct, frozen=True):
     """Two accesses that nothing orders, at least one of them a write.
 
     Attributes:

@@ -1,14 +1,15 @@
-"""KERNEL-MSL-001, KERNEL-ATOMIC-001, KERNEL-INIT-001: misplaced or unset variables."""
+"""KERNEL-MSL-001, -ATOMIC-001, -INIT-001 and -SPACE-001: variables in the memory they need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
-from embercoach.metal.msl_names import is_known
+from embercoach.metal.library import is_known
 from embercoach.metal.program.nodes import (
     Assign,
     Call,
@@ -33,7 +34,56 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Program, Spot, Variable
     from embercoach.metal.program.walk import Node
+    from embercoach.metal.text_facts import Declaration
     from embercoach.metal.written.body import MetalText
+
+CODE = "KERNEL-SPACE-001"
+KINDS = frozenset({"local", "parameter", "field"})
+
+
+@check(CODE)
+def pointers_without_space(code: MetalCode) -> Iterator[MetalReport]:
+    """``float* p = values;`` in a body or a header, or in a file."""
+    for text in code.texts:
+        # A macro may stand for the address space.
+        if text.parse_ok and not text.macros.blanks:
+            yield from _bare(text)
+
+
+def _bare(text: MetalText) -> Iterator[MetalReport]:
+    # KERNEL-UNIT-004 reports the arguments of entry points.
+    parameters = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
+    for declaration in text.declarations:
+        if not _lacks_space(declaration) or text.is_conditional(declaration.place):
+            continue
+        if declaration.place not in parameters:
+            yield MetalReport(
+                CODE,
+                text.at(declaration.place),
+                f"pointer or reference `{declaration.name}` without an address space",
+                "Write `device`, `constant`, `threadgroup` or `thread` before "
+                f"`{declaration.type}`",
+            )
+    # But for the initial values of these pointers.
+    lines = {d.place.line for d in text.declarations if _lacks_space(d)}
+    for cast in text.bare_casts:
+        if cast.type in NAMED and cast.place.line not in lines:
+            yield MetalReport(
+                CODE,
+                text.at(cast.place),
+                f"cast to `{cast.type}*` without an address space",
+                f"Write the space of the pointer that is cast: `device {cast.type}*`",
+            )
+
+
+def _lacks_space(declaration: Declaration) -> bool:
+    return (
+        declaration.pointer
+        and declaration.address_space is None
+        and declaration.kind in KINDS
+        and declaration.type in NAMED
+    )
+
 
 _NUMBERS = frozenset(NAMED) - {"void", "auto"}
 
@@ -59,8 +109,7 @@ def _is_unset(declaration: Declare) -> bool:
     return plain and declaration.initial is None and kind.scalar in _NUMBERS
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """The first run of a body, in the order in which it runs.
 
     Attributes:

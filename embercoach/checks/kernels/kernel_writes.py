@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
@@ -38,8 +39,7 @@ _STORES = {"simdgroup_store": 1, "memcpy": 0, "memset": 0}
 Way = Literal["direct", "pointer", "atomic", "call", "declared"]
 
 
-@dataclass(frozen=True, slots=True)
-class InputWrite:
+class InputWrite(Struct, frozen=True):
     """A write to an input.
 
     Attributes:
@@ -57,8 +57,7 @@ class InputWrite:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(Struct, frozen=True):
     """The origin of an address: an input, and the local pointer that holds it."""
 
     variable: Variable

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.scopes import (
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 KEEPERS = ("cache", "memo", "once", "singleton")
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """An expression that builds a kernel when it runs; by: a function that it calls for that."""
 
     node: cst.Call
@@ -277,8 +276,7 @@ def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
                     yield text.at(part.expression)
 
 
-@dataclass(frozen=True, slots=True)
-class _Varying:
+class _Varying(Struct, frozen=True):
     """Values that change between the runs of a launch."""
 
     place: FactPlace

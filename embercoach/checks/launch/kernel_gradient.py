@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.calls.constants import constants_passed
 from embercoach.analysis.calls.functions import must_execute
@@ -47,8 +47,7 @@ STATIC = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "itemsize"})
 MAX_STEPS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class GradientVisit:
+class GradientVisit(Struct, frozen=True):
     """A function that a gradient goes through, and the names in it that the gradient is for.
 
     given: what is known of other parameters, such as ``use_kernel=True``.

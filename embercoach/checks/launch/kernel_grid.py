@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.checks.programs.kernels import kernel_file, launched
@@ -20,11 +20,10 @@ from embercoach.checks.programs.launch_sizes import (
 )
 from embercoach.checks.programs.launches import item_node
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
-from embercoach.metal.numbers import whole_number
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 from embercoach.metal.program.nodes import Assign, Binary, Declare, Loop
-from embercoach.metal.program.walk import base, below, mentioned
-from embercoach.metal.tokens import tokens_of
+from embercoach.metal.program.walk import base, below, mentioned, sources_of
+from embercoach.metal.tokens import tokens_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,13 +37,10 @@ if TYPE_CHECKING:
     from embercoach.metal.written.body import MetalText
 
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
-# Values pass through a handful of variables; longer chains gain nothing.
-_ROUNDS = 6
 _MAX_SHIFT = 31
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """A thread-dependent value times something that depends on no thread: ``i * 4``.
 
     Attributes:
@@ -56,8 +52,7 @@ class Product:
     factor: str
 
 
-@dataclass(frozen=True, slots=True)
-class StrideLoop:
+class StrideLoop(Struct, frozen=True):
     """A ``for`` loop that starts at a thread-dependent value.
 
     Attributes:
@@ -77,47 +72,16 @@ class ThreadValues:
     def __init__(self, source: str, header: str) -> None:
         self._source = source
         self._body = lower_body(source, header, SignatureNames()).body
-        self._derived: dict[Variable, frozenset[str]] = {}
-        self._derive()
+        self._sources = {} if self._body is None else sources_of(self._body, _is_attribute)
 
     def _nodes(self) -> Iterator[Node]:
         return iter(()) if self._body is None else below(self._body)
 
-    def _derive(self) -> None:
-        """Follow attributes through initial values and assignments, whatever their order."""
-        flows = [(target, mentioned(value)) for target, value in self._flows()]
-        for _ in range(_ROUNDS):
-            changed = False
-            for target, sources in flows:
-                old = self._derived.get(target, frozenset())
-                new = old | self._resolved(sources)
-                if new != old:
-                    self._derived[target] = new
-                    changed = True
-            if not changed:
-                return
-
-    def _flows(self) -> Iterator[tuple[Variable, MetalExpression]]:
-        """The values that the body's own variables get."""
-        for node in self._nodes():
-            if isinstance(node, Declare) and node.initial is not None:
-                yield node.variable, node.initial
-            elif isinstance(node, Assign):
-                target = base(node.target)
-                if target is not None and target.kind != "unknown":
-                    yield target, node.value
-
-    def _resolved(self, sources: frozenset[Variable]) -> frozenset[str]:
-        found: set[str] = set()
-        for source in sources:
-            if source.kind == "attribute":
-                found.add(source.attribute)
-            found |= self._derived.get(source, frozenset())
-        return frozenset(found)
-
-    def _of(self, node: Node) -> frozenset[str]:
-        """The thread attributes that the value of an expression depends on."""
-        return self._resolved(mentioned(node))
+    def _of(self, *variables: Variable) -> frozenset[str]:
+        """The thread attributes that variables depend on."""
+        pairs = ((one, self._sources.get(one, ())) for one in variables)
+        found = (one for variable, sources in pairs for one in (variable, *sources))
+        return frozenset(one.attribute for one in found if _is_attribute(one))
 
     def _written(self, spot: Spot) -> str:
         return self._source[spot.place.start : spot.place.end] if spot.text == "body" else ""
@@ -126,8 +90,8 @@ class ThreadValues:
         """Thread-dependent values times a value that is the same for all threads."""
         for left, right, is_shift in self._factors():
             for value, other in ((left, right), (right, left)):
-                attributes = self._of(value)
-                if not attributes or self._of(other):
+                attributes = self._of(*mentioned(value))
+                if not attributes or self._of(*mentioned(other)):
                     continue
                 factor = self._written(other.spot)
                 if is_shift:
@@ -141,8 +105,8 @@ class ThreadValues:
         """Return whether a group's position is multiplied by the size of a threadgroup."""
         for left, right, is_shift in self._factors():
             for position, size in ((left, right), (right, left)):
-                is_position = "threadgroup_position_in_grid" in self._of(position)
-                if not is_shift and is_position and self._of(size) & _GROUP_SIZES:
+                is_position = "threadgroup_position_in_grid" in self._of(*mentioned(position))
+                if not is_shift and is_position and self._of(*mentioned(size)) & _GROUP_SIZES:
                     return True
         return False
 
@@ -165,7 +129,7 @@ class ThreadValues:
             if isinstance(node, Loop) and node.step is not None:
                 values = (value for s in node.start if (value := _first_value(s)) is not None)
                 first = next(values, None)
-                start = None if first is None else self._of(first)
+                start = None if first is None else self._of(*mentioned(first))
                 if start:
                     yield StrideLoop(start, self._step(node.step), self._written(node.step.spot))
 
@@ -174,8 +138,12 @@ class ThreadValues:
         found: set[str] = set()
         for node in below(step):
             if isinstance(node, Assign):
-                found |= self._resolved(mentioned(node.value) - {base(node.target)})
+                found |= self._of(*mentioned(node.value) - {base(node.target)})
         return frozenset(found)
+
+
+def _is_attribute(variable: Variable) -> bool:
+    return variable.kind == "attribute"
 
 
 def _first_value(statement: Node) -> MetalExpression | None:
@@ -420,8 +388,7 @@ class _Axis:
         return () if argument is None else items(Expression(argument.node, self.entry.scope)) or ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(Struct, frozen=True):
     """A kernel whose texts are known, with its body and header."""
 
     kernel: PythonKernel

@@ -29,7 +29,7 @@ from embercoach.checks.programs.launches import count, has_spread, item_node, it
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
@@ -163,39 +163,22 @@ def _no_input(value: Value) -> str | None:
 
 
 def _outputs(fact: CallFact, kernels: tuple[PythonKernel, ...]) -> Iterator[Report]:
-    shapes, dtypes = fact.keyword("output_shapes"), fact.keyword("output_dtypes")
-    if shapes is not None and _is_shape(shapes.value):
-        yield Report.at(
-            fact,
-            "KERNEL-ARGS-003",
-            node=shapes.node,
-            message="`output_shapes` must be a list of shapes, got one shape",
-            help="Put it into a list: `output_shapes=[...]`",
-        )
-        shapes = None
-    if dtypes is not None and isinstance(dtypes.value, DType):
-        yield Report.at(
-            fact,
-            "KERNEL-ARGS-003",
-            node=dtypes.node,
-            message="`output_dtypes` must be a list, got one dtype",
-            help="Put it into a list: `output_dtypes=[...]`",
-        )
-        dtypes = None
-    template = fact.keyword("template")
-    if template is not None and isinstance(template.value, Dict):
-        yield Report.at(
-            fact,
-            "KERNEL-ARGS-003",
-            node=template.node,
-            message="`template` must be a list of pairs, got a dictionary",
-            help='Write `template=[("T", x.dtype), ...]`',
-        )
+    fit = []
+    for name, (is_unfit, what, instead) in _LISTS.items():
+        argument = fact.keyword(name)
+        if argument is None:
+            continue
+        if is_unfit(argument.value):
+            message = f"`{name}` must be a list{what}"
+            node = argument.node
+            yield Report.at(fact, "KERNEL-ARGS-003", node=node, message=message, help=instead)
+        elif name != "template":
+            fit.append(argument)
     wanted = _counts(kernels, "output_names")
     known = {}
-    for argument in (shapes, dtypes):
-        given = None if argument is None else _known_count(fact, argument)
-        if argument is None or given is None:
+    for argument in fit:
+        given = _known_count(fact, argument)
+        if given is None:
             continue
         known[argument.keyword] = given
         if wanted and given not in wanted:
@@ -209,11 +192,11 @@ def _outputs(fact: CallFact, kernels: tuple[PythonKernel, ...]) -> Iterator[Repo
                 ),
                 help="Give one shape and one dtype for each name in `output_names`",
             )
-    if not wanted and dtypes is not None and len(set(known.values())) > 1:
+    if not wanted and len(set(known.values())) > 1:
         yield Report.at(
             fact,
             "KERNEL-ARGS-002",
-            node=dtypes.node,
+            node=fit[-1].node,
             message=(
                 f"`output_shapes` has length {known['output_shapes']}, "
                 f"`output_dtypes` has length {known['output_dtypes']}"
@@ -229,6 +212,26 @@ def _is_shape(value: Value) -> bool:
     if value.kind == "shape":
         return True
     return value.kind in ("list", "tuple") and type(any_item(value)) is Number
+
+
+#: What a launch takes lists for: whether a value is none, the message, and the help.
+_LISTS: Mapping[str, tuple[Callable[[Value], bool], str, str]] = {
+    "output_shapes": (
+        _is_shape,
+        " of shapes, got one shape",
+        "Put it into a list: `output_shapes=[...]`",
+    ),
+    "output_dtypes": (
+        lambda value: isinstance(value, DType),
+        ", got one dtype",
+        "Put it into a list: `output_dtypes=[...]`",
+    ),
+    "template": (
+        lambda value: isinstance(value, Dict),
+        " of pairs, got a dictionary",
+        'Write `template=[("T", x.dtype), ...]`',
+    ),
+}
 
 
 def _counts(kernels: tuple[PythonKernel, ...], parameter: str) -> frozenset[int]:

@@ -21,14 +21,10 @@ from embercoach.checks.programs.launch_sizes import (
     symbolic,
     whole_multiple,
 )
-from embercoach.checks.programs.launches import (
-    MAX_THREADS,
-    configurations_of,
-    entries_of,
-    item_node,
-)
+from embercoach.checks.programs.launches import configurations_of, entries_of, item_node
 from embercoach.checks.registry import VALUE, Report, check
 from embercoach.metal import hazards
+from embercoach.metal.contract import MAX_THREADS
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
 from embercoach.metal.execution.follow import follow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import reading
@@ -80,8 +81,7 @@ def _known(value: _T | None, what: str) -> _T:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenKernel:
+class WrittenKernel(Struct, frozen=True):
     """A kernel, and the head of the function that MLX writes for it.
 
     Attributes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.checks.programs.metal_checks import MetalKernel
 from embercoach.metal.execution.events import Configuration
 from embercoach.metal.execution.values import SIMD_WIDTH
+from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program.lowering import lower_unit
 from embercoach.metal.program.nodes import (
     Assign,
@@ -21,7 +23,6 @@ from embercoach.metal.program.nodes import (
     NumberLiteral,
 )
 from embercoach.metal.program.walk import below, known_values
-from embercoach.metal.syntax import ENTRY_QUALIFIERS
 from embercoach.metal.work_budget import WorkBudget, WorkBudgetExceeded
 
 if TYPE_CHECKING:

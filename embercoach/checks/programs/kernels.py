@@ -5,10 +5,11 @@ Metal's grammar is loaded for the first kernel with a known text, and not before
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_of
@@ -314,8 +315,7 @@ def _parsed_header(header: str) -> MetalText:
     return read_unit(header, "header")
 
 
-@dataclass(slots=True)
-class KernelFile:
+class KernelFile(Struct):
     """The kernels of one file, and the work that they may take together.
 
     Attributes:
@@ -431,8 +431,7 @@ def launched(fact: CallFact, module: Module) -> tuple[PythonKernel, ...]:
     return tuple(PythonKernel(kernel.definition, module) for kernel in kernels_in(fact.callee))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The node and place of a report: see ``Report``."""
 
     node: cst.CSTNode
@@ -440,8 +439,7 @@ class Target:
     span: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class TextPlaces:
+class TextPlaces(Struct, frozen=True):
     """The way from Metal text to the literals of a Python file.
 
     Attributes:

@@ -6,10 +6,11 @@ is then None: nothing is guessed, but for ``configurations_of``, which says what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
@@ -26,7 +27,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
 )
 from embercoach.checks.programs.launch_sizes import alternatives, symbolic, whole_multiple
-from embercoach.metal.contract import Input, Output
+from embercoach.metal.contract import MAX_THREADS, Input, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.launch_sizes import SymInt
     from embercoach.metal.contract import KernelArguments
     from embercoach.metal.execution.events import Configuration
-
-#: Threads of a threadgroup that Metal allows at most.
-MAX_THREADS = 1024
 
 
 def has_spread(fact: CallFact) -> bool:
@@ -100,8 +98,7 @@ def passed(fact: CallFact, name: str, module: Module) -> Item:
     return Item(argument.value, sizes, Expression(argument.node, scope_at(fact, module)))
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry of ``grid``, ``threadgroup`` or a shape.
 
     Attributes:
@@ -147,8 +144,7 @@ TRIED = (64, 256)
 _DTYPES = {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}
 
 
-@dataclass(frozen=True, slots=True)
-class OutputShape:
+class OutputShape(Struct, frozen=True):
     """The shape that a launch gives an output: its sizes, None for those that are unknown.
 
     Attributes:
@@ -171,8 +167,7 @@ class OutputShape:
         return cls(shape, sizes if len(sizes) == len(entries) > 0 else None, item.expression)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """One launch of a kernel.
 
     Attributes:

@@ -15,9 +15,11 @@ a grammar before there is Metal text to look at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,8 +35,7 @@ OTHER = "the other place"
 ELSEWHERE = "{line}"
 
 
-@dataclass(frozen=True, slots=True)
-class MetalFix:
+class MetalFix(Struct, frozen=True):
     """A fix of Metal text that is written as it stands, in a literal of a Python file.
 
     edits: a stretch of the text, a part of it, and what is written instead of that.
@@ -44,8 +45,7 @@ class MetalFix:
     edits: tuple[tuple[Spot, str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MetalReport:
+class MetalReport(Struct, frozen=True):
     """A report about a stretch of Metal text.
 
     Attributes:
@@ -61,8 +61,7 @@ class MetalReport:
     fix: MetalFix | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class MetalKernel:
+class MetalKernel(Struct, frozen=True, eq=False):
     """One kernel that can be followed: a body as it is launched, or an entry point of a file.
 
     Attributes:
@@ -79,7 +78,7 @@ class MetalKernel:
     configurations: tuple[Configuration, ...]
     budget: WorkBudget
     own: Program
-    _followed: dict[int, Trace] = field(default_factory=dict, repr=False)
+    _followed: dict[int, Trace] = field(default_factory=dict)
 
     @property
     def traces(self) -> tuple[Trace, ...]:

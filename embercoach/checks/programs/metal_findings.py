@@ -128,8 +128,7 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
     """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
-    from embercoach.metal.objective_c import parse
-    from embercoach.metal.written.embedded import embedded_units
+    from embercoach.metal.objective_c import embedded_units, parse
 
     load_kernel_checks()
     file = parse(source)

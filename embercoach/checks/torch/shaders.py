@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.calls.torch_api import COMPILE_SHADER
 from embercoach.analysis.facts.facts import CallFact
@@ -20,6 +20,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.strings import fold
 from embercoach.checks.registry import ProposedFix, Report, check, load_kernel_checks
+from embercoach.metal.program.types import INTEGER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 #: What may define a kernel under a name that is not written.
 _MAKES_NAMES = ("##", "host_name")
 _FLOATS = frozenset(("float", "half", "bfloat"))
-_INTEGERS = frozenset(
-    ("int", "uint", "short", "ushort", "char", "uchar", "long", "ulong", "size_t", "unsigned")
-) | {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 #: Attributes of arguments that are in other tables than the buffers.
 _OTHER_TABLES = frozenset(("texture", "sampler", "threadgroup", "stage_in"))
 
@@ -105,7 +103,8 @@ def scalar_type(fact: CallFact, module: Module) -> Iterator[Report]:
         if parameter.address_space != "constant" or not isinstance(number, Number):
             continue
         passed = {"int": "int64", "float": "float32"}.get(number.kind)
-        is_float = number.kind == "float" and parameter.type in {*_INTEGERS, *_FLOATS - {"float"}}
+        narrow = INTEGER_NAMES | (_FLOATS - {"float"})
+        is_float = number.kind == "float" and parameter.type in narrow
         is_int = number.kind == "int" and parameter.type in _FLOATS and number.const != 0
         if is_float or is_int:
             yield Report.at(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from embercoach.metal.porting.arguments import ArrayRole
+    from embercoach.metal.porting.entry_points import ArrayRole
 
 
 @click.command("port")

@@ -19,7 +19,7 @@ from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
 from embercoach.report.styled import print_text
 from embercoach.trace.trace_record import read
-from embercoach.trace.trace_runner import TIMELINE, VARIABLE
+from embercoach.trace.trace_session import TIMELINE, VARIABLE
 
 COMPARE = "compare"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
+
+from msgspec import Struct
 
 from embercoach import rulebook
 from embercoach.cli.baseline_filter import guards, judge
@@ -24,17 +25,12 @@ from embercoach.report.outcome import SourceTexts
 from embercoach.trace.trace_record import WAITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from embercoach.finding import Finding, Problem
     from embercoach.trace.trace_record import Site, TraceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from embercoach.finding import Finding
-    from embercoach.trace.trace_record import Site
-
     _Match = tuple[Finding, list[Site]]
 
 #: The result of the check for a line with events: it has findings; it waits and has none; a comment
@@ -47,8 +43,7 @@ _EXPLICIT = frozenset(("eval", "synchronize", "save"))
 FindingState = Literal["confirmed", "no-event", "not-reached"]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedFinding:
+class JoinedFinding(Struct, frozen=True):
     """A finding with the events of its kinds at its lines.
 
     Attributes:
@@ -84,8 +79,7 @@ class JoinedFinding:
         return sum(site.bytes for site in self.sites)
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """The findings of a trace's files, and the result of the check for each site.
 
     Attributes:
@@ -226,8 +220,7 @@ def _is_suppressed(site: Site, file: CheckedFile) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedFile:
+class CheckedFile(Struct, frozen=True):
     """A file that was linted.
 
     Attributes:
@@ -243,8 +236,7 @@ class CheckedFile:
     suppressions: CoveredLines | None
 
 
-@dataclass(frozen=True, slots=True)
-class StaticCheck:
+class StaticCheck(Struct, frozen=True):
     """The result of linting files of a project.
 
     Attributes:
@@ -331,8 +323,7 @@ def _of_project(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedTrace:
+class CheckedTrace(Struct, frozen=True):
     """A trace joined with the static findings of its files.
 
     Attributes:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 import click
 from msgspec import Meta, Struct, to_builtins
@@ -69,8 +68,8 @@ def document(comparison: TraceComparison) -> dict[str, Any]:
                 "waits": site.waits,
                 "state": site.state,
                 "worse": site.is_worse,
-                "before": _as_json(site.before),
-                "after": _as_json(site.after),
+                "before": to_builtins(site.before),
+                "after": to_builtins(site.after),
             }
             for site in comparison.differing
         ],
@@ -83,10 +82,6 @@ def document(comparison: TraceComparison) -> dict[str, Any]:
             "waited_ratio": _ratio(before.waited_seconds, after.waited_seconds),
         },
     }
-
-
-def _as_json(totals: SiteTotals) -> dict[str, Any]:
-    return {**asdict(totals), "lines": list(totals.lines), "details": list(totals.details)}
 
 
 def _counts(comparison: TraceComparison) -> dict[str, int]:
@@ -233,8 +228,7 @@ _COMPILED = ("compile", "retrace")
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SiteKey:
+class SiteKey(NamedTuple):
     """Identifies a site in both traces, although its line has moved.
 
     Attributes:
@@ -252,8 +246,7 @@ class SiteKey:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class SiteTotals:
+class SiteTotals(Struct, frozen=True):
     """The events of all sites of one key in one trace."""
 
     lines: tuple[int, ...] = ()
@@ -263,8 +256,7 @@ class SiteTotals:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedSite:
+class ComparedSite(Struct, frozen=True):
     """A site before and after."""
 
     key: SiteKey
@@ -303,8 +295,7 @@ class ComparedSite:
         return self.count_change > 0 or self.bytes_change > 0
 
 
-@dataclass(frozen=True, slots=True)
-class TraceComparison:
+class TraceComparison(Struct, frozen=True):
     """Two traces.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec import Struct, to_builtins
 
 from embercoach.cli.tables import add_place, duration, new_table, print_table, shortened
 from embercoach.engine.languages import is_python_source
@@ -203,8 +204,7 @@ _CACHE_TO_SHOW = 1 << 20
 _MOST_PLACES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Struct, frozen=True):
     """A run to report.
 
     Attributes:
@@ -258,12 +258,11 @@ def document(traced: Traced) -> dict[str, Any]:
         "version": VERSION,
         "sites": [
             {
-                **asdict(site),
+                **to_builtins(site),
                 "path": _shown(site.path),
                 "text": sources.line(site.path, site.line),
                 "label": site.label,
                 "waits": site.kind in WAITING,
-                "details": list(site.details),
                 **_static_members(site, traced.checked),
             }
             for site in record.sites

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.execution.memory import (
     Bundle,

@@ -7,8 +7,8 @@ import operator
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.values import ONE, ZERO, LaneValue, SymbolPool, value_of
-from embercoach.metal.numbers import BITWISE, COMPARISONS
 from embercoach.metal.program.types import INTEGERS, SIZES
+from embercoach.metal.tokens import BITWISE, COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

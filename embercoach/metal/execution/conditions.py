@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from embercoach.metal.execution.arithmetic import negate, truth
 from embercoach.metal.execution.events import LostError
@@ -178,8 +179,7 @@ def common(left: Conditions, right: Conditions) -> Conditions:
     return left[:count]
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(Struct, frozen=True):
     """The conditions that must hold in another threadgroup.
 
     Attributes:
@@ -232,8 +232,7 @@ def possible(required: Iterable[tuple[Condition, int]], elsewhere: Elsewhere | N
     return ranges.open()
 
 
-@dataclass(slots=True)
-class _Ranges:
+class _Ranges(Struct):
     """Bounds of unknowns, and numbers that they are not."""
 
     bounds: dict[_Terms, tuple[int, int]] = field(default_factory=dict)

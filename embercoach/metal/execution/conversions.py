@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.execution import accessing
 from embercoach.metal.execution.arithmetic import wrap

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +26,7 @@ class LostError(Exception):
         self.spot = spot
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """The launch of a kernel, as far as it is known.
 
     Attributes:
@@ -45,12 +45,15 @@ class Configuration:
     threadgroup: tuple[int, int, int]
     assumed: frozenset[int]
     groups: tuple[int | None, int | None, int | None]
-    template: Mapping[str, int | bool | str | None] = field(hash=False)
+    template: Mapping[str, int | bool | str | None]
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
-    output_sizes: Mapping[str, int | None] | None = field(default=None, hash=False)
+    output_sizes: Mapping[str, int | None] | None = None
     rounded: frozenset[int] = frozenset()
     grid: tuple[int | None, int | None, int | None] = (None, None, None)
+
+    def __hash__(self) -> int:
+        return hash((self.threadgroup, self.assumed, self.groups, self.inputs))
 
 
 class Mask(NamedTuple):
@@ -66,8 +69,7 @@ class Mask(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """A read, a write or an atomic update of one element by each thread of the mask.
 
     Attributes:
@@ -96,8 +98,7 @@ class Access:
     function: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Synchronization:
+class Synchronization(Struct, frozen=True):
     """A barrier as it was executed.
 
     Attributes:
@@ -115,8 +116,7 @@ class Synchronization:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True)
-class SimdOperation:
+class SimdOperation(Struct, frozen=True):
     """A ``simd_`` function as it was executed; ``operand`` None where it is not a number.
 
     Attributes:
@@ -133,8 +133,7 @@ class SimdOperation:
 Event: TypeAlias = Access | Synchronization | SimdOperation
 
 
-@dataclass(slots=True)
-class StepCount:
+class StepCount(Struct):
     """Steps that were taken so far."""
 
     steps: int = 0
@@ -144,8 +143,7 @@ class StepCount:
         self.steps += steps
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True, eq=False):
     """The events of a run of one threadgroup, in order.
 
     Attributes:
@@ -162,7 +160,7 @@ class Trace:
     events: tuple[Event, ...]
     lost: tuple[Spot, ...]
     steps: int = 0
-    inspected: StepCount = field(default_factory=StepCount, compare=False)
+    inspected: StepCount = field(default_factory=StepCount)
     too_deep: bool = False
     cut_short: bool = False
 

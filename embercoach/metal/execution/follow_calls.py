@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.arithmetic import (
@@ -19,7 +20,7 @@ from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError, SimdOperation, Synchronization
 from embercoach.metal.execution.machine import CallFrame, evaluate, evaluate_number, execute, link
-from embercoach.metal.execution.memory import DTYPES, Bundle, Cells, Pointer, Reference, Result
+from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
 from embercoach.metal.execution.path_state import met
 from embercoach.metal.execution.values import (
     ALL_AXES,
@@ -33,11 +34,11 @@ from embercoach.metal.execution.values import (
     spread,
     value_of,
 )
-from embercoach.metal.msl_names import FUNCTIONS, MLX_NAMES, VALUES
-from embercoach.metal.numbers import whole_number
+from embercoach.metal.library import FUNCTIONS, MLX_NAMES, VALUES
 from embercoach.metal.program.nodes import Binary, Expression, Name, Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN
 from embercoach.metal.program.walk import base
+from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.path_state import State
-    from embercoach.metal.program.nodes import Call, MetalFunction, Spot, Struct
+    from embercoach.metal.program.nodes import Call, MetalFunction, MetalStruct, Spot
     from embercoach.metal.program.types import Type
 
 #: One result for all lanes, made of what each of them holds.
@@ -301,14 +302,14 @@ def _first_lanes(m: Machine, state: State) -> LaneValue:
     return value_of(tuple(flags))
 
 
-def structure_of(m: Machine, kind: Type) -> Struct | None:
+def structure_of(m: Machine, kind: Type) -> MetalStruct | None:
     """The structure that a type names."""
     if kind.pointer or kind.dimensions or kind.scalar is None:
         return None
     return m.program.structs.get(kind.scalar.partition("<")[0])
 
 
-def made(struct: Struct, parts: Sequence[Result]) -> Cells:
+def made(struct: MetalStruct, parts: Sequence[Result]) -> Cells:
     """A structure of the values of its fields, in order."""
     known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     for variable, part in zip(struct.fields, parts, strict=False):
@@ -330,8 +331,7 @@ def bind_template(
         number = _number(m, state, text)
         if number is not None:
             state.variables[parameter] = number
-        scalar = m.types.get(text) or DTYPES.get(text.removesuffix("_t")) or text
-        kind = NAMED.get(scalar)
+        kind = NAMED.get(m.types.get(text, text))
         if kind is not None and kind.scalar is not None:
             m.types[parameter.name] = kind.scalar
 

@@ -137,14 +137,6 @@ def _number(m: Machine, _state: State, node: NumberLiteral) -> LaneValue:
     return m.pool.symbol("number", (node.value,)) if known is None else LaneValue(known)
 
 
-def _assigned(m: Machine, state: State, node: Assign) -> Result:
-    return assign(m, state, node)[0]
-
-
-def _conditional(m: Machine, state: State, node: Conditional) -> Result:
-    return conditional(m, state, node)
-
-
 def _cast(m: Machine, state: State, node: Cast) -> Result:
     return cast(m, state, node, evaluate(m, state, node.operand))
 
@@ -359,10 +351,10 @@ RULES |= {
     Binary: _binary,
     Index: _part,
     Member: _part,
-    Assign: _assigned,
+    Assign: lambda m, state, node: assign(m, state, node)[0],
     Unary: _unary,
     Cast: _cast,
-    Conditional: _conditional,
+    Conditional: conditional,
     Call: _called,
     Construct: _construct,
     OpaqueExpression: _opaque,

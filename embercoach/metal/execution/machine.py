@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
-from embercoach.metal.execution.memory import DTYPES, Bundle, ratio
+from embercoach.metal.execution.memory import Bundle, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
@@ -21,6 +23,7 @@ from embercoach.metal.execution.values import (
     value_of,
 )
 from embercoach.metal.program.nodes import Call
+from embercoach.metal.program.types import DTYPES
 from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
@@ -97,8 +100,7 @@ _CHOOSING = frozenset({"?:", "min", "max"})
 _MAX_CUTS = 3
 
 
-@dataclass(slots=True)
-class CallFrame:
+class CallFrame(Struct):
     """A function that is being followed.
 
     Attributes:
@@ -111,16 +113,14 @@ class CallFrame:
     returns: list[State] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """A turn of a loop, or a switch: the paths that left it, and those that skipped its rest."""
 
     breaks: list[State] = field(default_factory=list)
     continues: list[State] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Machine:
+class Machine(Struct):
     """A run.
 
     Attributes:

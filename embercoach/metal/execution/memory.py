@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from embercoach.metal.execution.arithmetic import add, multiply
 from embercoach.metal.execution.values import ZERO, LaneValue, SymbolPool
@@ -17,26 +18,8 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Variable
     from embercoach.metal.program.types import Type
 
-#: MLX's names of types to Metal's.
-DTYPES = {
-    "bool": "bool",
-    "bool_": "bool",
-    "int8": "char",
-    "uint8": "uchar",
-    "int16": "short",
-    "uint16": "ushort",
-    "int32": "int",
-    "uint32": "uint",
-    "int64": "long",
-    "uint64": "ulong",
-    "float16": "half",
-    "bfloat16": "bfloat",
-    "float32": "float",
-}
 
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """A vector: its components."""
 
     parts: tuple[LaneValue, ...]
@@ -61,15 +44,13 @@ class Pointer(NamedTuple):
     known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A name for something that lives elsewhere."""
 
     place: Pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(Struct, frozen=True):
     """A private array or structure: what is known of its parts, by member and index.
 
     Attributes:

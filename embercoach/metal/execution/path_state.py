@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from embercoach.metal.execution.arithmetic import choose
 from embercoach.metal.execution.conditions import Conditions, common
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 Environment = dict["Variable", Binding]
 
 
-@dataclass(slots=True)
-class State:
+class State(Struct):
     """Where a path is.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.metal.execution import accessing
 from embercoach.metal.execution.arithmetic import add
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.path_state import State
 
 
-@dataclass(frozen=True, slots=True)
-class Designation:
+class Designation(Struct, frozen=True):
     """The place that an expression designates, and results of finding it.
 
     Nobody evaluates the expression again: that would repeat its effects, and take twice the work

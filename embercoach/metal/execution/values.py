@@ -7,8 +7,9 @@ group and yet be the same in each group (what lane 3 holds, for example).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Call
@@ -21,6 +22,7 @@ GROUP, SIMD, LANE = 1, 2, 4
 ANYWHERE = GROUP | SIMD | LANE
 #: A value may depend on the position of the threadgroup along each axis.
 ALL_AXES = 7
+#: Threads of a SIMD group.
 SIMD_WIDTH = 32
 
 
@@ -33,8 +35,7 @@ def reach_of(bits: int) -> Reach:
     return "threadgroup" if bits & GROUP else "grid"
 
 
-@dataclass(frozen=True, slots=True)
-class ValueOrigin:
+class ValueOrigin(Struct, frozen=True):
     """Notes on the origin of a value; they pass on to all results that depend on it.
 
     Attributes:
@@ -70,8 +71,7 @@ class ValueOrigin:
 NOWHERE = ValueOrigin()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UnknownNumber:
+class UnknownNumber(Struct, frozen=True, eq=False):
     """An unknown number: the same symbol is the same number, within its reach.
 
     Attributes:
@@ -174,8 +174,7 @@ def value_of(
     return LaneValue(offsets, terms, bits)
 
 
-@dataclass(slots=True)
-class SymbolPool:
+class SymbolPool(Struct):
     """Makes symbols: one for each operation on the same operands.
 
     Attributes:

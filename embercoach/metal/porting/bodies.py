@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
-from embercoach.metal.inspections.output_uses import OutputUses, output_uses
-from embercoach.metal.inspections.parameter_uses import parameter_uses
-from embercoach.metal.porting.arguments import (
+from embercoach.metal.inspections.parameter_uses import OutputUses, output_uses, parameter_uses
+from embercoach.metal.porting.entry_points import (
     ArrayArgument,
     AttributeArgument,
+    PortError,
+    TemplateParameter,
     ThreadgroupArgument,
     arguments_of,
 )
-from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.program.declarators import unpack_initialized
 from embercoach.metal.program.lowering import SignatureNames, lower_body
-from embercoach.metal.written.naming import NAMES
+from embercoach.metal.written.name_scopes import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from embercoach.metal.porting.arguments import Argument, ArrayRole
-    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
+    from embercoach.metal.porting.entry_points import Argument, ArrayRole, EntryPoint, KernelFile
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.text_facts import Declaration
 
@@ -53,13 +54,11 @@ class KernelNames:
     def __init__(self, file: KernelFile, kernel: EntryPoint) -> None:
         self._file = file
         self._body = kernel.body
-        self._parsed = file.parsed
-        self._parents: dict[SyntaxNode, SyntaxNode] = {}
+        self.parsed = file.parsed
         self._uses: dict[int, list[SyntaxNode]] = {}
         self._unbound: set[str] = set()
         self._changed: dict[int, bool] = {}
         for part in kernel.body.below():
-            self._parents.update((child, part) for child in part.parts)
             if part.kind in NAMES:
                 self._note(part)
         self._taken = {d.name for d in file.scopes.declarations} | file.scopes.macros.mentioned
@@ -69,7 +68,7 @@ class KernelNames:
         if declaration is not None:
             self._uses.setdefault(id(declaration), []).append(part)
         elif part.kind != "field_identifier":
-            self._unbound.add(self._parsed.word(part))
+            self._unbound.add(self.parsed.word(part))
 
     def uses(self, declaration: Declaration) -> list[SyntaxNode]:
         """The names in the body that a declaration outside of it is bound to."""
@@ -89,25 +88,21 @@ class KernelNames:
 
     def _is_written(self, use: SyntaxNode) -> bool:
         """Return whether a use is more than its value, components of it included."""
-        part, above = use, self._parents.get(use)
+        part, above = use, self.parsed.parent(use)
         while above is not None and _is_place(part, above):
-            part, above = above, self._parents.get(above)
+            part, above = above, self.parsed.parent(above)
         if above is None:
             return False
         if above.kind in _WRITTEN:
             return part.role == _WRITTEN[above.kind]
         if above.kind == "argument_list":
             # Functions of the text and macros may take a reference.
-            call = self._parents.get(above)
+            call = self.parsed.parent(above)
             callee = None if call is None else call.get("function")
-            return callee is None or self._parsed.word(callee) in self._taken
+            return callee is None or self.parsed.word(callee) in self._taken
         if above.kind == "init_declarator":
             return unpack_initialized(above)[0].is_address
         return above.kind in _CAPTURES
-
-    def parent(self, part: SyntaxNode) -> SyntaxNode | None:
-        """The part directly above one."""
-        return self._parents.get(part)
 
     def binding(self, part: SyntaxNode) -> Declaration | None:
         """The declaration that a name is bound to."""
@@ -115,7 +110,7 @@ class KernelNames:
 
     def locals(self) -> Iterator[Declaration]:
         """The declarations in the body."""
-        extent = self._parsed.place(self._body)
+        extent = self.parsed.place(self._body)
         for declaration in self._file.scopes.declarations:
             if extent.start <= declaration.place.start < extent.end:
                 yield declaration
@@ -133,12 +128,12 @@ class KernelNames:
 
     def replaced(self, part: SyntaxNode, text: str) -> Edit:
         """The edit that replaces a part."""
-        place = self._parsed.place(part)
+        place = self.parsed.place(part)
         return Edit(place.start, place.end, text)
 
     def before(self, part: SyntaxNode, text: str) -> Edit:
         """The edit that inserts a line in front of a statement."""
-        place = self._parsed.place(part)
+        place = self.parsed.place(part)
         start = place.start
         line = self._file.text.rfind("\n", 0, start) + 1
         indent = self._file.text[line:start]
@@ -147,7 +142,7 @@ class KernelNames:
 
     def renamed(self, use: SyntaxNode, attribute: str, component: str) -> Edit:
         """The edit that turns the use of a parameter into that of a thread attribute."""
-        above = self._parents.get(use)
+        above = self.parsed.parent(use)
         if component and above is not None and above.kind == "field_expression":
             field = above.get("field")
             if use.role == "argument" and field is not None:
@@ -167,12 +162,12 @@ class KernelNames:
 
     def part_text(self, part: SyntaxNode, edits: Sequence[Edit]) -> str:
         """A part as written, with the edits in it applied."""
-        place = self._parsed.place(part)
+        place = self.parsed.place(part)
         return self.text(place.start, place.end, edits)
 
     def body_text(self, edits: Sequence[Edit]) -> str:
         """The statements of the body, edited, without the braces and their indentation."""
-        place = self._parsed.place(self._body)
+        place = self.parsed.place(self._body)
         text = self.text(place.start + 1, place.end - 1, edits)
         return dedent(text.strip("\n").rstrip()) if "\n" in text else text.strip()
 
@@ -195,8 +190,7 @@ _PURE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class InitialCopy:
+class InitialCopy(Struct, frozen=True):
     """The copy of an array's first values.
 
     Attributes:
@@ -236,7 +230,7 @@ def _own_element(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
         return None
     found: dict[tuple[object, ...], SyntaxNode] = {}
     for use in names.uses(declaration):
-        above = names.parent(use)
+        above = names.parsed.parent(use)
         index = None if above is None else above.get("indices")
         if index is None or use.role != "argument":
             return None
@@ -317,8 +311,7 @@ def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PortedKernel:
+class PortedKernel(Struct, frozen=True):
     """A kernel as arguments of ``mx.fast.metal_kernel``.
 
     Attributes:

@@ -14,8 +14,8 @@ from embercoach.metal.porting.entry_points import PortError, chosen, read_kernel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from embercoach.metal.porting.arguments import ArrayArgument, ArrayRole
     from embercoach.metal.porting.bodies import PortedKernel
+    from embercoach.metal.porting.entry_points import ArrayArgument, ArrayRole
 
 _HEAD = '''\
 """Metal kernels for mx.fast.metal_kernel, ported by `embercoach port`.

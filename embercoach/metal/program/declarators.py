@@ -5,8 +5,9 @@ The lowering, the names of a text and the simulator's rewriter share this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,7 @@ _WRAPPERS = frozenset(
 _UNNAMED = frozenset({"type_qualifier", "attribute_declaration"})
 
 
-@dataclass(slots=True)
-class Declarator:
+class Declarator(Struct):
     """A declarator.
 
     Attributes:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from embercoach.metal.library import result_type
 from embercoach.metal.program.lowering_state import MisreadError
 from embercoach.metal.program.nodes import Call, Cast, Construct, Index, NumberLiteral
-from embercoach.metal.program.types import INT, UNKNOWN, Type, element, result_type, value
+from embercoach.metal.program.types import INT, UNKNOWN, Type, element, value
 from embercoach.metal.program.typing import descriptor_type, template_type
 
 if TYPE_CHECKING:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program import typing
 from embercoach.metal.program.declarators import unpack, unpack_initialized
-from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.lower_calls import made
 from embercoach.metal.program.lower_expressions import initial_value
 from embercoach.metal.program.lowering_state import Field, Twins
@@ -17,13 +19,13 @@ from embercoach.metal.program.nodes import (
     Construct,
     Declare,
     MetalFunction,
+    MetalStruct,
     Opaque,
     Return,
-    Struct,
     Variable,
 )
 from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
-from embercoach.metal.syntax import ENTRY_QUALIFIERS
+from embercoach.metal.program.walk import fitted, fold, fold_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -437,8 +439,7 @@ _STATEMENTS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Method:
+class _Method(Struct, frozen=True):
     """A method that is made when all fields are known."""
 
     part: SyntaxNode
@@ -473,7 +474,7 @@ def define_struct(work: Lowering, part: SyntaxNode, template: tuple[Variable, ..
         _member(work, item, word, fields, pending)
     work.scopes.pop()
     methods: dict[str, tuple[MetalFunction, ...]] = {}
-    struct = Struct(word, tuple(fields), template, methods, work.spot(name))
+    struct = MetalStruct(word, tuple(fields), template, methods, work.spot(name))
     work.structs[word] = struct
     owner = Variable("this", "parameter", Type(word, space="thread", reference=True), struct.spot)
     scope |= {field.name: Field(owner, field) for field in fields}

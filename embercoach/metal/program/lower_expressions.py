@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from embercoach.metal.program import lower_calls, types
 from embercoach.metal.program.lowering_state import Field, MisreadError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _SWIZZLES = (frozenset("xyzw"), frozenset("rgba"))
 _ESCAPES = {"0": 0, "n": 10, "t": 9, "r": 13, "\\": 92, "'": 39, '"': 34}
 _CAST_LIKE = frozenset({"*", "&", "-", "+"})
+_NULL = Type("void", pointer=True)
 
 
 def expression(work: Lowering, part: SyntaxNode) -> Expression:
@@ -53,14 +55,6 @@ def _number(work: Lowering, part: SyntaxNode) -> Expression:
     return NumberLiteral(found[0], found[1], work.spot(part), text)
 
 
-def _truth(work: Lowering, part: SyntaxNode) -> Expression:
-    return NumberLiteral(int(part.kind == "true"), BOOL, work.spot(part), part.kind)
-
-
-def _null(work: Lowering, part: SyntaxNode) -> Expression:
-    return NumberLiteral(0, Type("void", pointer=True), work.spot(part), "nullptr")
-
-
 def _character(work: Lowering, part: SyntaxNode) -> Expression:
     text = work.word(part)
     code = _ESCAPES.get(text[2:-1]) if text[1:2] == "\\" else None
@@ -69,10 +63,6 @@ def _character(work: Lowering, part: SyntaxNode) -> Expression:
     if code is None:
         return work.opaque(part, "a character with an escape")
     return NumberLiteral(code, Type("char"), work.spot(part), text)
-
-
-def _identifier(work: Lowering, part: SyntaxNode) -> Expression:
-    return named(work, work.word(part), part)
 
 
 def named(work: Lowering, name: str, part: SyntaxNode) -> Expression:
@@ -290,10 +280,6 @@ def _cast(work: Lowering, part: SyntaxNode) -> Expression:
     return Cast(work.expression(operand), descriptor_type(work, kind), work.spot(part))
 
 
-def _list(work: Lowering, part: SyntaxNode) -> Expression:
-    return initial_value(work, part, UNKNOWN)
-
-
 def _compound_literal(work: Lowering, part: SyntaxNode) -> Expression:
     kind, given = part.get("type"), part.get("value")
     if kind is None or given is None:
@@ -356,10 +342,6 @@ def _template(work: Lowering, part: SyntaxNode) -> Expression:
     return work.opaque(part, "not understood: a template")
 
 
-def _lambda(work: Lowering, part: SyntaxNode) -> Expression:
-    return work.opaque(part, "a lambda expression")
-
-
 def _condition(work: Lowering, part: SyntaxNode) -> Expression:
     given = part.get("value")
     if given is None or part.get("initializer") is not None:
@@ -371,11 +353,11 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "number_literal": _number,
         "user_defined_literal": _number,
-        "true": _truth,
-        "false": _truth,
-        "null": _null,
+        "true": lambda work, part: NumberLiteral(1, BOOL, work.spot(part), "true"),
+        "false": lambda work, part: NumberLiteral(0, BOOL, work.spot(part), "false"),
+        "null": lambda work, part: NumberLiteral(0, _NULL, work.spot(part), "nullptr"),
         "char_literal": _character,
-        "identifier": _identifier,
+        "identifier": lambda work, part: named(work, work.word(part), part),
         "qualified_identifier": _qualified,
         "parenthesized_expression": _parenthesized,
         "binary_expression": _binary,
@@ -389,10 +371,10 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "conditional_expression": _conditional,
         "cast_expression": _cast,
         "call_expression": lower_calls.call,
-        "initializer_list": _list,
+        "initializer_list": lambda work, part: initial_value(work, part, UNKNOWN),
         "compound_literal_expression": _compound_literal,
         "sizeof_expression": _sizeof,
-        "lambda_expression": _lambda,
+        "lambda_expression": lambda work, part: work.opaque(part, "a lambda expression"),
         "template_function": _template,
         "condition_clause": _condition,
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from embercoach.metal.contract import (
     ATTRIBUTES,
@@ -13,18 +14,18 @@ from embercoach.metal.contract import (
     TemplateArgument,
     shape_names,
 )
-from embercoach.metal.msl_names import is_known
+from embercoach.metal.library import constant_type, is_known
 from embercoach.metal.program.nodes import (
     Declare,
     MetalFunction,
+    MetalStruct,
     Name,
     Opaque,
     OpaqueExpression,
     Spot,
-    Struct,
     Variable,
 )
-from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type, constant_type
+from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
 from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_number
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ class MisreadError(Exception):
         self.exchange = exchange
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureNames:
+class SignatureNames(Struct, frozen=True):
     """The names that MLX's signature brings into a body, and what is known of them.
 
     Attributes:
@@ -82,8 +82,7 @@ class SignatureNames:
         return cls(kernel.inputs, kernel.outputs, kernel.template, kernel.atomic_outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A field of the struct whose method is lowered: ``owner.field``."""
 
     owner: Variable
@@ -94,8 +93,7 @@ class Field:
 Meaning: TypeAlias = Variable | Type | tuple[MetalFunction, ...] | Field
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules that lower parts; their modules call each other through these."""
 
     expression: Callable[[Lowering, SyntaxNode], Expression]
@@ -103,8 +101,7 @@ class Rules:
     named_lambda: Callable[[Lowering, SyntaxNode, SyntaxNode], list[Statement]]
 
 
-@dataclass(slots=True)
-class Twins:
+class Twins(Struct):
     """Functions of one name with the same parameters, and those of them without a body so far."""
 
     all: list[MetalFunction] = field(default_factory=list)
@@ -127,7 +124,7 @@ class Lowering:
         self.loops = 0
         self.nesting = 0
         self.scopes: list[dict[str, Meaning]] = [dict(around.scopes[0]) if around else {}, {}]
-        self.structs: dict[str, Struct] = dict(around.structs) if around else {}
+        self.structs: dict[str, MetalStruct] = dict(around.structs) if around else {}
         self.namespaces: set[str] = set(around.namespaces) if around else set()
         self.functions: dict[str, tuple[MetalFunction, ...]] = (
             dict(around.functions) if around else {}

@@ -7,8 +7,9 @@ walks a program decides whether it can go on past it. Nodes compare by identity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from embercoach.metal.program.types import Type
@@ -50,8 +51,7 @@ class Target(NamedTuple):
     constant: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Variable:
+class Variable(Struct, frozen=True, eq=False):
     """A variable, one object for each declaration.
 
     Attributes:
@@ -76,8 +76,7 @@ class Variable:
 # Expressions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberLiteral:
+class NumberLiteral(Struct, frozen=True, eq=False):
     """A literal; ``written`` is its text (``0.5f``). ``true`` is 1 of type bool."""
 
     value: int | float
@@ -86,8 +85,7 @@ class NumberLiteral:
     written: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Name:
+class Name(Struct, frozen=True, eq=False):
     """A use of a variable."""
 
     variable: Variable
@@ -95,8 +93,7 @@ class Name:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class Member(Struct, frozen=True, eq=False):
     """``base.field``, a swizzle (``.xyz``) or a member; ``->`` is an ``Index`` of 0 first."""
 
     base: Expression
@@ -105,8 +102,7 @@ class Member:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Index:
+class Index(Struct, frozen=True, eq=False):
     """``base[index]``; ``*p`` is ``p[0]`` with a ``Number`` as its index."""
 
     base: Expression
@@ -115,8 +111,7 @@ class Index:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unary:
+class Unary(Struct, frozen=True, eq=False):
     """``-``, ``+``, ``!``, ``~``, or ``&`` (address of)."""
 
     operator: str
@@ -125,8 +120,7 @@ class Unary:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Binary:
+class Binary(Struct, frozen=True, eq=False):
     """An arithmetic, comparing, shifting or logical operation, or ``,``."""
 
     operator: str
@@ -136,8 +130,7 @@ class Binary:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Assign:
+class Assign(Struct, frozen=True, eq=False):
     """``target = value``; ``operator`` is ``=``, ``+=`` and so on; ``i++`` is ``+=`` of 1.
 
     ``postfix``: the expression's value is the one before (``i++``).
@@ -151,8 +144,7 @@ class Assign:
     postfix: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Conditional:
+class Conditional(Struct, frozen=True, eq=False):
     """``condition ? then : otherwise``."""
 
     condition: Expression
@@ -162,8 +154,7 @@ class Conditional:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cast:
+class Cast(Struct, frozen=True, eq=False):
     """``(float)x``, ``static_cast<float>(x)``, ``float(x)``, ``as_type<uint>(x)`` (``bits``)."""
 
     operand: Expression
@@ -172,8 +163,7 @@ class Cast:
     bits: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Construct:
+class Construct(Struct, frozen=True, eq=False):
     """``float4(a, b, c, d)``, ``uint2(i)``, ``{1, 2, 3}``, ``Item{...}``: a value of parts."""
 
     parts: tuple[Expression, ...]
@@ -181,8 +171,7 @@ class Construct:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class Call(Struct, frozen=True, eq=False):
     """A call of a function of Metal's library, of MLX's preamble, or of the header.
 
     Attributes:
@@ -202,8 +191,7 @@ class Call:
     method: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OpaqueExpression:
+class OpaqueExpression(Struct, frozen=True, eq=False):
     """An expression that is not followed (a lambda, ``sizeof`` of an unknown); its parts are."""
 
     why: str
@@ -230,8 +218,7 @@ Expression: TypeAlias = (
 # Statements
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Declare:
+class Declare(Struct, frozen=True, eq=False):
     """The declaration of one variable, with its initial value if it has one."""
 
     variable: Variable
@@ -239,24 +226,21 @@ class Declare:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Evaluate:
+class Evaluate(Struct, frozen=True, eq=False):
     """An expression for its effect."""
 
     expression: Expression
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Block(Struct, frozen=True, eq=False):
     """Statements in braces, or several in the place of one."""
 
     statements: tuple[Statement, ...]
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class If:
+class If(Struct, frozen=True, eq=False):
     """``if (condition) then else otherwise``; ``if constexpr`` too."""
 
     condition: Expression
@@ -265,8 +249,7 @@ class If:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class Loop(Struct, frozen=True, eq=False):
     """A loop; ``condition`` None is ``for (;;)``; ``start`` runs once before, in an own scope."""
 
     kind: LoopKind
@@ -277,8 +260,7 @@ class Loop:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class Case(Struct, frozen=True, eq=False):
     """The statements after one label (``value`` None: ``default``), up to the next label."""
 
     value: Expression | None
@@ -286,8 +268,7 @@ class Case:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Switch:
+class Switch(Struct, frozen=True, eq=False):
     """A switch; cases in order, each falls through unless its statements end in a ``Jump``."""
 
     value: Expression
@@ -295,24 +276,21 @@ class Switch:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Return:
+class Return(Struct, frozen=True, eq=False):
     """``return value;``."""
 
     value: Expression | None
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Jump:
+class Jump(Struct, frozen=True, eq=False):
     """``break`` or ``continue``."""
 
     kind: Literal["break", "continue"]
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opaque:
+class Opaque(Struct, frozen=True, eq=False):
     """A statement that is not understood (``goto``, ``asm``, an unexpandable macro)."""
 
     why: str
@@ -322,8 +300,7 @@ class Opaque:
 Statement: TypeAlias = Declare | Evaluate | Block | If | Loop | Switch | Return | Jump | Opaque
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetalFunction:
+class MetalFunction(Struct, frozen=True, eq=False):
     """A function that a text defines; of an entry point the parameters may be attributes.
 
     A lambda that is given a name is one too; its body uses the variables around it.
@@ -347,8 +324,7 @@ class MetalFunction:
     bodies: list[Block] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Struct:
+class MetalStruct(Struct, frozen=True, eq=False):
     """A struct that a text defines.
 
     Attributes:
@@ -364,8 +340,7 @@ class Struct:
     spot: Spot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class Program(Struct, frozen=True, eq=False):
     """A kernel's body under its header, or a whole file (``body`` None).
 
     Attributes:
@@ -385,7 +360,7 @@ class Program:
     functions: dict[str, tuple[MetalFunction, ...]]
     constants: tuple[Declare, ...]
     problems: tuple[Opaque, ...]
-    structs: dict[str, Struct] = field(default_factory=dict)
+    structs: dict[str, MetalStruct] = field(default_factory=dict)
     refusal: str | None = None
     steps: int = 0
     header_steps: int = 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
+from embercoach.metal.library import ADDRESS_SPACES
 from embercoach.metal.preprocessor import Expanded
 from embercoach.metal.program.declarators import attribute_parts
 from embercoach.metal.program.nodes import Opaque, Spot
-from embercoach.metal.syntax import ADDRESS_SPACES, line_starts, parse_body, parse_unit
+from embercoach.metal.syntax import line_starts, parse_body, parse_unit
 from embercoach.metal.text_facts import AttributeMark, TextSpan
 
 if TYPE_CHECKING:
@@ -24,8 +27,7 @@ if TYPE_CHECKING:
 _MANY = 30
 
 
-@dataclass(slots=True, eq=False)
-class SyntaxNode:
+class SyntaxNode(Struct, eq=False):
     """A node of the syntax tree; comments are left out.
 
     Attributes:
@@ -33,6 +35,7 @@ class SyntaxNode:
         role: the field of its parent that it fills, empty for none.
         start: byte offset in the parsed data.
         broken: the grammar had to guess here.
+        has_error: it had to guess here or below.
     """
 
     kind: str
@@ -41,6 +44,7 @@ class SyntaxNode:
     end: int
     named: bool
     broken: bool = False
+    has_error: bool = False
     parts: list[SyntaxNode] = field(default_factory=list)
     _by_role: dict[str, SyntaxNode] | None = None
 
@@ -99,12 +103,18 @@ def plain_tree(root: Node) -> SyntaxNode:
 
 
 def _part(node: Node, role: str) -> SyntaxNode:
-    broken = node.is_error or node.is_missing
-    return SyntaxNode(node.type, role, node.start_byte, node.end_byte, node.is_named, broken, [])
+    return SyntaxNode(
+        kind=node.type,
+        role=role,
+        start=node.start_byte,
+        end=node.end_byte,
+        named=node.is_named,
+        broken=node.is_error or node.is_missing,
+        has_error=node.has_error,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Specifiers:
+class _Specifiers(Struct, frozen=True):
     """Metal's qualifiers among the children of a declaration, and whether it is constant."""
 
     qualifiers: tuple[str, ...]
@@ -183,6 +193,32 @@ class Parsed:
         if len(kinds) > 1:
             found.sort(key=attrgetter("start"))
         return iter(found)
+
+    def around(self, part: SyntaxNode) -> Iterator[SyntaxNode]:
+        """The parts around one, from the one directly above it to the whole tree."""
+        above = self._places.get(part)
+        while above is not None and above[0] is not None:
+            yield above[0]
+            above = self._places.get(above[0])
+
+    def parent(self, part: SyntaxNode) -> SyntaxNode | None:
+        """The part directly above one."""
+        return next(self.around(part), None)
+
+    def before(self, part: SyntaxNode) -> SyntaxNode | None:
+        """The part in front of one, directly under the same part."""
+        return self._places[part][1]
+
+    @cached_property
+    def _places(self) -> dict[SyntaxNode, tuple[SyntaxNode | None, SyntaxNode | None]]:
+        """Of each part the one above it and the one in front of it: no part refers to others."""
+        found: dict[SyntaxNode, tuple[SyntaxNode | None, SyntaxNode | None]] = {
+            self.tree: (None, None)
+        }
+        for above in self.tree.below():
+            for before, part in zip([None, *above.parts], above.parts, strict=False):
+                found[part] = above, before
+        return found
 
     def text_between(self, start: int, end: int) -> str:
         """The text of a stretch of the data."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.folding import fold_int
 from embercoach.metal.program.nodes import Target, Variable
 from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
+from embercoach.metal.program.walk import fold_int
 
 if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator

@@ -1,12 +1,12 @@
-"""Walking a program: what lies below a node, around it, and which variables it changes."""
+"""Walking a program: what lies below a node, what it changes, and the number that it is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from embercoach.metal.program.folding import fitted, fold, fold_int
+from msgspec import Struct
+
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -24,18 +24,137 @@ from embercoach.metal.program.nodes import (
     Member,
     MetalFunction,
     Name,
+    NumberLiteral,
     OpaqueExpression,
     Return,
     Statement,
     Switch,
     Unary,
 )
-from embercoach.metal.program.types import is_address
+from embercoach.metal.program.types import (
+    FLOATS,
+    INTEGERS,
+    SIZES,
+    arithmetic,
+    is_address,
+    is_floating,
+    is_integer,
+)
+from embercoach.metal.tokens import ARITHMETIC, BITWISE, COMPARISONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from embercoach.metal.program.nodes import Program, Variable
+    from embercoach.metal.program.types import Type
+
+if TYPE_CHECKING:
+    Value = int | float
+
+_MAX_SHIFT = 63
+
+
+def fold(expression: Expression, values: Mapping[Variable, int | float]) -> int | float | None:
+    """The number that an expression always is, None when it is not known.
+
+    Args:
+        expression: any expression.
+        values: what is known of variables.
+    """
+    if isinstance(expression, NumberLiteral):
+        return expression.value
+    if isinstance(expression, Name):
+        return values.get(expression.variable)
+    if isinstance(expression, Unary):
+        return _unary(expression, values)
+    if isinstance(expression, Binary):
+        return _binary(expression, values)
+    if isinstance(expression, Conditional):
+        chosen = fold(expression.condition, values)
+        if chosen is None:
+            return None
+        return fold(expression.then if chosen else expression.otherwise, values)
+    if isinstance(expression, Cast) and not expression.bits:
+        return fitted(fold(expression.operand, values), expression.type)
+    return None
+
+
+def fold_int(expression: Expression, values: Mapping[Variable, int | float]) -> int | None:
+    """``fold``, for integers."""
+    found = fold(expression, values)
+    return int(found) if isinstance(found, int) else None
+
+
+def fitted(value: float | None, kind: Type) -> int | float | None:
+    """A number converted to a type; floating-point numbers are not rounded."""
+    if value is None or kind.width != 1:
+        return None
+    if is_floating(kind) and kind.scalar in FLOATS:
+        return float(value)
+    if kind.scalar == "bool" and is_integer(kind):
+        return int(bool(value))
+    if not is_integer(kind):
+        return None
+    try:
+        number = int(value)
+    except (OverflowError, ValueError):
+        return None
+    scalar = kind.scalar or ""
+    bits = 8 * SIZES[scalar]
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if INTEGERS[scalar][1] and number >> (bits - 1) else number
+
+
+def _unary(expression: Unary, values: Mapping[Variable, int | float]) -> int | float | None:
+    operand = fold(expression.operand, values)
+    if operand is None:
+        return None
+    if expression.operator == "!":
+        return int(not operand)
+    if expression.operator == "-":
+        return fitted(-operand, expression.type)
+    if expression.operator == "~" and isinstance(operand, int):
+        return fitted(~operand, expression.type)
+    return operand if expression.operator == "+" else None
+
+
+def _binary(expression: Binary, values: Mapping[Variable, int | float]) -> int | float | None:
+    left = fold(expression.left, values)
+    symbol = expression.operator
+    if symbol in ("&&", "||") and left is not None and bool(left) == (symbol == "||"):
+        return int(bool(left))
+    right = fold(expression.right, values)
+    if left is None or right is None:
+        return None
+    if symbol in ("&&", "||"):
+        return int(bool(right))
+    common = arithmetic(expression.left.type, expression.right.type)
+    if symbol not in ("<<", ">>") and is_integer(common):
+        left, right = fitted(left, common), fitted(right, common)
+        if left is None or right is None:
+            return None
+    if symbol in COMPARISONS:
+        return int(COMPARISONS[symbol](left, right))
+    if symbol in ARITHMETIC:
+        return fitted(ARITHMETIC[symbol](left, right), expression.type)
+    if symbol == "/" and is_floating(common):
+        return left / right if right else None
+    if isinstance(left, int) and isinstance(right, int):
+        return fitted(_integer(symbol, left, right), expression.type)
+    return None
+
+
+def _integer(symbol: str, left: int, right: int) -> int | None:
+    if symbol in BITWISE:
+        return BITWISE[symbol](left, right)
+    if symbol in ("<<", ">>") and 0 <= right <= _MAX_SHIFT:
+        return left << right if symbol == "<<" else left >> right
+    if symbol in ("/", "%") and right:
+        # C++ rounds towards zero, Python down.
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return quotient if symbol == "/" else left - quotient * right
+    return None
+
 
 Node: TypeAlias = Expression | Statement
 #: The nodes around one, outermost first.
@@ -213,6 +332,37 @@ def _handed_on(call: Call) -> set[Variable]:
     return found
 
 
+def assigned(node: Node) -> Iterator[tuple[Variable, Expression]]:
+    """The values that variables get below a node: first ones, and those of assignments."""
+    for inner in below(node):
+        if isinstance(inner, Declare) and inner.initial is not None:
+            yield inner.variable, inner.initial
+        elif isinstance(inner, Assign):
+            variable = base(inner.target)
+            if variable is not None and variable.kind != "unknown":
+                yield variable, inner.value
+
+
+def sources_of(
+    node: Node, is_source: Callable[[Variable], bool]
+) -> dict[Variable, frozenset[Variable]]:
+    """The sources whose values may flow into each variable below a node, in whatever order."""
+    targets: dict[Variable, list[Variable]] = {}
+    for target, value in assigned(node):
+        for variable in mentioned(value):
+            targets.setdefault(variable, []).append(target)
+    found = {variable: frozenset({variable}) for variable in targets if is_source(variable)}
+    pending = list(found)
+    while pending:
+        variable = pending.pop()
+        for target in targets.get(variable, ()):
+            old = found.get(target, frozenset())
+            if not found[variable] <= old:
+                found[target] = old | found[variable]
+                pending.append(target)
+    return found
+
+
 def known_values(program: Program, template: Mapping[str, object]) -> dict[Variable, int | float]:
     """The numbers that template arguments and constants hold.
 
@@ -256,8 +406,7 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 _MAX_STEPS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """The variable that a loop counts with.
 
     Attributes:
@@ -319,13 +468,13 @@ def _bound(
     """The comparison that keeps a loop going, with the counter on its left."""
     if not isinstance(condition, Binary) or condition.operator not in _FLIPPED:
         return None
-    for side, other, operator in (
+    for side, other, sign in (
         (condition.left, condition.right, condition.operator),
         (condition.right, condition.left, _FLIPPED[condition.operator]),
     ):
         if isinstance(side, Name) and side.variable is variable:
             last = fold_int(other, values)
-            return None if last is None else (operator, last)
+            return None if last is None else (sign, last)
     return None
 
 

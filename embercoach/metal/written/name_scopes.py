@@ -10,24 +10,235 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct, field
+
 from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
 from embercoach.metal.text_facts import (
     Declaration,
     PreprocessorLine,
     Use,
     WrittenCall,
+    WrittenFunction,
+    WrittenParameter,
 )
-from embercoach.metal.written import naming
-from embercoach.metal.written.naming import NameScope, Scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from embercoach.metal.preprocessor import Macros
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import DeclarationKind, DirectiveKind, UseKind
-    from embercoach.metal.written.macros import Macros
+
+#: Attributes of the entry points of a mesh pipeline.
+_MESH_STAGES = frozenset({"mesh", "object"})
+
+
+def type_words(parsed: Parsed, part: SyntaxNode) -> str:
+    """The type of a declaration as written, without qualifiers and without a class body."""
+    kind = part.get("type")
+    if kind is not None and kind.get("body") is not None:
+        kind = kind.get("name")
+    return "" if kind is None else " ".join(parsed.word(kind).split())
+
+
+def _parameter(parsed: Parsed, part: SyntaxNode) -> WrittenParameter:
+    parts = unpack(part.get("declarator"))
+    name = parts.names[0] if parts.names else None
+    return WrittenParameter(
+        name="" if name is None else parsed.word(name),
+        type=type_words(parsed, part),
+        address_space=parsed.space(part),
+        pointer=parts.is_address,
+        reference=parts.reference,
+        constant=parsed.is_constant(part),
+        attributes=tuple(parsed.declared_marks(part)),
+        place=parsed.place(name or part),
+    )
+
+
+def function(
+    parsed: Parsed, part: SyntaxNode, declarator: Declarator, *, member: bool
+) -> WrittenFunction | None:
+    """The function that a definition or declaration declares, None when it has no plain name."""
+    if declarator.function is None or not declarator.names:
+        return None
+    name = declarator.names[0]
+    marks = {
+        mark.name
+        for child in part.parts
+        if child.kind == "attribute_declaration"
+        for mark in parsed.attribute_marks(child)
+    }
+    words = [w for w in (*parsed.qualifiers_in(part), *sorted(marks)) if w in ENTRY_QUALIFIERS]
+    words += sorted(marks & _MESH_STAGES)
+    listed = declarator.function.get("parameters")
+    return WrittenFunction(
+        name=parsed.word(name),
+        entry=words[0] if words else None,
+        body=part.get("body") is not None,
+        parameters=tuple(
+            _parameter(parsed, child)
+            for child in ([] if listed is None else listed.inner)
+            if child.kind.endswith("parameter_declaration")
+        ),
+        place=parsed.place(name),
+        extent=parsed.place(part),
+        member=member,
+        result=type_words(parsed, part) + "*" * declarator.is_address,
+    )
+
+
+def member_names(body: SyntaxNode) -> Iterator[SyntaxNode]:
+    """The names that a class body declares, methods and nested types included."""
+    for member in body.inner:
+        inner = member
+        if member.kind == "template_declaration" and member.inner:
+            inner = member.inner[-1]
+        for declarator in inner.all("declarator"):
+            yield from unpack(declarator).names
+        name = inner.get("name")
+        if name is not None and name.kind == "type_identifier":
+            yield name
+
+
+def callee_words(parsed: Parsed, callee: SyntaxNode) -> tuple[str, tuple[str, ...]]:
+    """The callee without its template arguments, and these."""
+    last = callee
+    if callee.kind == "qualified_identifier":
+        last = callee.get("name") or callee
+    arguments = last.get("arguments")
+    if arguments is None or arguments.kind != "template_argument_list":
+        return "".join(parsed.word(callee).split()), ()
+    before = parsed.text_between(callee.start, arguments.start)
+    return "".join(before.split()), tuple(map(parsed.word, arguments.inner))
+
+
+def is_include_guard(parsed: Parsed, part: SyntaxNode) -> bool:
+    """Return whether a conditional is an include guard: it defines what it tests."""
+    asked = part.get("name")
+    defined = next((child for child in part.inner if child.kind == "preproc_def"), None)
+    name = None if defined is None else defined.get("name")
+    if asked is None or name is None or not part.parts[0].kind.startswith("#ifndef"):
+        return False
+    return parsed.word(asked) == parsed.word(name)
+
+
+USED: Mapping[str, UseKind] = {
+    "identifier": "value",
+    "type_identifier": "type",
+    "namespace_identifier": "namespace",
+}
+NAMES = USED.keys() | {"field_identifier"}
+# Their contents are not names, or not names of this text.
+SKIPPED = frozenset(
+    {
+        "attribute_declaration",
+        "attribute_specifier",
+        "field_designator",
+        "literal_suffix",
+        "preproc_call",
+        "preproc_def",
+        "preproc_function_def",
+        "string_literal",
+    }
+)
+SCOPES = frozenset(
+    {
+        "compound_statement",
+        "field_declaration_list",
+        "for_range_loop",
+        "for_statement",
+        "function_definition",
+        "if_statement",
+        "lambda_expression",
+        "switch_statement",
+        "template_declaration",
+        "template_instantiation",
+        "while_statement",
+    }
+)
+CONDITIONS = frozenset({"preproc_if", "preproc_elif", "preproc_ifdef", "preproc_elifdef"})
+# The one part of each that is followed; their names are declared, or none of this text.
+FOLLOWED = {
+    "type_parameter_declaration": "default_type",
+    "optional_type_parameter_declaration": "default_type",
+    "variadic_type_parameter_declaration": "default_type",
+    "enumerator": "value",
+    "alias_declaration": "type",
+    "namespace_definition": "body",
+    "namespace_alias_definition": "body",
+    "using_declaration": "",
+    "preproc_include": "",
+}
+# The child of each that is the name, and the kind of thing that it names.
+NAMED: Mapping[str, tuple[str, DeclarationKind]] = {
+    "alias_declaration": ("name", "alias"),
+    "enum_specifier": ("name", "type"),
+    "enumerator": ("name", "enumerator"),
+    "lambda_capture_initializer": ("left", "local"),
+    "namespace_alias_definition": ("name", "namespace"),
+    "namespace_definition": ("name", "namespace"),
+    "optional_type_parameter_declaration": ("name", "template"),
+    "type_parameter_declaration": ("name", "template"),
+    "variadic_type_parameter_declaration": ("name", "template"),
+}
+# The child of each that can be neither a constant nor a type.
+OF_VARIABLES = {
+    "assignment_expression": "left",
+    "subscript_expression": "argument",
+    "update_expression": "argument",
+}
+
+
+class NameScope(Struct, eq=False):
+    """A part whose names are visible in it alone.
+
+    Attributes:
+        names: the declarations of each name, None where one is not known, each after the byte from
+            which on it is visible.
+        is_open: any name may be declared here, as in a class whose bases are not followed.
+        template: holds template parameters; what a template declares lands outside.
+    """
+
+    depth: int = 0
+    outer: NameScope | None = None
+    template: bool = False
+    is_open: bool = False
+    names: dict[str, list[tuple[int, Declaration | None]]] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> NameScope:
+        """The scope in which what is declared here can live."""
+        scope = self
+        while scope.template and scope.outer is not None:
+            scope = scope.outer
+        return scope
+
+
+class Scopes(Struct):
+    """The names of one text.
+
+    Attributes:
+        bindings: start byte of each used name to its declaration in the text.
+        origins: of each declaration the part that declares it, and its initial value.
+        free: uses that no declaration covers, in the order of the text.
+    """
+
+    macros: Macros
+    declarations: list[Declaration] = field(default_factory=list)
+    bindings: dict[int, Declaration] = field(default_factory=dict)
+    origins: dict[Declaration, tuple[SyntaxNode | None, SyntaxNode | None]] = field(
+        default_factory=dict
+    )
+    free: list[Use] = field(default_factory=list)
+    attribute_uses: list[Use] = field(default_factory=list)
+    calls: list[WrittenCall] = field(default_factory=list)
+    functions: list[WrittenFunction] = field(default_factory=list)
+    directives: list[PreprocessorLine] = field(default_factory=list)
+
 
 # Nested names and statements that are followed.
 _MAX_NESTING = 150
@@ -91,7 +302,7 @@ class _Names:
         pending = [(part, first) for part in reversed(self.parsed.tree.parts)]
         while pending:
             part, context = pending.pop()
-            if part.kind not in naming.SKIPPED:
+            if part.kind not in SKIPPED:
                 inside = self._entered(part, context)
                 pending.extend([(c, inside) for c in self._followed(part)[::-1] if c.named])
         self._settle()
@@ -107,22 +318,22 @@ class _Names:
         rule = _RULES.get(kind)
         if rule is not None:
             rule(self, part, scope)
-        elif kind in naming.USED:
+        elif kind in USED:
             self._use(part, scope, quiet=quiet)
-        if kind in naming.SCOPES or (kind in FUNCTIONS and part not in self._defined):
+        if kind in SCOPES or (kind in FUNCTIONS and part not in self._defined):
             is_template = kind == "template_declaration"
             scope = NameScope(scope.depth + 1, scope, is_template, part in self._open)
             scope.names |= self._inside.get(part, {})
-        if kind in naming.CONDITIONS:
-            quiet = quiet or not naming.is_include_guard(self.parsed, part)
+        if kind in CONDITIONS:
+            quiet = quiet or not is_include_guard(self.parsed, part)
         return _ResolutionContext(scope, nesting, quiet or part in self._quiet)
 
     def _followed(self, part: SyntaxNode) -> Sequence[SyntaxNode]:
         """The children of a part that hold names to look up."""
         kind = part.kind
-        if kind in naming.FOLLOWED:
-            return tuple(part.all(naming.FOLLOWED[kind])) if naming.FOLLOWED[kind] else ()
-        if kind in naming.CONDITIONS:
+        if kind in FOLLOWED:
+            return tuple(part.all(FOLLOWED[kind])) if FOLLOWED[kind] else ()
+        if kind in CONDITIONS:
             return [child for child in part.parts if child.role not in ("name", "condition")]
         if kind == "qualified_identifier" and part.get("scope") is not None:
             return _outermost(part, "scope", "name")
@@ -132,7 +343,7 @@ class _Names:
         if kind.endswith("_declarator"):
             # Of one that is not understood, the clear parts alone.
             return [child for child in part.parts if child.kind != "ERROR"]
-        role = naming.OF_VARIABLES.get(kind)
+        role = OF_VARIABLES.get(kind)
         if role is not None:
             self._variables.update(part.all(role))
         return part.parts
@@ -157,7 +368,7 @@ class _Names:
             use = Use(name, "value", self.parsed.place(part), component=component)
             self.found.attribute_uses.append(use)
         if not quiet and name not in self._outer and self.parsed.holds(part):
-            kind: UseKind = "call" if part in self._callees else naming.USED[part.kind]
+            kind: UseKind = "call" if part in self._callees else USED[part.kind]
             self._free.append((part, name, kind))
 
     def _settle(self) -> None:
@@ -180,7 +391,7 @@ class _Names:
         callee, arguments = part.get("function"), part.get("arguments")
         if callee is None or arguments is None:
             return
-        name, template = naming.callee_words(self.parsed, callee)
+        name, template = callee_words(self.parsed, callee)
         self.found.calls.append(WrittenCall(name, template, self.parsed.place(part)))
         if callee.kind == "parenthesized_expression" and len(callee.inner) == 1:
             # (max)(a, b), or a cast: (half)(x)
@@ -189,7 +400,7 @@ class _Names:
         if name in self.found.macros.functions:
             self._quiet.add(arguments)
             for inner in arguments.below():
-                if inner.kind in naming.NAMES:
+                if inner.kind in NAMES:
                     scope.names.setdefault(self.parsed.word(inner), [(arguments.end, None)])
 
     def template_function(self, part: SyntaxNode, _scope: NameScope) -> None:
@@ -222,7 +433,7 @@ class _Names:
             self._open.add(part)
 
     def _function(self, part: SyntaxNode, parts: Declarator) -> None:
-        made = naming.function(self.parsed, part, parts, member=part in self._members)
+        made = function(self.parsed, part, parts, member=part in self._members)
         if made is not None and all(map(self.parsed.holds, parts.names)):
             self.found.functions.append(made)
 
@@ -233,7 +444,7 @@ class _Names:
 
     def named(self, part: SyntaxNode, scope: NameScope) -> None:
         """Declare the one name of a part, which is visible after it."""
-        role, kind = naming.NAMED[part.kind]
+        role, kind = NAMED[part.kind]
         name = part.get(role)
         if name is None and kind == "template":
             name = next((c for c in part.inner if c.kind == "type_identifier"), None)
@@ -248,7 +459,7 @@ class _Names:
         if name is not None and name.kind == "type_identifier":
             self._declare_name(name, "type", scope)
         if body is not None:
-            members = map(self.parsed.word, naming.member_names(body))
+            members = map(self.parsed.word, member_names(body))
             self._inside[body] = {member: [(body.start, None)] for member in members}
             self._members.update(body.parts)
             if part.has("base_class_clause"):
@@ -334,7 +545,7 @@ class _Names:
             name=parsed.word(name),
             kind=kind,
             place=parsed.place(name),
-            type=naming.type_words(parsed, owner) if owner else "",
+            type=type_words(parsed, owner) if owner else "",
             address_space=parsed.space(owner) if owner else None,
             pointer=parts.is_address if parts else False,
             dimensions=tuple(parsed.word(d) for d in parts.dimensions if d) if parts else (),
@@ -368,10 +579,10 @@ _RULES: Mapping[str, Callable[[_Names, SyntaxNode, NameScope], None]] = {
     "preproc_include": _Names.include,
     "for_range_loop": _Names.range_loop,
     "lambda_expression": _Names.function_expression,
-    **dict.fromkeys(naming.NAMED, _Names.named),
+    **dict.fromkeys(NAMED, _Names.named),
 }
 _NESTED = (
-    (_RULES.keys() | naming.USED.keys() | naming.SCOPES | naming.CONDITIONS)
+    (_RULES.keys() | USED.keys() | SCOPES | CONDITIONS)
     - {"field_declaration_list", "lambda_capture_initializer"}
 ) | {"qualified_identifier", "field_expression"}
 

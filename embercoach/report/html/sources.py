@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.files import is_inside, read_bytes
 from embercoach.finding import PlacedError
-from embercoach.metal.keywords import KEYWORDS
+from embercoach.metal.library import KEYWORDS
 from embercoach.metal.syntax import tree_of
 from embercoach.notebooks import is_notebook
 from embercoach.report.excerpt import visible

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.model import SimulatorError
@@ -310,8 +311,7 @@ def read_blocks(bitcode: Path) -> KernelBlocks:
     return KernelBlocks(tuple(blocks), registers or None, parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
+class _Lines(Struct, frozen=True):
     """Lines of the kernel's text, by the numbers of debug locations."""
 
     of_location: Mapping[int, int]

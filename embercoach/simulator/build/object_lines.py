@@ -8,12 +8,13 @@ import inspect
 import io
 import itertools
 import struct
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 from elftools.elf.elffile import ELFFile
+from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.simulator.model import SimulatorError
 
@@ -28,8 +29,7 @@ _ARM64 = 0x0100000C
 _CUT_NAMES = {"debug_str_offs": "debug_str_offsets"}
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A section: where it is loaded, where in the file it lies, and its relocations there."""
 
     segment: str
@@ -41,8 +41,7 @@ class Section:
     relocation_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class MachFile:
+class MachFile(Struct, frozen=True):
     """A file's segments (name, first address, size), sections, symbols and bytes."""
 
     segments: tuple[tuple[str, int, int], ...]
@@ -152,8 +151,7 @@ _ARRAYS = "msltg"
 _WRITABLE, _EXECUTABLE = 0x2, 0x1
 
 
-@dataclass(frozen=True, slots=True)
-class SharedArray:
+class SharedArray(Struct, frozen=True):
     """A threadgroup array (or variable): its name, first address and bytes."""
 
     name: str
@@ -161,8 +159,7 @@ class SharedArray:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """The parts of a kernel object; each span is its first address and the one after it.
 
     Attributes:
@@ -273,8 +270,7 @@ def variable_name(symbol: str) -> str:
     return symbol
 
 
-@dataclass(frozen=True, slots=True)
-class _Inlined:
+class _Inlined(Struct, frozen=True):
     """A call that was inlined: the spans of its code, the call's line, 0 if not in the text."""
 
     spans: tuple[tuple[int, int], ...]
@@ -285,8 +281,7 @@ class _Inlined:
 _MOVED, _FOREIGN, _END = 0, -1, -2
 
 
-@dataclass(frozen=True, slots=True)
-class LineTable:
+class LineTable(Struct, frozen=True):
     """Source lines by address.
 
     Attributes:

@@ -6,19 +6,18 @@ import contextlib
 import errno
 import functools
 import hashlib
-import json
 import os
 import shutil
 import tempfile
 import time
 import warnings
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import platformdirs
+from msgspec import Struct, json, structs
 
 import embercoach.metal
 from embercoach.files import is_own, read_bytes
@@ -30,7 +29,7 @@ from embercoach.simulator.model import (
     SourceMap,
     UnsetUse,
 )
-from embercoach.simulator.profile.counts import KernelBlocks
+from embercoach.simulator.profile.counts import KernelBlocks  # noqa: TC001  (a field's type)
 from embercoach.simulator.reporting.compiler_errors import (
     UNSET_WARNINGS,
     CompileError,
@@ -44,7 +43,10 @@ from embercoach.simulator.rewrite.translation import rewrite
 from embercoach.simulator.rewrite.variables import FILL_MACRO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
+
+    from embercoach.simulator.build.toolchain import Toolchain
+    from embercoach.simulator.rewrite.translation import Rewritten
 
 #: Bytes that the entries of a cache may take together.
 MOST_BYTES = 256 << 20
@@ -59,8 +61,36 @@ _SWEPT = "swept"
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class CachedObject:
+class KernelFacts(Struct, frozen=True):
+    """What is stored with a compiled kernel; members as of ``BuiltKernel``."""
+
+    parameters: tuple[LaunchParameter, ...]
+    lines: SourceMap
+    unset: tuple[UnsetUse, ...] = ()
+    insertions: tuple[tuple[int, int, int], ...] = ()
+    blocks: KernelBlocks | None = None
+
+
+class EntryFacts(Struct, frozen=True):
+    """What is stored with the files of an entry.
+
+    Attributes:
+        kernel: of a compiled kernel.
+        refused: of precompiled headers, why MLX's own were refused; "" where they were not.
+    """
+
+    kernel: KernelFacts | None = None
+    refused: str = ""
+
+
+class _Stored(Struct, frozen=True):
+    """The record of an entry: the digests of its files, by name, and its facts."""
+
+    files: dict[str, str]
+    facts: EntryFacts
+
+
+class CachedObject(Struct, frozen=True):
     """An entry of the cache.
 
     Attributes:
@@ -69,7 +99,7 @@ class CachedObject:
     """
 
     folder: Path
-    facts: Mapping[str, Any]
+    facts: EntryFacts
 
 
 class ObjectCache:
@@ -87,17 +117,16 @@ class ObjectCache:
             if not (is_own(self.root.resolve(), S_ISDIR) and is_own(folder, S_ISDIR)):
                 return None
             status = (folder / _FACTS).lstat()
-            stored = json.loads(read_bytes(folder / _FACTS, follow=False))
-            digests: dict[str, str] = stored["files"]
-            if any(_file_digest(folder / name) != digest for name, digest in digests.items()):
+            stored = json.decode(read_bytes(folder / _FACTS, follow=False), type=_Stored)
+            digests = stored.files.items()
+            if any(_file_digest(folder / name) != digest for name, digest in digests):
                 return None
-            facts: dict[str, Any] = stored["facts"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, RecursionError):
             return None
         if time.time() - status.st_mtime > GRACE / 2:
             with contextlib.suppress(OSError):
                 os.utime(folder / _FACTS)
-        return CachedObject(folder, facts)
+        return CachedObject(folder, stored.facts)
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Path]:
@@ -121,15 +150,15 @@ class ObjectCache:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def put(self, key: str, made: Path, facts: Mapping[str, Any]) -> CachedObject:
+    def put(self, key: str, made: Path, facts: EntryFacts) -> CachedObject:
         """Keep the files of a folder that ``making`` gave.
 
         Another process may have kept the same meanwhile: the entry that is there counts, unless its
         files are damaged.
         """
         names = sorted(path.name for path in made.iterdir())
-        content = {"files": {name: _file_digest(made / name) for name in names}, "facts": facts}
-        (made / _FACTS).write_text(json.dumps(content), encoding="utf-8")
+        stored = _Stored({name: _file_digest(made / name) for name in names}, facts)
+        (made / _FACTS).write_bytes(json.encode(stored))
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(OSError):  # somebody was faster
                 made.rename(self.root / key)
@@ -187,11 +216,6 @@ def _file_digest(path: Path) -> str:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.rewrite.translation import Rewritten
-
     # Makes the unit with other casts.
     _Remake = Callable[[frozenset[tuple[int, int]]], Rewritten]
 
@@ -256,17 +280,15 @@ def build(  # noqa: PLR0913
         remake = functools.partial(rewrite, source, body, header)
         clang = _Clang(toolchain, flags, checks, profile, Allowance.of(seconds))
         entry = _compiled(store, key, name, rewritten, remake, clang)
-    facts = entry.facts
+    facts = entry.facts.kernel
+    if facts is None:
+        raise SimulatorError(f"entry {key} of {store.root} is not one of a kernel")
     return BuiltKernel(
         name=name,
         object=entry.folder / _KERNEL,
-        parameters=tuple(LaunchParameter(**fields) for fields in facts["parameters"]),
         source=source,
-        lines=SourceMap(**facts["lines"]),
         checked=checks,
-        unset=tuple(UnsetUse(**fields) for fields in facts["unset"]),
-        insertions=tuple((line, column, more) for line, column, more in facts["insertions"]),
-        blocks=KernelBlocks.from_facts(facts["blocks"]) if profile else None,
+        **structs.asdict(facts),
     )
 
 
@@ -296,12 +318,11 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
             _link(toolchain, parts, made / _RUNTIME, allowance)
             for part in parts:
                 part.unlink()
-            entry = store.put(key, made, {})
+            entry = store.put(key, made, EntryFacts())
     return entry.folder / _RUNTIME
 
 
-@dataclass(frozen=True, slots=True)
-class _Clang:
+class _Clang(Struct, frozen=True):
     """Settings for compiling a kernel: the compiler, its flags, and its time limit."""
 
     toolchain: Toolchain
@@ -335,14 +356,14 @@ def _compiled(
         if clang.toolchain.host.system != "darwin":
             # There, lines of code are to be found in this part alone.
             part.unlink()
-        facts = {
-            "parameters": [asdict(parameter) for parameter in rewritten.parameters],
-            "lines": asdict(rewritten.lines),
-            "unset": [asdict(use) for use in unset],
-            "insertions": list(rewritten.edited.insertions()),
-            "blocks": blocks and asdict(blocks),
-        }
-        return store.put(key, made, facts)
+        facts = KernelFacts(
+            parameters=rewritten.parameters,
+            lines=rewritten.lines,
+            unset=unset,
+            insertions=tuple(rewritten.edited.insertions()),
+            blocks=blocks,
+        )
+        return store.put(key, made, EntryFacts(facts))
 
 
 def _translated(
@@ -439,13 +460,13 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
                 raise SimulatorError(
                     f"the simulator's Metal library does not compile:\n{first.output}"
                 )
-            entry = store.put(key, made, {"refused": refused})
-    refused = entry.facts.get("refused", "")
+            entry = store.put(key, made, EntryFacts(refused=refused))
+    refused = entry.facts.refused
     if refused:
-        first = next((line for line in refused.splitlines() if "error: " in line), refused)
+        error = next((line for line in refused.splitlines() if "error: " in line), refused)
         warnings.warn(
             "the installed MLX's Metal header utils.h does not compile in the simulator, which "
-            f"takes its own version of it: {first}",
+            f"takes its own version of it: {error}",
             stacklevel=2,
         )
     own = (_OWN_UTILS,) if refused else ()

@@ -16,11 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.simulator.model import SimulatorError
 
@@ -74,8 +75,7 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The end of a tool.
 
     Attributes:
@@ -87,8 +87,7 @@ class ToolResult:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """The time of the tools that build one object.
 
     Attributes:
@@ -243,63 +242,46 @@ _DIAGNOSTICS = (
     # For ``implicit_bfloats`` of diagnostics.
     "-Wimplicit-float-conversion",
 )
+_LINES = ("-gline-tables-only", "-fdebug-compilation-dir=.")
 # Every access of at most 16 bytes calls the runtime: the pass skips wider ones, which only
-# vectorizers make, and without the option a read in front of a write.
+# vectorizers make, and without the option a read in front of a write. Accesses of different lines
+# stay apart.
+_CALLING = (
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    *("-mllvm", "-tsan-instrument-read-before-write"),
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    *("-mllvm", "-simplifycfg-hoist-common=false"),
+    *("-mllvm", "-simplifycfg-sink-common=false"),
+    *("-mllvm", "-enable-tail-merge=false"),
+)
 _CHECKS = (
     "-O1",
-    "-gline-tables-only",
-    "-fdebug-compilation-dir=.",
+    *_LINES,
+    *_CALLING,
     "-fsanitize=thread,array-bounds,local-bounds",
     "-fsanitize=shift-exponent,float-cast-overflow",
     "-fsanitize-recover=local-bounds,shift-exponent",
     "-fsanitize-recover=float-cast-overflow",
     "-fno-sanitize-trap=all",
-    "-fno-vectorize",
-    "-fno-slp-vectorize",
-    "-mllvm",
-    "-tsan-instrument-read-before-write",
-    "-mllvm",
-    "-tsan-instrument-func-entry-exit=0",
     # What moves or merges accesses: one that the kernel's author wrote in front of its condition is
-    # to be checked there, and each has its own line. Null is not an address that code may be
-    # taken not to use.
+    # to be checked there. Null is not an address that code may be taken not to use.
     "-fno-delete-null-pointer-checks",
-    "-mllvm",
-    "-opt-disable=licm,instcombine",
-    "-mllvm",
-    "-simplifycfg-hoist-common=false",
-    "-mllvm",
-    "-simplifycfg-sink-common=false",
-    "-mllvm",
-    "-enable-tail-merge=false",
+    *("-mllvm", "-opt-disable=licm,instcombine"),
 )
 # A call for each access and block of instructions, and no checks: optimized as by a GPU's compiler,
 # so that instructions that it would not execute do not count.
 _COUNTED = (
     "-O2",
-    "-gline-tables-only",
-    "-fdebug-compilation-dir=.",
+    *_LINES,
+    *_CALLING,
     "-DEMBER_COUNTED",
     "-fsanitize=thread",
     "-fsanitize-coverage=trace-pc-guard,no-prune",
-    "-fno-vectorize",
-    "-fno-slp-vectorize",
-    "-mllvm",
-    "-tsan-instrument-read-before-write",
-    "-mllvm",
-    "-tsan-instrument-func-entry-exit=0",
     # Of a GPU's compiler, which has 32-bit registers.
-    "-mllvm",
-    "-indvars-widen-indvars=false",
-    # Accesses of different lines stay apart.
-    "-mllvm",
-    "-simplifycfg-hoist-common=false",
-    "-mllvm",
-    "-simplifycfg-sink-common=false",
-    "-mllvm",
-    "-enable-tail-merge=false",
+    *("-mllvm", "-indvars-widen-indvars=false"),
 )
-_PLAIN = ("-O2", "-gline-tables-only", "-fdebug-compilation-dir=.")
+_PLAIN = ("-O2", *_LINES)
 _RUNTIME = (
     "-std=c++20",
     "-O2",
@@ -314,8 +296,7 @@ _RUNTIME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """The machine that kernels are compiled for: this one.
 
     Attributes:
@@ -336,8 +317,7 @@ class Host:
         return f"{self.machine}-unknown-linux-gnu"
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True):
     """A compiler and a linker.
 
     Attributes:

@@ -104,6 +104,25 @@ class ComparisonRecord(Structure):
     _fields_ = _fields(c_uint64, "different first_different unwritten first_unwritten rounded pc")
 
 
+_SITE = (
+    *("pc", "place", "width", "access", "issued", "lanes"),
+    *("sectors", "lines64", "lines128", "bank_cycles", "contention", "first"),
+)
+_SITE_KINDS = {"place": c_int64, "width": c_uint32, "access": c_uint32}
+
+
+class SiteRecord(Structure):
+    """The runtime's ``ember_site``."""
+
+    _fields_ = [(name, _SITE_KINDS.get(name, c_uint64)) for name in _SITE]
+
+
+class BlockRecord(Structure):
+    """The runtime's ``ember_block``."""
+
+    _fields_ = [("issued", c_uint64), ("lanes", c_uint64)]
+
+
 class RefusalError(Exception):
     """A request that can't be served; the parent reports the message."""
 
@@ -300,8 +319,7 @@ class RequestedLaunch:
             "findings": [self._message_of(records[i]) for i in range(found.value)],
         }
         if self._record.profiled:
-            reader = importlib.import_module("profile_records")
-            run["profile"] = reader.read(self._runtime.library, self._base, self._asked["buffers"])
+            run["profile"] = _profile(self._runtime.library, self._base, self._asked["buffers"])
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
         return run
 
@@ -365,6 +383,33 @@ class RequestedLaunch:
 
 def _has(run: Message, *kinds: int) -> bool:
     return any(finding["kind"] in kinds for finding in run["findings"])
+
+
+def _profile(library: ctypes.CDLL, base: int, buffers: list[Message]) -> Message:
+    """The counts of the last run: `sites`, `blocks` that ran, `buffers`, `simdgroups`."""
+    site_at, blocks_at = library.ember_profile_site, library.ember_profile_blocks
+    site_at.restype, site_at.argtypes = POINTER(SiteRecord), [c_uint32]
+    blocks_at.restype, blocks_at.argtypes = POINTER(BlockRecord), [POINTER(c_uint64)]
+    buffer_at = library.ember_profile_buffer
+    buffer_at.restype, buffer_at.argtypes = c_uint64, [c_uint32, POINTER(c_uint64)]
+    sites = list[Message]()
+    while site := site_at(len(sites)):
+        record = site.contents
+        record.pc -= base
+        sites.append({name: getattr(record, name) for name in _SITE})
+    count = c_uint64()
+    records = blocks_at(byref(count))
+    counted = ((i, records[i].issued, records[i].lanes) for i in range(count.value))
+    moved, simdgroups, bytes_of = [], 0, (c_uint64 * 4)()
+    for buffer in buffers:
+        simdgroups = buffer_at(buffer["slot"], bytes_of)
+        moved.append(list(bytes_of))
+    return {
+        "sites": sites,
+        "blocks": [numbers for numbers in counted if numbers[1]],
+        "buffers": moved,
+        "simdgroups": simdgroups,
+    }
 
 
 def serve(reading: int, writing: int, file: int, library: str) -> None:

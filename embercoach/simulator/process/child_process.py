@@ -22,9 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import to_builtins
 
-from embercoach.metal.contract import MAX_THREADGROUP_BYTES
+from embercoach.metal.contract import MAX_THREADGROUP_BYTES, MAX_THREADS
 from embercoach.metal.hazards import threadgroup_memory
+from embercoach.simulator.answers import (
+    AskedBuffer,
+    LineQuestion,
+    MalformedError,
+    RefusalAnswer,
+    Request,
+    ResultAnswer,
+    read_answer,
+)
 from embercoach.simulator.build import objects
 from embercoach.simulator.build.object_lines import read_image, read_lines
 from embercoach.simulator.build.toolchain import ending, environment, find_toolchain
@@ -36,7 +46,7 @@ from embercoach.simulator.model import (
     SimulatorError,
     Traffic,
 )
-from embercoach.simulator.process.answers import MalformedError, check, profile_of
+from embercoach.simulator.profile.counts import profile_of
 from embercoach.simulator.reporting.runtime_findings import Scene, raw_findings
 
 if TYPE_CHECKING:
@@ -45,7 +55,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.build.object_lines import Image
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel
-    from embercoach.simulator.session.capture import Capture, Extent
+    from embercoach.simulator.session.launching import Capture
 
 _CHILD = Path(__file__).with_name("child.py")
 _PAGE = 1 << 14
@@ -285,7 +295,6 @@ def _shared_file() -> int:
 
 _ROLES = {"input": 0, "output": 1, "info": 2}
 _SLOTS = 32
-_THREADS = 1024
 #: Times the limit of bytes that records may take.
 _MOST_RECORDS = 2
 #: Runs of a launch: in both orders, again in lockstep, and again with another pattern.
@@ -297,7 +306,7 @@ _GRACE = 10.0
 
 
 class Process:
-    """Runs kernels in a child process that lives as long as nothing happens to it.
+    """Compiles each text once, and runs it in a child process that lives until something happens.
 
     Safe to use from several threads, which take turns, and in processes that fork: each has its own
     child. The child ends with the process.
@@ -306,9 +315,34 @@ class Process:
     def __init__(self, toolchain: Toolchain) -> None:
         self._toolchain = toolchain
         self._lock = threading.Lock()
+        self._building = threading.Lock()
+        self._built: dict[tuple[str, str, str, bool, bool], BuiltKernel] = {}
         self._child: Child | None = None
         self._owner = os.getpid()
+        #: Whether the child can take another launch after the last one.
+        self._unharmed = False
         _ALL.add(self)
+
+    def build(
+        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
+    ) -> BuiltKernel:
+        """Compile what MLX generated, or find what was made of the same text before."""
+        definition = captured.definition
+        key = (definition.name, captured.source, captured.math_mode, checks, profile)
+        with self._building:
+            if key not in self._built:
+                self._built[key] = objects.build(
+                    captured.source,
+                    definition.name,
+                    definition.body,
+                    definition.header,
+                    checks=checks,
+                    profile=profile,
+                    toolchain=self._toolchain,
+                    math_mode=captured.math_mode,
+                    seconds=limits.seconds,
+                )
+            return self._built[key]
 
     def run(
         self,
@@ -343,16 +377,16 @@ class Process:
             partial(read_lines, kernel.object),
             {buffer.index: buffer for buffer in buffers},
         )
-        request, size = _request(kernel, image, buffers, limits)
-        request |= {"grid": list(grid), "threadgroup": list(threadgroup)}
+        request, size = _request(kernel, image, buffers, limits, (grid, threadgroup))
         with self._lock:
+            self._unharmed = False
             child = self._ready_child(_memory_of_slots(buffers, checked=kernel.checked))
             try:
                 return self._launch(child, request, size, scene, limits)
             except ChildLostError as lost:
                 return _result_of_loss(lost, buffers, limits)
             finally:
-                if request.get("done"):
+                if self._unharmed:
                     child.shrink()
                 else:
                     self._drop()
@@ -372,50 +406,51 @@ class Process:
             self._drop()
 
     def _launch(
-        self, child: Child, request: dict[str, Any], size: int, scene: Scene, limits: Limits
+        self, child: Child, request: Request, size: int, scene: Scene, limits: Limits
     ) -> LaunchResult:
         child.grow(size)
-        for asked in request["buffers"]:
-            if asked["data"] is not None:
-                child.put(asked["data"], scene.buffers[asked["slot"]].data)
-        child.ask({**request, "arena": child.size})
+        for asked in request.buffers:
+            if asked.data is not None:
+                child.put(asked.data, scene.buffers[asked.slot].data)
+        child.ask({**to_builtins(request), "arena": child.size})
         # Filling and comparing buffers takes its time as well.
         patience = limits.seconds + _GRACE + size / 50e6
         answer = self._answer(child, request, scene, patience)
-        if answer["is"] == "refusal":
-            request["done"] = True
-            raise SimulatorError(f"kernel {scene.kernel.name!r} was not run: {answer['why']}")
+        if isinstance(answer, RefusalAnswer):
+            self._unharmed = True
+            raise SimulatorError(f"kernel {scene.kernel.name!r} was not run: {answer.why}")
         outputs = tuple(
-            child.get(asked["result"], asked["size"])
-            for asked in request["buffers"]
-            if "result" in asked
+            child.get(asked.result, asked.size)
+            for asked in request.buffers
+            if asked.result is not None
         )
-        request["done"] = all(run["ended"] for run in answer["runs"])
-        first = answer["runs"][0]
+        self._unharmed = all(run.ended for run in answer.runs)
+        first = answer.runs[0]
         return LaunchResult(
             outputs,
             raw_findings(answer, scene),
-            first["seconds"],
-            first["accesses"],
-            _traffic(scene.kernel, request["buffers"], first["traffic"]),
-            profile_of(first, scene, request) if request["profiled"] else None,
+            first.seconds,
+            first.accesses,
+            _traffic(scene.kernel, request.buffers, first.traffic),
+            profile_of(first.profile, first.seconds, scene, request)
+            if first.profile is not None and request.profiled
+            else None,
         )
 
     def _answer(
-        self, child: Child, request: dict[str, Any], scene: Scene, patience: float
-    ) -> dict[str, Any]:
+        self, child: Child, request: Request, scene: Scene, patience: float
+    ) -> ResultAnswer | RefusalAnswer:
         """Return the child's final answer; each of its runs has its time limit."""
         runs, deadline = 0, time.monotonic() + patience
         while True:
-            answer = child.answer(deadline)
             try:
-                check(answer, request)
+                answer = read_answer(child.answer(deadline), request)
             except MalformedError:
                 raise ChildLostError("malformed") from None
-            if answer["is"] in ("result", "refusal"):
+            if isinstance(answer, (ResultAnswer, RefusalAnswer)):
                 return answer
-            if answer["is"] == "line":
-                child.reply({"line": scene.line(answer["pc"]) or 0})
+            if isinstance(answer, LineQuestion):
+                child.reply({"line": scene.line(answer.pc) or 0})
             elif (runs := runs + 1) <= _MOST_RUNS:
                 deadline = time.monotonic() + patience
 
@@ -500,10 +535,10 @@ def _refuse(
             f"kernel {kernel.name!r}: {len(buffers)} buffers, the limit is {_SLOTS - 1}"
         )
     size = [min(extent, whole) for extent, whole in zip(threadgroup, grid, strict=True)]
-    if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > _THREADS:
+    if min(*grid, *threadgroup) < 1 or size[0] * size[1] * size[2] > MAX_THREADS:
         raise SimulatorError(
             f"kernel {kernel.name!r}: grid {grid} with threadgroup {threadgroup} can't be "
-            f"launched: extents must be positive, and a threadgroup at most {_THREADS} threads"
+            f"launched: extents must be positive, and a threadgroup at most {MAX_THREADS} threads"
         )
 
 
@@ -533,9 +568,13 @@ def _record_bytes(buffer: Buffer) -> int:
 
 
 def _request(
-    kernel: BuiltKernel, image: Image, buffers: Sequence[Buffer], limits: Limits
-) -> tuple[dict[str, Any], int]:
-    """Return the request to the child without the geometry, and the size of its data."""
+    kernel: BuiltKernel,
+    image: Image,
+    buffers: Sequence[Buffer],
+    limits: Limits,
+    geometry: tuple[tuple[int, int, int], tuple[int, int, int]],
+) -> tuple[Request, int]:
+    """Return the request to the child, and the size of its data."""
     size = 0
 
     def room(count: int) -> int:
@@ -547,41 +586,43 @@ def _request(
     for buffer in buffers:
         has_content = buffer.initialized or buffer.role != "output"
         count = buffer.data.nbytes
-        one = {
-            "slot": buffer.index,
-            "role": _ROLES[buffer.role],
-            "initialized": int(has_content),
-            "itemsize": buffer.itemsize,
-            "size": count,
-            "offset": buffer.offset,
-            "data": room(count) if has_content else None,
-        }
-        if buffer.role == "output":
-            one["result"] = room(count)
+        one = AskedBuffer(
+            slot=buffer.index,
+            role=_ROLES[buffer.role],
+            initialized=has_content,
+            itemsize=buffer.itemsize,
+            size=count,
+            offset=buffer.offset,
+            data=room(count) if has_content else None,
+            result=room(count) if buffer.role == "output" else None,
+        )
         asked.append(one)
-    request = {
-        "object": str(kernel.object),
-        "entry": image.entry,
-        "image": image.whole,
-        "text": image.text,
-        "writable": image.writable,
-        "arrays": [(array.start, array.size) for array in image.arrays],
-        "checked": int(kernel.checked),
-        "profiled": int(kernel.blocks is not None),
-        "seconds": limits.seconds,
-        "body": [kernel.lines.body_start, kernel.lines.body_start + kernel.lines.body_lines],
-        "buffers": asked,
-    }
+    lines = kernel.lines
+    request = Request(
+        object=str(kernel.object),
+        entry=image.entry,
+        image=image.whole,
+        text=image.text,
+        writable=image.writable,
+        arrays=tuple((array.start, array.size) for array in image.arrays),
+        checked=kernel.checked,
+        profiled=kernel.blocks is not None,
+        seconds=limits.seconds,
+        body=(lines.body_start, lines.body_start + lines.body_lines),
+        buffers=tuple(asked),
+        grid=geometry[0],
+        threadgroup=geometry[1],
+    )
     return request, size
 
 
 def _traffic(
-    kernel: BuiltKernel, asked: Sequence[dict[str, Any]], counts: Sequence[tuple[int, int]]
+    kernel: BuiltKernel, asked: Sequence[AskedBuffer], counts: Sequence[tuple[int, int]]
 ) -> dict[str, Traffic]:
     """Return the bytes that a run counted for each buffer; an unchecked one counts none."""
     if not kernel.checked:
         return {}
-    counted = {one["slot"]: count for one, count in zip(asked, counts, strict=True)}
+    counted = {one.slot: count for one, count in zip(asked, counts, strict=True)}
     return {
         parameter.name: Traffic(parameter.space, *counted[parameter.index])
         for parameter in kernel.parameters
@@ -606,50 +647,7 @@ def _result_of_loss(
     return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
 
 
-class LocalRunner:
-    """Compiles each text once, and runs one launch at a time, from whatever thread."""
-
-    def __init__(self, toolchain: Toolchain) -> None:
-        self._toolchain = toolchain
-        self._process = Process(toolchain)
-        self._lock = threading.Lock()
-        self._built: dict[tuple[str, str, str, bool, bool], BuiltKernel] = {}
-
-    def build(
-        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
-    ) -> BuiltKernel:
-        """Compile what MLX generated, or find what was made of the same text before."""
-        definition = captured.definition
-        key = (definition.name, captured.source, captured.math_mode, checks, profile)
-        with self._lock:
-            if key not in self._built:
-                self._built[key] = objects.build(
-                    captured.source,
-                    definition.name,
-                    definition.body,
-                    definition.header,
-                    checks=checks,
-                    profile=profile,
-                    toolchain=self._toolchain,
-                    math_mode=captured.math_mode,
-                    seconds=limits.seconds,
-                )
-            return self._built[key]
-
-    def run(
-        self,
-        kernel: BuiltKernel,
-        bound: Sequence[Buffer],
-        grid: Extent,
-        threadgroup: Extent,
-        *,
-        limits: Limits,
-    ) -> LaunchResult:
-        """Run every thread in the child process."""
-        return self._process.run(kernel, bound, grid, threadgroup, limits=limits)
-
-
 @functools.cache
-def host(toolchain: Toolchain | None) -> LocalRunner:
+def host(toolchain: Toolchain | None) -> Process:
     """The machine of a compiler, one for the whole process."""
-    return LocalRunner(toolchain or find_toolchain())
+    return Process(toolchain or find_toolchain())

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections import Counter
+from collections.abc import Mapping  # noqa: TC003  (a field's type)
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from embercoach.simulator.answers import FIRST_ARRAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from embercoach.simulator.model import Part
+    from embercoach.simulator.answers import AskedBuffer, ProfileAnswer, Request, SiteAnswer
+    from embercoach.simulator.model import BuiltKernel, Part
+    from embercoach.simulator.reporting.runtime_findings import Scene
 
 #: Fields of an access that are sums.
 SUMS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
@@ -136,8 +144,7 @@ Kind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockLine:
+class BlockLine(Struct, frozen=True):
     """The instructions of one line in a block that is executed as a whole.
 
     Attributes:
@@ -155,8 +162,7 @@ class BlockLine:
     flops_of: Mapping[Kind, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class KernelBlocks:
+class KernelBlocks(Struct, frozen=True):
     """The instructions of a compiled kernel.
 
     Attributes:
@@ -169,16 +175,8 @@ class KernelBlocks:
     registers: int | None
     vectors: tuple[tuple[int, int, int], ...] = ()
 
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> KernelBlocks:
-        """The inverse of `dataclasses.asdict`, after JSON."""
-        blocks = (tuple(BlockLine(**line) for line in block) for block in facts["blocks"])
-        vectors = tuple((line, part, whole) for line, part, whole in facts["vectors"])
-        return cls(tuple(blocks), facts["registers"], vectors)
 
-
-@dataclass(frozen=True, slots=True)
-class MemoryCounts:
+class MemoryCounts(Struct, frozen=True):
     """Accesses of one line to one buffer or threadgroup array, of one kind and width.
 
     Attributes:
@@ -216,8 +214,7 @@ class MemoryCounts:
     components: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LineCounts:
+class LineCounts(Struct, frozen=True):
     """Work of one line.
 
     Attributes:
@@ -242,8 +239,7 @@ class LineCounts:
     flops_of: Mapping[Kind, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class BufferCounts:
+class BufferCounts(Struct, frozen=True):
     """The bytes of one buffer that a launch moved.
 
     Attributes:
@@ -265,8 +261,7 @@ class BufferCounts:
     written_by_groups: int
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchProfile:
+class LaunchProfile(Struct, frozen=True):
     """Counts of one launch.
 
     Attributes:
@@ -296,3 +291,132 @@ class LaunchProfile:
     buffers: tuple[BufferCounts, ...]
     source: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
     seconds: float = 0.0
+
+
+_ACCESS: Mapping[int, Access] = {1: "read", 2: "write", 3: "atomic"}
+
+
+class _Line(Struct):
+    issued: Counter[Kind] = field(default_factory=Counter)
+    lanes: Counter[Kind] = field(default_factory=Counter)
+    flops: int = 0
+    flops_of: Counter[Kind] = field(default_factory=Counter)
+    barriers: int = 0
+    memory: list[MemoryCounts] = field(default_factory=list)
+
+
+def profile_of(
+    counted: ProfileAnswer, seconds: float, scene: Scene, request: Request
+) -> LaunchProfile:
+    """The profile of a run that took some seconds, without the place of the call."""
+    kernel = scene.kernel
+    lines: dict[int, _Line] = {}
+    _add_blocks(counted.blocks, kernel, lines)
+    spaces = {p.index: _space(p.space) for p in kernel.parameters if p.index is not None}
+    for number, memory in _memory(counted.sites, scene, spaces):
+        lines.setdefault(number, _Line()).memory.append(memory)
+    return LaunchProfile(
+        kernel=kernel.name,
+        launched_at=None,
+        grid=request.grid,
+        threadgroup=request.threadgroup,
+        threadgroups=_ceil_divided(request.grid, request.threadgroup),
+        simdgroups=counted.simdgroups,
+        threadgroup_bytes=sum(array.size for array in scene.image.arrays),
+        registers=kernel.blocks.registers if kernel.blocks else None,
+        lines=tuple(_placed(kernel, lines)),
+        buffers=tuple(_buffers(counted.buffers, request.buffers, scene, spaces)),
+        source=_source(kernel),
+        seconds=seconds,
+    )
+
+
+def _add_blocks(
+    counted: Iterable[tuple[int, int, int]], kernel: BuiltKernel, lines: dict[int, _Line]
+) -> None:
+    known = kernel.blocks.blocks if kernel.blocks else ()
+    for index, issued, lanes in counted:
+        for part in known[index] if index < len(known) else ():
+            line = lines.setdefault(part.line, _Line())
+            for kind, count in part.instructions.items():
+                line.issued[kind] += count * issued
+                line.lanes[kind] += count * lanes
+            line.flops += part.flops * lanes
+            for kind, count in part.flops_of.items():
+                line.flops_of[kind] += count * lanes
+            line.barriers += part.barriers * issued
+
+
+def _memory(
+    sites: Iterable[SiteAnswer], scene: Scene, spaces: Mapping[int, Space]
+) -> Iterator[tuple[int, MemoryCounts]]:
+    blocks = scene.kernel.blocks
+    vectors = {(line, part): whole for line, part, whole in (blocks.vectors if blocks else ())}
+    for site in sites:
+        place, line = site.place, scene.line(site.pc) or 0
+        yield (
+            line,
+            MemoryCounts(
+                space="threadgroup" if place >= FIRST_ARRAY else spaces.get(place, "device"),
+                access=_ACCESS.get(site.access, "atomic"),
+                buffer=scene.place(place),
+                width=site.width,
+                first=site.first,
+                vector=vectors.get((line, site.width), 0),
+                **{name: getattr(site, name) for name in SUMS},
+            ),
+        )
+
+
+def _placed(kernel: BuiltKernel, lines: Mapping[int, _Line]) -> Iterator[LineCounts]:
+    for number in sorted(lines):
+        part, line = kernel.lines.place(number) if number else ("generated", 0)
+        counts = lines[number]
+        yield LineCounts(
+            part=part,
+            line=line,
+            issued=dict(counts.issued),
+            lanes=dict(counts.lanes),
+            flops=counts.flops,
+            flops_of=dict(counts.flops_of),
+            barriers=counts.barriers,
+            memory=tuple(counts.memory),
+        )
+
+
+def _buffers(
+    moved: Iterable[tuple[int, int, int, int]],
+    asked: Iterable[AskedBuffer],
+    scene: Scene,
+    spaces: Mapping[int, Space],
+) -> Iterator[BufferCounts]:
+    for buffer, (read, written, by_groups, written_by_groups) in zip(asked, moved, strict=True):
+        yield BufferCounts(
+            name=scene.place(buffer.slot),
+            size=buffer.size,
+            space=spaces.get(buffer.slot, "device"),
+            read=read,
+            written=written,
+            read_by_groups=by_groups,
+            written_by_groups=written_by_groups,
+        )
+
+
+def _source(kernel: BuiltKernel) -> dict[Part, tuple[str, ...]]:
+    lines, places = kernel.source.split("\n"), kernel.lines
+    begin = places.body_start - 1
+    return {
+        "header": tuple(lines[: places.header_lines]),
+        "body": tuple(lines[begin : begin + places.body_lines]),
+    }
+
+
+def _ceil_divided(grid: tuple[int, ...], threadgroup: tuple[int, ...]) -> int:
+    total = 1
+    for threads, size in zip(grid, threadgroup, strict=True):
+        total *= -(-threads // size)
+    return total
+
+
+def _space(space: str) -> Space:
+    return "constant" if space == "constant" else "device"

@@ -6,8 +6,9 @@ are fitted to times of an H200 (`tests.benchmarks.profile.calibrate`), and estim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,7 @@ _HOPPER = "https://resources.nvidia.com/en-us-hopper-architecture/nvidia-h100-te
 _H200 = "https://www.nvidia.com/en-us/data-center/h200/"
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """The figures that GPUs of one architecture share, for each core.
 
     Attributes:
@@ -80,8 +80,7 @@ class Family:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU.
 
     Attributes:
@@ -100,7 +99,7 @@ class Gpu:
     bandwidth: float
     clock: float | None
     cache: int | None
-    family: Family = field(repr=False)
+    family: Family
     source: str
     cache_bandwidth: float | None = None
 

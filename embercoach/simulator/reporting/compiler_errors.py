@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.metal.msl_names import FUNCTIONS, VALUES
+from msgspec import Struct
+from msgspec.structs import replace
+
+from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import Part, SimulatorError, UnsetUse
 from embercoach.simulator.rewrite.translation import FILE_NAME
 from embercoach.terminal_text import log_line
@@ -45,8 +47,7 @@ UNSET_WARNINGS = (
 _LOST_VARIABLE = "automatic variable qualified with an address space"
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerError:
+class CompilerError(Struct, frozen=True):
     """A compiler error, warning or note about a kernel.
 
     Attributes:
@@ -111,8 +112,7 @@ def _lines(diagnostic: CompilerError, indent: str) -> Iterator[str]:
         yield f"{indent}  {' ' * len(number)} | {caret}^"
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """A line of the compiler: file, line and column are empty where it names no place."""
 
     severity: Severity

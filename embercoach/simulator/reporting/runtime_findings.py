@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
+from embercoach.metal.program.types import INTEGERS, SCALARS, SIZES
+from embercoach.simulator.answers import FIRST_ARRAY, REASONS
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from embercoach.simulator.answers import DifferenceAnswer, FindingAnswer, ResultAnswer
     from embercoach.simulator.build.object_lines import Image, LineTable
     from embercoach.simulator.model import Buffer, BuiltKernel
 
 #: In the order of the runtime's enumeration.
 _KINDS = tuple(CODE_OF_KIND)
-#: Places from here on are threadgroup arrays.
-FIRST_ARRAY = 64
 _READ, _WRITE, _ATOMIC = 1, 2, 4
 _NOTES = frozenset({"same-value-write", "lane-synchronous"})
 _SYMMETRIC = frozenset(
@@ -39,27 +41,6 @@ _CAUSES = frozenset(
 )
 #: Kinds that stop a thread wherever it is.
 _STOPPED = frozenset({"crash", "timeout"})
-#: In the order of the runtime's enumeration.
-REASONS = (
-    "nothing",
-    "exited",
-    "elsewhere",
-    "inactive lane",
-    "partial",
-    "device flag",
-    "threadgroup flag",
-    "index",
-    "no buffer",
-    "signal",
-    "stack",
-    "scratch",
-    "simdgroup barrier",
-    "other threadgroup",
-    "variable",
-    "shift",
-    "range",
-    "division",
-)
 _SIGNALS = {
     4: "illegal instruction or unreachable code",
     5: "illegal instruction or unreachable code",
@@ -70,35 +51,9 @@ _SIGNALS = {
     11: "segmentation fault",
 }
 _SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
-_TYPES = {
-    "bool": "?",
-    "char": "i1",
-    "uchar": "u1",
-    "short": "i2",
-    "ushort": "u2",
-    "int": "i4",
-    "uint": "u4",
-    "long": "i8",
-    "ulong": "u8",
-    "half": "f2",
-    "float": "f4",
-    "int8_t": "i1",
-    "uint8_t": "u1",
-    "int16_t": "i2",
-    "uint16_t": "u2",
-    "int32_t": "i4",
-    "uint32_t": "u4",
-    "int64_t": "i8",
-    "uint64_t": "u8",
-    "float16_t": "f2",
-    "complex64_t": "c8",
-    "bfloat": "bfloat",
-    "bfloat16_t": "bfloat",
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """The kernel, image and buffers that records refer to.
 
     Attributes:
@@ -136,7 +91,15 @@ class Scene:
     def value(self, number: int, data: bytes) -> str:
         """Bytes of a buffer as its type shows them, "" where the type is unknown."""
         kind = next((p.type for p in self.kernel.parameters if p.index == number), "")
-        return show(data, _TYPES.get(kind.removeprefix("metal::"), ""))
+        return show(data, _numpy_type(kind.removeprefix("metal::")))
+
+
+def _numpy_type(name: str) -> str:
+    """The code of a Metal type, "" for one that NumPy lacks; that of ``bfloat`` is its name."""
+    scalar = SCALARS[name].scalar or "" if name in SCALARS else name
+    if scalar in INTEGERS:
+        return "?" if scalar == "bool" else f"{'ui'[INTEGERS[scalar][1]]}{SIZES[scalar]}"
+    return {"half": "f2", "float": "f4", "complex64_t": "c8", "bfloat": "bfloat"}.get(scalar, "")
 
 
 def show(data: bytes, kind: str) -> str:
@@ -150,13 +113,13 @@ def show(data: bytes, kind: str) -> str:
     return str(np.frombuffer(data[:size], kind)[0])
 
 
-def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, ...]:
+def raw_findings(answer: ResultAnswer, scene: Scene) -> tuple[RawFinding, ...]:
     """All findings of a launch's runs, each once."""
     merged: dict[tuple[object, ...], RawFinding] = {}
-    unused = lacks_use_of_undefined(answer["differences"])
+    unused = lacks_use_of_undefined(answer.differences)
     explained = False
-    for run in answer["runs"]:
-        records = [r for r in run["findings"] if not (unused and _is_undefined_value(r))]
+    for run in answer.runs:
+        records = [r for r in run.findings if not (unused and _is_undefined_value(r))]
         explained |= any(_is_undefined_value(record) for record in records)
         for finding in _of_one_run(_finding(record, scene) for record in records):
             known = merged.get(_identity(finding))
@@ -166,12 +129,12 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
                 merged[_identity(finding)] = replace(known, count=finding.count)
     found = _without_echoes(list(merged.values()))
     explained |= any(finding.kind in _CAUSES for finding in found)
-    return (*found, *_of_outputs(answer["differences"], scene, explained=explained))
+    return (*found, *_of_outputs(answer.differences, scene, explained=explained))
 
 
-def _is_undefined_value(record: Mapping[str, Any]) -> bool:
+def _is_undefined_value(record: FindingAnswer) -> bool:
     """Return whether a thread got an undefined value, which alone is harmless."""
-    return REASONS[record["reason"]] in ("inactive lane", "division")
+    return REASONS[record.reason] in ("inactive lane", "division")
 
 
 def _identity(finding: RawFinding) -> tuple[object, ...]:
@@ -213,67 +176,66 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
     return kept
 
 
-def _finding(record: Mapping[str, Any], scene: Scene) -> RawFinding:
+def _finding(record: FindingAnswer, scene: Scene) -> RawFinding:
     # Of a barrier that lacks a flag, the barrier is at fault.
-    line = record["line"] or scene.line(record["barrier_pc"] or record["pc"])
+    line = record.line or scene.line(record.barrier_pc or record.pc)
     # Of a thread that was stopped in a function of the library, its caller has a line.
-    is_stopped = _KINDS[record["kind"]] in _STOPPED
+    is_stopped = _KINDS[record.kind] in _STOPPED
     if line is None and is_stopped:
-        line = scene.line(record["other_pc"])
+        line = scene.line(record.other_pc)
     value, other_value = _values(record, scene)
-    kind, other_kind = _verb(record["access"]), _verb(record["other_access"])
-    at = MemoryAccess(line, *_position(record, "thread", has=record["has_thread"]), kind, value)
+    at = MemoryAccess(
+        line=line,
+        thread=record.thread if record.has_thread else None,
+        threadgroup=record.threadgroup if record.has_thread else None,
+        kind=_verb(record.access),
+        value=value,
+    )
     other = None
-    if record["has_other"] or (record["other_pc"] and not is_stopped):
-        position = _position(record, "other_thread", has=record["has_other"])
-        other = MemoryAccess(scene.line(record["other_pc"]), *position, other_kind, other_value)
+    if record.has_other or (record.other_pc and not is_stopped):
+        other = MemoryAccess(
+            line=scene.line(record.other_pc),
+            thread=record.other_thread if record.has_other else None,
+            threadgroup=record.other_threadgroup if record.has_other else None,
+            kind=_verb(record.other_access),
+            value=other_value,
+        )
     return RawFinding(
-        kind=_KINDS[record["kind"]],
+        kind=_KINDS[record.kind],
         at=at,
         other=other,
         buffer=_place(record, scene),
         element=_element(record, scene),
         detail=_detail(record, scene),
-        count=record["count"],
+        count=record.count,
     )
 
 
-def _position(
-    record: Mapping[str, Any], name: str, *, has: bool
-) -> tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]:
-    """A thread's positions in the grid and of its threadgroup; None where it is unknown."""
-    if not has:
-        return None, None
-    x, y, z = record[name]
-    group_x, group_y, group_z = record[name.replace("thread", "threadgroup")]
-    return (x, y, z), (group_x, group_y, group_z)
-
-
-def _place(record: Mapping[str, Any], scene: Scene) -> str:
-    if record["column"]:
-        return scene.word(record["line"], record["column"])
-    if REASONS[record["reason"]] == "variable":
-        line, column = scene.lines().place_at(record["pc"])
+def _place(record: FindingAnswer, scene: Scene) -> str:
+    if record.column:
+        return scene.word(record.line, record.column)
+    if REASONS[record.reason] == "variable":
+        line, column = scene.lines().place_at(record.pc)
         return scene.word(line or 0, column)
-    return scene.place(record["place"])
+    return scene.place(record.place)
 
 
-def _element(record: Mapping[str, Any], scene: Scene) -> int | None:
-    place, offset = record["place"], record["offset"]
-    if record["column"]:
-        return int(record["detail"][0])
+def _element(record: FindingAnswer, scene: Scene) -> int | None:
+    place, offset = record.place, record.offset
+    if record.column:
+        return record.detail[0]
     if place < 0:
         return None
     if place >= FIRST_ARRAY:
         # Of a threadgroup array the type is unknown: count in what was accessed.
-        return int(offset // record["size"]) if record["size"] in (1, 2, 4, 8, 16) else None
+        return offset // record.size if record.size in (1, 2, 4, 8, 16) else None
     buffer = scene.buffers.get(place)
-    return int(offset // buffer.itemsize) if buffer is not None else None
+    return offset // buffer.itemsize if buffer is not None else None
 
 
-def _detail(record: Mapping[str, Any], scene: Scene) -> str:
-    reason, kind = REASONS[record["reason"]], _KINDS[record["kind"]]
-    here, elsewhere = record["detail"]
+def _detail(record: FindingAnswer, scene: Scene) -> str:
+    reason, kind = REASONS[record.reason], _KINDS[record.kind]
+    here, elsewhere = record.detail
     if kind == "crash":
         return _crash(reason, record)
     if kind == "divergent-barrier":
@@ -282,17 +244,17 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         return f"{_count(here, unit)} at this barrier, {elsewhere} {way}"
     if kind == "divergent-simd":
         if reason == "inactive lane":
-            return f"`{record['text']}` reads inactive lane {here}"
+            return f"`{record.text}` reads inactive lane {here}"
         if reason == "partial":
-            return f"`{record['text']}` needs all 32 lanes, {here} are active"
-        return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
+            return f"`{record.text}` needs all 32 lanes, {here} are active"
+        return f"{_count(here, 'lane')} at `{record.text}`, {elsewhere} elsewhere"
     if kind == "misaligned-access":
-        name = scene.place(record["place"])
-        return f"`{name}` at byte {record['offset']}, not a multiple of {here}"
+        name = scene.place(record.place)
+        return f"`{name}` at byte {record.offset}, not a multiple of {here}"
     if kind == "undefined-arithmetic":
-        return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
+        return undefined_operation(reason, record.detail, _plain_type(record.text))
     if reason == "index":
-        return f"declared as `{_plain_type(record['text'])}`"
+        return f"declared as `{_plain_type(record.text)}`"
     if kind == "wrong-mem-flags":
         return "mem_device" if reason == "device flag" else "mem_threadgroup"
     return ""
@@ -310,16 +272,16 @@ def _plain_type(text: str) -> str:
     return " ".join(text.split()).replace("_Float16", "half").replace(" [", "[")
 
 
-def _crash(reason: str, record: Mapping[str, Any]) -> str:
+def _crash(reason: str, record: FindingAnswer) -> str:
     if reason == "stack":
         return "stack overflow, a thread has 256 KB"
     if reason == "scratch":
         return "too many accesses far out of bounds"
     if reason == "no buffer":
-        return f"address {record['address']:#x} is in no buffer"
-    signal = record["detail"][0]
+        return f"address {record.address:#x} is in no buffer"
+    signal = record.detail[0]
     what = _SIGNALS.get(signal, f"signal {signal}")
-    return f"{what} at address {record['address']:#x}" if signal in (7, 10, 11) else what
+    return f"{what} at address {record.address:#x}" if signal in (7, 10, 11) else what
 
 
 def _verb(access: int) -> str:
@@ -329,51 +291,51 @@ def _verb(access: int) -> str:
     return f"atomic {word}" if access & _ATOMIC else word
 
 
-def _values(record: Mapping[str, Any], scene: Scene) -> tuple[str, str]:
+def _values(record: FindingAnswer, scene: Scene) -> tuple[str, str]:
     """The values of two accesses, each "" where it is unknown."""
-    value = scene.value(record["place"], bytes.fromhex(record["value"]))
-    if not value or not record["other_access"]:
+    value = scene.value(record.place, bytes.fromhex(record.value))
+    if not value or not record.other_access:
         return "", ""
-    plain_writes = record["access"] == record["other_access"] == _WRITE
-    if plain_writes and record["kind"] != _KINDS.index("wrong-mem-flags"):
-        return value, scene.value(record["place"], bytes.fromhex(record["other_value"]))
-    return (value if record["access"] == _READ else ""), ""
+    plain_writes = record.access == record.other_access == _WRITE
+    if plain_writes and record.kind != _KINDS.index("wrong-mem-flags"):
+        return value, scene.value(record.place, bytes.fromhex(record.other_value))
+    return (value if record.access == _READ else ""), ""
 
 
 def _of_outputs(
-    differences: Sequence[Mapping[str, Any]], scene: Scene, *, explained: bool
+    differences: Sequence[DifferenceAnswer], scene: Scene, *, explained: bool
 ) -> list[RawFinding]:
     """The findings from comparing the outputs of the runs."""
     nowhere = MemoryAccess(None, None, None)
     found = []
     for difference in differences:
-        buffer = scene.buffers[difference["slot"]]
-        if difference["unwritten"]:
+        buffer = scene.buffers[difference.slot]
+        if difference.unwritten:
             found.append(
                 RawFinding(
                     kind="unwritten-output",
                     at=nowhere,
                     other=None,
                     buffer=buffer.name,
-                    element=difference["first_unwritten"],
+                    element=difference.first_unwritten,
                     detail="",
-                    count=difference["unwritten"],
+                    count=difference.unwritten,
                 )
             )
-        if difference["different"] and not explained:
+        if difference.different and not explained:
             found.append(_difference(difference, scene, buffer))
     return found
 
 
-def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> RawFinding:
-    by_pattern = difference.get("by_pattern", {"different": 0})
-    by_memory = bool(by_pattern["different"])
-    shown = by_pattern if by_memory else difference
+def _difference(difference: DifferenceAnswer, scene: Scene, buffer: Buffer) -> RawFinding:
+    by_pattern = difference.by_pattern
+    by_memory = by_pattern is not None and by_pattern.different > 0
+    shown = by_pattern if by_pattern is not None and by_memory else difference
     before, now = (
-        scene.value(buffer.index, bytes.fromhex(shown[name])) or f"0x{shown[name]}"
-        for name in ("before", "now")
+        scene.value(buffer.index, bytes.fromhex(value)) or f"0x{value}"
+        for value in (shown.before, shown.now)
     )
-    line = scene.line(shown["pc"])
+    line = scene.line(shown.pc)
     if by_memory:
         unset = scene.kernel.unset[0] if scene.kernel.unset else None
         culprit = f"`{unset.variable}`" if unset else "a variable"
@@ -381,15 +343,15 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         detail = f"{culprit} is uninitialized: {before} in one run, {now} in another"
     else:
         detail = f"{before} in ascending order of threads, {now} in descending order"
-    by_order = "float-sum-order" if shown["rounded"] == shown["different"] else "order-dependent"
+    by_order = "float-sum-order" if shown.rounded == shown.different else "order-dependent"
     return RawFinding(
         kind="uninitialized-read" if by_memory else by_order,
         at=MemoryAccess(line, None, None),
         other=None,
         buffer=buffer.name,
-        element=shown["first_different"],
+        element=shown.first_different,
         detail=detail,
-        count=shown["different"],
+        count=shown.different,
     )
 
 
@@ -397,7 +359,7 @@ def undefined_operation(reason: str, detail: Sequence[int], kind: str) -> str:
     """Return a phrase for an operation.
 
     Args:
-        reason: as in ``runtime_findings.REASONS``.
+        reason: as in ``answers.REASONS``.
         detail: the two numbers that the runtime recorded.
         kind: the type of the operand, or that of the result of a conversion.
     """
@@ -408,12 +370,12 @@ def undefined_operation(reason: str, detail: Sequence[int], kind: str) -> str:
     return f"the value does not fit `{kind}`"
 
 
-def lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
+def lacks_use_of_undefined(differences: Sequence[DifferenceAnswer]) -> bool:
     """Return whether the runs certainly agree for any undefined value.
 
     Each run puts its own pattern there. Without differences at all nothing was compared.
     """
     return bool(differences) and not any(
-        difference["different"] and difference.get("by_pattern", difference)["different"]
+        difference.different and (difference.by_pattern or difference).different
         for difference in differences
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach.simulator.model import SimulatorError
 
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-@dataclass(frozen=True, slots=True)
-class LineEdit:
+class LineEdit(Struct, frozen=True):
     """Replace ``text[start:end]`` by ``new``, which holds as many line breaks; in characters."""
 
     start: int
@@ -21,8 +21,7 @@ class LineEdit:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class EditedText:
+class EditedText(Struct, frozen=True):
     """A text after edits.
 
     Attributes:

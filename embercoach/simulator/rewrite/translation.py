@@ -8,15 +8,14 @@ as it is, so that clang refuses it; address spaces stay everywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.program.declarators import attribute_parts, unpack
+from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.texts import Parsed, as_written
-from embercoach.metal.syntax import Syntax, parse_body, parse_unit
 from embercoach.metal.written.body import read_body, read_unit
-from embercoach.metal.written.macros import read_macros
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
 from embercoach.simulator.rewrite.metal_dialect import (
@@ -32,9 +31,8 @@ from embercoach.simulator.rewrite.variables import SPACE, fillings, spelling, th
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from tree_sitter import Node
-
     from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
     from embercoach.metal.written.body import MetalText
 
 _OPENING = ") {\n"
@@ -42,8 +40,7 @@ _CLOSING = "\n}\n"
 _KERNEL = "[[kernel]] "
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The layout of a generated source; offsets count characters.
 
     Attributes:
@@ -54,7 +51,7 @@ class Layout:
         body_end: of the user's body.
         instance_start: of the line that instantiates a template, or of the end.
         function: what the thunk calls: the function's name, with its template arguments.
-        signature: from the template line to the parenthesis that closes the parameters, parsed.
+        attributes: start and end of each ``[[...]]`` of the parameters.
         parameters: of the function, in order.
     """
 
@@ -65,7 +62,7 @@ class Layout:
     body_end: int
     instance_start: int
     function: str
-    signature: Parsed
+    attributes: tuple[tuple[int, int], ...]
     parameters: tuple[LaunchParameter, ...]
 
     @property
@@ -102,9 +99,8 @@ def read_layout(source: str, body: str, header: str) -> Layout:
     body_start = opening + len(_OPENING)
     body_end = body_start + len(body)
     instance_start = body_end + len(_CLOSING)
-    signature = as_written(source[start : opening + 1] + ";", "file")
-    name = _function_name(signature)
-    function = _instantiated(source[instance_start:], name)
+    declared = _declared(read_unit(source[start : opening + 1] + ";"))
+    function = _instantiated(source[instance_start:], declared.name)
     if function is None or ("<" in function) != source.startswith("template <", start):
         raise SimulatorError(
             f"the generated source has an unexpected end: {source[instance_start:]!r}"
@@ -117,8 +113,12 @@ def read_layout(source: str, body: str, header: str) -> Layout:
         body_end=body_end,
         instance_start=instance_start,
         function=function,
-        signature=signature,
-        parameters=_parameters(signature),
+        attributes=tuple(
+            (start + mark.place.start, start + mark.place.end)
+            for parameter in declared.parameters
+            for mark in parameter.attributes
+        ),
+        parameters=tuple(map(_parameter, declared.parameters)),
     )
 
 
@@ -133,19 +133,14 @@ def _instantiated(tail: str, name: str) -> str | None:
     return function if known and tail == f"{front}{function}) {function};\n" else None
 
 
-def _function_name(signature: Parsed) -> str:
-    names = [
-        signature.word(name)
-        for part in signature.tree.below()
-        if part.kind == "function_declarator"
-        for name in unpack(part).names
-    ]
-    if signature.faults or len(names) != 1:
+def _declared(signature: MetalText) -> WrittenFunction:
+    """The function that MLX declares."""
+    if signature.doubtful or len(signature.functions) != 1:
         raise SimulatorError(
             "cannot parse the generated signature: the names of the kernel, its inputs, outputs "
-            f"and template parameters must be C++ identifiers\n{signature.expanded.text}"
+            f"and template parameters must be C++ identifiers\n{signature.text}"
         )
-    return names[0]
+    return signature.functions[0]
 
 
 def kernel_mark(layout: Layout) -> int:
@@ -156,54 +151,23 @@ def kernel_mark(layout: Layout) -> int:
     return found
 
 
-def attribute_places(layout: Layout) -> Iterator[tuple[int, int]]:
-    """Start and end of each ``[[...]]`` of the parameters."""
-    for part in layout.signature.tree.below():
-        if part.kind == "parameter_declaration":
-            for attribute in attribute_parts(part):
-                place = layout.signature.place(attribute)
-                yield layout.signature_start + place.start, layout.signature_start + place.end
-
-
-def _parameters(signature: Parsed) -> tuple[LaunchParameter, ...]:
-    (function,) = (p for p in signature.tree.below() if p.kind == "function_declarator")
-    listed = function.get("parameters")
-    return tuple(_parameter(signature, part) for part in (() if listed is None else listed.inner))
-
-
-def _parameter(signature: Parsed, part: SyntaxNode) -> LaunchParameter:
-    declarator, kind = part.get("declarator"), part.get("type")
-    marks = signature.declared_marks(part)
-    names = unpack(declarator).names
-    if kind is None or len(names) != 1 or len(marks) != 1:
-        raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
-    qualifiers = signature.qualifiers_in(part)
-    spaces = [word for word in qualifiers if word in ("device", "constant")]
-    declarators = {"pointer_declarator": "*", "reference_declarator": "&"}
-    element = _atomic_element(signature, kind)
-    (mark,) = marks
-    is_buffer = mark.name == "buffer"
-    form = declarators.get(declarator.kind, "") if declarator is not None else ""
-    if is_buffer != bool(form) or len(spaces) != is_buffer or len(qualifiers) != len(spaces):
-        raise SimulatorError(f"unsupported generated parameter: {signature.word(part)}")
+def _parameter(parameter: WrittenParameter) -> LaunchParameter:
+    space, marks = parameter.address_space, parameter.attributes
+    is_buffer = len(marks) == 1 and marks[0].name == "buffer"
+    is_spaced = space in ("device", "constant") if parameter.pointer else space is None
+    if len(marks) != 1 or not parameter.name or parameter.pointer != is_buffer or not is_spaced:
+        raise SimulatorError(f"unsupported generated parameter: {parameter.name}")
+    is_atomic = parameter.type.startswith("atomic<")
     return LaunchParameter(
-        name=signature.word(names[0]),
-        type=signature.word(element or kind),
-        space=spaces[0] if spaces else "",
-        declarator=form,
-        is_const=signature.is_constant(part),
-        is_atomic=element is not None,
-        index=int(mark.arguments or "") if is_buffer else None,
-        attribute="" if is_buffer else mark.name,
+        name=parameter.name,
+        type=parameter.type[len("atomic<") : -1] if is_atomic else parameter.type,
+        space=space or "",
+        declarator="&" if parameter.reference else "*" if parameter.pointer else "",
+        is_const=parameter.constant,
+        is_atomic=is_atomic,
+        index=int(marks[0].arguments or "") if is_buffer else None,
+        attribute="" if is_buffer else marks[0].name,
     )
-
-
-def _atomic_element(signature: Parsed, kind: SyntaxNode) -> SyntaxNode | None:
-    """Return the element type of ``atomic<...>``, None for other types."""
-    name, arguments = kind.get("name"), kind.get("arguments")
-    if kind.kind != "template_type" or name is None or arguments is None:
-        return None
-    return arguments.inner[0] if signature.word(name) == "atomic" else None
 
 
 #: The name that the unit's text has for clang.
@@ -232,8 +196,7 @@ _PROBLEMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TranslationProblem:
+class TranslationProblem(Struct, frozen=True):
     """A place of the generated source that Metal or the simulator refuses.
 
     Attributes:
@@ -247,8 +210,7 @@ class TranslationProblem:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(Struct, frozen=True):
     """A translation unit.
 
     Attributes:
@@ -297,17 +259,17 @@ def rewrite(
     macros = read_macros(body).joined(header_macros)
     words = spelling(macros)
     shifts = (0, layout.body_start)
-    syntaxes = (parse_unit(header, macros.blanks), parse_body(body, macros.blanks))
-    for shift, syntax in zip(shifts, syntaxes, strict=True):
-        _refuse_line_directives(syntax, source, shift)
-        edits += _attribute_edits(syntax, source, shift)
+    texts = (as_written(header, "file", macros.blanks), as_written(body, "body", macros.blanks))
+    for shift, parsed in zip(shifts, texts, strict=True):
+        _refuse_line_directives(parsed, source, shift)
+        edits += _attribute_edits(parsed, source, shift)
         starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
-        edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
-        dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
-        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(syntax)))
-        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(syntax))
-        shared = tuple(threadgroup_storage(syntax, words))
-        for filling in fillings(syntax):
+        edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
+        dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
+        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
+        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(parsed))
+        shared = tuple(threadgroup_storage(parsed, words))
+        for filling in fillings(parsed):
             # Macros that say threadgroup are not in the tree.
             if all(filling.at != found.end for found in shared):
                 at = shift + filling.at
@@ -320,7 +282,7 @@ def rewrite(
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(LineEdit(start, end, found.text + breaks))
     # Inside of a cast that begins at the same place.
-    edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(syntaxes))
+    edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(texts))
     problems += (_problem(source, start, what) for start, what in header_refusals(header))
     problems += (
         _problem(source, layout.body_start + start, what)
@@ -362,7 +324,10 @@ def _outermost(edits: Sequence[LineEdit]) -> Iterator[LineEdit]:
 
 def _hides(text: str) -> bool:
     """Return whether a macro's text says threadgroup."""
-    return SPACE in text and SPACE in parse_unit(text.replace("\\\n", " \n")).qualifiers.values()
+    return (
+        SPACE in text
+        and SPACE in as_written(text.replace("\\\n", " \n"), "file").qualifiers.values()
+    )
 
 
 def _refuse_odd_characters(source: str) -> None:
@@ -376,42 +341,41 @@ def _refuse_odd_characters(source: str) -> None:
             )
 
 
-def _refuse_line_directives(syntax: Syntax, source: str, shift: int) -> None:
-    for node in syntax.nodes:
-        if node.type == "preproc_call":
-            directive = node.child_by_field_name("directive")
-            if directive is not None and syntax.words(directive).lstrip("# \t") == "line":
-                line = line_of(source, shift + syntax.place(node).start)
-                raise SimulatorError(
-                    f"line {line} of the generated source is a #line directive; remove it"
-                )
+def _refuse_line_directives(parsed: Parsed, source: str, shift: int) -> None:
+    for part in parsed.of_kinds("preproc_call"):
+        directive = part.get("directive")
+        if directive is not None and parsed.word(directive).lstrip("# \t") == "line":
+            line = line_of(source, shift + parsed.place(part).start)
+            raise SimulatorError(
+                f"line {line} of the generated source is a #line directive; remove it"
+            )
 
 
 def _frame_edits(layout: Layout) -> Iterator[LineEdit]:
     """Edit MLX's text around the body to C++: an internal function without attributes."""
     mark = kernel_mark(layout)
     yield LineEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
-    for start, end in attribute_places(layout):
+    for start, end in layout.attributes:
         yield blanked(layout.source, start, end)
     if layout.instance_start < len(layout.source):
         yield blanked(layout.source, layout.instance_start, len(layout.source))
 
 
-def _attribute_edits(syntax: Syntax, source: str, shift: int) -> Iterator[LineEdit]:
+def _attribute_edits(parsed: Parsed, source: str, shift: int) -> Iterator[LineEdit]:
     """Blank Metal's own attributes; clang knows the standard ones and those of a vendor."""
-    for node in syntax.nodes:
-        if node.type != "attribute_declaration" or node.has_error or not syntax.holds(node):
+    for part in parsed.of_kinds("attribute_declaration"):
+        if part.has_error or not parsed.holds(part):
             continue
-        if any(_is_metals(syntax, child) for child in node.named_children):
-            place = syntax.place(node)
+        if any(_is_metals(parsed, child) for child in part.inner):
+            place = parsed.place(part)
             yield blanked(source, shift + place.start, shift + place.end)
 
 
-def _is_metals(syntax: Syntax, attribute: Node) -> bool:
+def _is_metals(parsed: Parsed, attribute: SyntaxNode) -> bool:
     """Return whether an attribute is neither standard C++ nor of a vendor, such as ``clang::``."""
-    name = attribute.child_by_field_name("name")
-    prefixed = attribute.child_by_field_name("prefix") is not None
-    return name is not None and not prefixed and syntax.words(name) not in _STANDARD_ATTRIBUTES
+    name = attribute.get("name")
+    is_prefixed = attribute.get("prefix") is not None
+    return name is not None and not is_prefixed and parsed.word(name) not in _STANDARD_ATTRIBUTES
 
 
 def _thunk(layout: Layout) -> str:

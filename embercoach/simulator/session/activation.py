@@ -13,8 +13,12 @@ import mlx.core as mx
 
 from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.simulator.profile.gpus import DEFAULT, GPUS
-from embercoach.simulator.session.capture import CapturedDefinition
-from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
+from embercoach.simulator.session.launching import (
+    CapturedDefinition,
+    LaunchSettings,
+    is_missing_metal,
+    launch,
+)
 from embercoach.simulator.session.record import Recorder
 
 if TYPE_CHECKING:

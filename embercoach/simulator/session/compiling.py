@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
+from msgspec import Struct
 
 from embercoach.simulator.model import KernelFinding, LaunchResult, SimulatorError
 from embercoach.simulator.process.child_process import host
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
     from embercoach.simulator.reporting.compiler_errors import CompilerError
-    from embercoach.simulator.session.capture import Capture, Extent
+    from embercoach.simulator.session.launching import Capture, Extent
     from embercoach.simulator.session.record import Recorder
 
 #: Inputs with fewer elements than this lie in `constant` memory, others in `device` memory.
@@ -31,8 +31,7 @@ FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 Arguments = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A launch that the program does not make.
 
     Attributes:
@@ -44,8 +43,7 @@ class Variant:
     arguments: Arguments
 
 
-@dataclass(frozen=True, slots=True)
-class VariantFamily:
+class VariantFamily(Struct, frozen=True):
     """Variants that may be tried together: where all at once compile, each of them does.
 
     Attributes:

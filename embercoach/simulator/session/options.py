@@ -1,13 +1,15 @@
-"""Options of a simulated session, from configuration, command lines and a parent process."""
+"""Options of a simulated session, and the child of ``embercoach simulate`` that runs with them."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
@@ -15,10 +17,12 @@ from msgspec import Struct, json
 from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings  # noqa: TC001  (a field's type)
+from embercoach.simulator.model import SimulatorError
+from embercoach.terminal_text import log_line
+from embercoach.user_program import run
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from embercoach.simulator.session.record import Recorder
 
@@ -120,3 +124,38 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
             f"the simulator needs {error.name}, which is not installed: "
             "python -m pip install 'embercoach[simulator]'"
         ) from error
+
+
+#: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
+FAILED = 2
+
+
+def main(form: str, target: str, arguments: list[str]) -> int:
+    """Run a script, a module or a piece of code as ``python`` does.
+
+    Args:
+        form: one of ``user_program.FORMS``.
+        target: the script's path, the module's name, or the code.
+        arguments: of the program.
+
+    Returns:
+        The exit code, as the interpreter would give it.
+    """
+    options = options_for(Path.cwd())
+    owner = os.getpid()
+    try:
+        simulation, recorder = begin(options)
+    except SimulatorError as error:
+        for line in f"embercoach: {error}".split("\n"):
+            print(log_line(line), file=sys.stderr)  # noqa: T201
+        return FAILED
+    try:
+        return run(form, target, arguments)
+    finally:
+        # Of a forked child nobody waits for a record.
+        if os.getpid() == owner:
+            simulation.close()
+            if options.record is not None:
+                from embercoach.simulator.session.record import write
+
+                write(recorder, options)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from embercoach.config import ConfigError
@@ -28,8 +28,7 @@ MARKER = "embercoach_allow"
 TITLE = "EmberCoach simulator"
 
 
-@dataclass(slots=True)
-class _TestFindings:
+class _TestFindings(Struct):
     """The findings of one test so far.
 
     Attributes:

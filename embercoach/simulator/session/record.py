@@ -7,19 +7,21 @@ import os
 import sys
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping  # noqa: TC003  (a field's type)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert, field, to_builtins
+from msgspec.structs import replace
 
 from embercoach.simulator.model import KernelFinding, SimulatorError
 from embercoach.simulator.profile.counts import least_bank_cycles, merged_vectors
 from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.profile.prediction import RESOURCES, predict
-from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
-from embercoach.simulator.reporting.messages import report
+from embercoach.simulator.reporting.messages import LineSpan, place_of, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
     from embercoach.simulator.model import Traffic
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedLaunch:
+class SimulatedLaunch(Struct, frozen=True):
     """One simulated launch.
 
     Attributes:
@@ -274,8 +275,7 @@ def _text(counts: LineCounts, profile: LaunchProfile) -> str:
     return lines[counts.line - 1].strip() if 0 < counts.line <= len(lines) else ""
 
 
-@dataclass(slots=True)
-class KernelRow:
+class KernelRow(Struct):
     """The launches and findings of a kernel.
 
     Attributes:
@@ -293,8 +293,7 @@ class KernelRow:
     notes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A simulated program's launches and findings.
 
     Attributes:
@@ -352,45 +351,16 @@ def write(recorder: Recorder, options: Options) -> None:
     """Write the record to the file that the options name, whole or not at all."""
     assert options.record is not None
     record = record_of(recorder, options.settings.allow, options.profile)
-    data = {
-        "kernels": [asdict(row) for row in record.kernels],
-        "findings": [(asdict(finding), place) for finding, place in record.findings],
-        "allowed": record.allowed,
-        "profiles": record.profiles,
-    }
     target = Path(options.record)
     draft = target.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(data), encoding="utf-8")
+    draft.write_text(json.dumps(to_builtins(record)), encoding="utf-8")
     draft.replace(target)
 
 
 def read(path: Path) -> Record | None:
     """The record in a file; None if the program ended without writing it."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError:
         return None
-    return Record(
-        kernels=tuple(KernelRow(**row) for row in data["kernels"]),
-        findings=tuple(
-            (_finding(**finding), place and LineSpan(*place)) for finding, place in data["findings"]
-        ),
-        allowed=data["allowed"],
-        profiles=tuple(data["profiles"]),
-    )
-
-
-def _finding(
-    *,
-    thread: list[int] | None,
-    launched_at: list[object] | None,
-    details: list[str],
-    **rest: object,
-) -> KernelFinding:
-    """A finding whose tuples JSON has made lists."""
-    return KernelFinding(
-        thread=thread and tuple(thread),  # type: ignore[arg-type]
-        launched_at=launched_at and tuple(launched_at),  # type: ignore[arg-type]
-        details=tuple(details),
-        **rest,  # type: ignore[arg-type]
-    )
+    return convert(json.loads(text), Record)

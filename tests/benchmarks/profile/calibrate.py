@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from embercoach.simulator.profile.gpus import Family
 from embercoach.simulator.profile.prediction import predict
@@ -47,12 +47,12 @@ Point = dict[tuple[str, str], float]
 def point(family: Family) -> Point:
     """The constants by name, and of tables by kind."""
     found: Point = {}
-    for field in fields(family):
-        value = getattr(family, field.name)
-        if field.name in _TABLES:
-            found |= {(field.name, kind): count for kind, count in value.items()}
-        elif field.name != "source":
-            found[field.name, ""] = value
+    for name in family.__struct_fields__:
+        value = getattr(family, name)
+        if name in _TABLES:
+            found |= {(name, kind): count for kind, count in value.items()}
+        elif name != "source":
+            found[name, ""] = value
     return {name: value for name, value in found.items() if name not in _PUBLISHED}
 
 

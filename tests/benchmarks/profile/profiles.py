@@ -7,11 +7,12 @@ import json
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from embercoach.simulator import activate
 from embercoach.simulator.profile.counts import (
@@ -104,7 +105,7 @@ def scaled(profile: LaunchProfile, factor: int) -> LaunchProfile:
         )
         for line in profile.lines
     ]
-    sizes = [field.name for field in fields(BufferCounts) if field.type == "int"]
+    sizes = [name for name in BufferCounts.__struct_fields__ if name not in ("name", "space")]
     return replace(
         profile,
         grid=(factor * profile.grid[0], *profile.grid[1:]),
@@ -120,7 +121,7 @@ def scaled(profile: LaunchProfile, factor: int) -> LaunchProfile:
 
 def record(profile: LaunchProfile) -> dict[str, Any]:
     """As an object of JSON."""
-    return asdict(profile)
+    return to_builtins(profile)
 
 
 def read(given: dict[str, Any]) -> LaunchProfile:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.checks.kernels.kernel_counts import mismatches
+from embercoach.checks.kernels.kernel_arrays import mismatches
 from tests.metal.execution.launching import trace_of, traced
 from tests.simulator.suite_cases import CLEAN
 

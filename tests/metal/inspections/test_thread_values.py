@@ -6,8 +6,11 @@ import pytest
 
 from embercoach.checks.launch.kernel_grid import ThreadValues
 from embercoach.metal.contract import Input, Output
-from embercoach.metal.inspections.output_uses import output_uses
-from embercoach.metal.inspections.parameter_uses import attribute_mismatches, parameter_uses
+from embercoach.metal.inspections.parameter_uses import (
+    attribute_mismatches,
+    output_uses,
+    parameter_uses,
+)
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 

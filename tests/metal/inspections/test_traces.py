@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from embercoach.checks.kernels.kernel_arrays import dropped_results
-from embercoach.checks.kernels.kernel_barriers import divergences
 from embercoach.checks.kernels.kernel_fill import unfilled
+from embercoach.checks.kernels.kernel_flow import divergences
 from embercoach.checks.kernels.kernel_outputs import crossings
 from embercoach.checks.kernels.kernel_races import races
 from tests.metal.execution.launching import trace_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.checks.kernels.kernel_arrays import dropped_results
-from embercoach.checks.kernels.kernel_barriers import divergences
+from embercoach.checks.kernels.kernel_flow import divergences
 from embercoach.checks.kernels.kernel_outputs import crossings, overlaps
 from embercoach.checks.kernels.kernel_races import races
-from embercoach.metal.inspections.bounds import outside
+from embercoach.metal.inspections.footprints import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from embercoach.metal.program import lowering, nodes
 from embercoach.metal.program.lowering import lower_body, lower_unit
@@ -48,10 +48,10 @@ def _spots(node: object, seen: set[int]) -> Iterator[nodes.Spot]:
             yield from _spots(part, seen)
     elif isinstance(node, dict):
         yield from _spots(list(node.values()), seen)
-    elif is_dataclass(node) and id(node) not in seen:
+    elif isinstance(node, Struct) and id(node) not in seen:
         seen.add(id(node))
-        for item in fields(node):
-            yield from _spots(getattr(node, item.name), seen)
+        for name in node.__struct_fields__:
+            yield from _spots(getattr(node, name), seen)
 
 
 def _check(program: nodes.Program, texts: dict[str, str]) -> None:

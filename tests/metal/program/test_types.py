@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from embercoach.metal.library import constant_type, result_type
 from embercoach.metal.program import types
-from embercoach.metal.program.types import NAMED, Type, constant_type, result_type
+from embercoach.metal.program.types import NAMED, Type
 from tests.metal.program.rendering import shown_type
 
 FLOAT_POINTER = Type("float", pointer=True, space="device")
