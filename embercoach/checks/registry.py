@@ -152,7 +152,7 @@ F = TypeVar("F", bound=Callable[..., "Iterator[Report | MetalReport]"])
 def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     """Register a check: a generator of reports about one fact, or about one file.
 
-    The annotation of its first parameter is the fact's type, one of ``FACTS``.
+    The annotation of its first parameter is the fact's type, one of ``FACTS`` or several.
 
     Args:
         codes: the codes that it may report.
@@ -167,14 +167,15 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     prefixes = tuple(name for name in names if not name or name.endswith("."))
 
     def register(function: F) -> F:
-        fact = next(iter(function.__annotations__.values()), None)
-        if fact not in CHECKS:
-            known = ", ".join(FACTS)
-            raise TypeError(
-                f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
-            )
+        annotation = next(iter(function.__annotations__.values()), None)
+        for fact in str(annotation).split(" | "):
+            if fact not in CHECKS:
+                known = ", ".join(FACTS)
+                raise TypeError(
+                    f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
+                )
+            CHECKS[fact].append(Check(function, names, prefixes))
         CODES.update(codes)
-        CHECKS[fact].append(Check(function, names, prefixes))
         _of_call.cache_clear()
         _of_fact.cache_clear()
         return function
