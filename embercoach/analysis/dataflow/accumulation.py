@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append, is_at_update
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.scopes import display, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import LocalCall
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Dict, Sequence, as_array
 from embercoach.analysis.values.memo import kept_for_file
@@ -63,7 +64,7 @@ class Accumulation(NamedTuple):
 
     def adds_one_of(self, names: set[str]) -> bool:
         """Return whether what is added mentions one of some names."""
-        return not names.isdisjoint(name for node in self.added for name in names_below(node))
+        return any(not names.isdisjoint(contents_of(node).names) for node in self.added)
 
 
 class _Reader(NamedTuple):
@@ -287,7 +288,7 @@ def _is_scaled(node: cst.BaseExpression, path: str) -> bool:
 
 
 def _mentions(node: cst.BaseExpression, path: str) -> bool:
-    return path.rpartition(".")[2] in names_below(node)
+    return path.rpartition(".")[2] in contents_of(node).names
 
 
 @kept_for_file
@@ -327,7 +328,7 @@ def _additions(function: FunctionInfo, module: Module, *, is_here: bool) -> Iter
     """
     keywords = {parameter.name for parameter in function.parameters if parameter.star == "**"}
     derived = derived_names(function.node.body, keywords) if keywords and is_here else set()
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         for item in accumulations(statement, function, module if is_here else None):
             yield item._replace(inner=(item.node, statement) if is_here else None)
         for item in accumulations(statement, function, None) if derived else ():

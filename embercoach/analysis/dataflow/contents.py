@@ -24,6 +24,7 @@ from embercoach.analysis.work import take_walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from embercoach.analysis.syntax.trees import Kinds
 
@@ -68,11 +69,29 @@ class Contents:
         """The node above each node."""
         return {child: node for node in self._nodes for child in children(node)}
 
+    def above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around a node, innermost first, up to all of the contents."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
     def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
         """The innermost statement around a node; outside of statements all of the contents."""
-        while not is_one_of(type(node), _STATEMENTS) and node in self.parents:
-            node = self.parents[node]
-        return node
+        found = (one for one in (node, *self.above(node)) if is_one_of(type(one), _STATEMENTS))
+        return next(found, self._root)
+
+    def uses(self, name: str) -> list[cst.Name]:
+        """The places of a variable: no names of attributes, keywords, parameters or functions."""
+        return [node for node in self.reads.get(name, ()) if not self.is_label(node)]
+
+    def is_label(self, node: cst.CSTNode) -> bool:
+        """Return whether a name is that of an attribute, a keyword, a parameter or a function."""
+        parent = self.parents.get(node)
+        return (
+            (isinstance(parent, cst.Attribute) and parent.attr is node)
+            or (isinstance(parent, cst.Arg) and parent.keyword is node)
+            or (isinstance(parent, (cst.Param, cst.FunctionDef)) and parent.name is node)
+        )
 
     @property
     def calls(self) -> list[cst.Call]:
@@ -99,8 +118,14 @@ class Contents:
 
     @cached_property
     def assigned(self) -> frozenset[str]:
-        """The names that the simple statements of a body assign."""
-        return frozenset(name for statement in self.statements for name in bound_by(statement))
+        """The names that the simple statements of a body assign or update."""
+        targets = (target for statement in self.statements for target in targets_of(statement))
+        return frozenset(target.value for target in targets if isinstance(target, cst.Name))
+
+    def values_of(self, names: AbstractSet[str]) -> list[cst.BaseExpression]:
+        """The values that the statements of a body assign to some names."""
+        assigns = (s for s in self.statements if isinstance(s, cst.Assign))
+        return [s.value for s in assigns if not names.isdisjoint(bound_by(s))]
 
     @cached_property
     def stored(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import called_back, evaluated_calls
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
@@ -29,7 +30,6 @@ from embercoach.analysis.syntax.trees import (
     dotted,
     parameters_of,
     target_names,
-    walk,
 )
 from embercoach.analysis.values.lattice import (
     BoundMember,
@@ -172,11 +172,11 @@ _TESTS = (cst.Assert, cst.FormattedString, cst.Yield, cst.Await, cst.While, cst.
 @kept_for_file
 def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
     """Return whether a function only calls lazy operations, and tests nothing but None."""
-    for node in walk(function.node.body):
-        if isinstance(node, _TESTS):
-            return False
-        if isinstance(node, (cst.If, cst.IfExp)) and not _is_presence(node.test):
-            return False
+    contents = contents_of(function.node.body)
+    tests = [node.test for node in contents.of(cst.If)]
+    tests += [node.test for node in contents.of(cst.IfExp)]
+    if contents.of(*_TESTS) or not all(map(_is_presence, tests)):
+        return False
     return all(_is_lazy(call, depth) for call in evaluated_calls(function))
 
 
@@ -295,7 +295,7 @@ class Evaluation:
             return known
         seen, pending = {body}, [body]
         while pending and not known:
-            for node in walk(pending.pop(), (cst.ClassDef,)):
+            for node in contents_of(pending.pop(), (cst.ClassDef,)):
                 known = test(node)
                 if known:
                     break
@@ -322,6 +322,11 @@ class Evaluation:
         fact = self.calls.get(call)
         return None if fact is None else fact.result
 
+    def calls_in(self, body: cst.CSTNode) -> list[CallFact]:
+        """Return the facts of the calls in a body or an expression."""
+        facts = map(self.calls.get, contents_of(body).calls)
+        return [fact for fact in facts if fact is not None]
+
     def local_call(self, call: cst.CSTNode) -> LocalCall | None:
         """Return the fact of a call of a function of the file."""
         return self._local.get(call)
@@ -331,9 +336,7 @@ class Evaluation:
         if kind is cst.SimpleStatementLine:
             return any(self._statement(s, names, depth) for s in node.body)  # type: ignore[attr-defined]
         if isinstance(node, SCOPES):
-            return self._escapes and any(
-                dotted(n) in names for n in walk(node) if isinstance(n, cst.Name)
-            )
+            return self._escapes and not names.isdisjoint(contents_of(node).names)
         if isinstance(node, cst.BaseCompoundStatement):
             return self._compound(node, names, depth)
         value = getattr(node, "value", None)
@@ -492,7 +495,8 @@ class Evaluation:
         if self.may_evaluate(definition.body.body, inner, depth + 1):
             return "evaluated"
         outer |= derived_attributes(call, inner)
-        results = (self.use(node, inner, depth + 1) for node in _results_of(definition))
+        values = (node.value for node in contents_of(definition.body, SCOPES).of(cst.Return))
+        results = (self.use(node, inner, depth + 1) for node in values if node is not None)
         return "derived" if "derived" in results else "none"
 
 
@@ -514,13 +518,6 @@ def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
     """Test whether an attribute of an object is meant."""
     path = None if node is None else dotted(node)
     return path is not None and any(name.startswith(f"{path}.") for name in names)
-
-
-def _results_of(definition: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
-    """Yield what a function returns."""
-    for node in walk(definition.body, SCOPES):
-        if isinstance(node, cst.Return) and node.value is not None:
-            yield node.value
 
 
 def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

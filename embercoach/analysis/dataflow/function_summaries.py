@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import closure_of, parameter_value
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     display,
@@ -23,19 +25,10 @@ from embercoach.analysis.facts.facts import (
     CallFact,
     FactPlace,
     LocalCall,
+    ProjectCall,
     calls_by_function,
 )
-from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    SCOPES,
-    Kinds,
-    children,
-    dotted,
-    names_below,
-    statements_below,
-    target_names,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, Kinds, dotted
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -46,7 +39,6 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,22 +49,6 @@ if TYPE_CHECKING:
 #: What a parameter of a function of another file holds, of which nothing else is known.
 _TRACED = Array(traced=True)
 _LIBRARY = frozenset((BoundMember, LibraryObject, Symbol))
-
-
-def nodes_in(
-    tree: cst.CSTNode, module: Module, closed: Kinds = (*DEFINITIONS, cst.Lambda)
-) -> Iterator[cst.CSTNode]:
-    """Walk a tree at the cost of the file's budget, but for the definitions in it.
-
-    Raises:
-        WorkExceededError: the file has taken all the work that it may.
-    """
-    work = module.work
-    for node in walk(tree, closed):
-        work.left -= 1
-        if work.left < 0:
-            raise WorkExceededError
-        yield node
 
 
 def calls_in(info: FunctionInfo, module: Module) -> tuple[CallFact, ...]:
@@ -130,36 +106,29 @@ def located_calls(
         statement: of a body that is an expression.
         closed: kinds of nodes that are not entered.
     """
-    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(body, statement or body)]
-    while pending:
-        node, statement = pending.pop()
-        if isinstance(node, closed):
-            continue
-        if isinstance(node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
-            statement = node
-        if type(node) is cst.Call:
-            yield node, statement
-        pending += [(child, statement) for child in reversed(children(node))]
+    contents = contents_of(body, closed)
+    for call in contents.calls:
+        around = contents.statement_of(call)
+        yield call, statement or around if around is body else around
 
 
 def derived_names(body: cst.CSTNode, names: set[str]) -> set[str]:
     """Return some names, and those that a body binds to what is made of them."""
     found = set(names)
-    for statement in statements_below(body):
-        value = statement.value if type(statement) is cst.Assign else None
-        if type(statement) is cst.For:
-            value = statement.iter
-        if value is not None and not found.isdisjoint(names_below(value)):
+    for statement in contents_of(body, SCOPES).of(cst.Assign, cst.For):
+        value = statement.iter if isinstance(statement, cst.For) else statement.value  # type: ignore[attr-defined]
+        if not found.isdisjoint(contents_of(value).names):
             found.update(bound_by(statement))
     return found
 
 
-def bound_by(statement: cst.CSTNode) -> Iterator[str]:
-    """Yield the names that an assignment or a loop binds."""
-    for target in statement.targets if isinstance(statement, cst.Assign) else ():
-        yield from target_names(target.target)
-    if isinstance(statement, cst.For):
-        yield from target_names(statement.target)
+def passed_values(call: LocalCall | ProjectCall) -> dict[str, Value]:
+    """Return the values of a call by parameter: of a function of the file, those of all calls."""
+    function = call.function
+    if isinstance(call, ProjectCall):
+        return bind(function, UNKNOWN if call.is_bound else None, call.arguments)
+    names = (parameter.name for parameter in function.parameters)
+    return dict(zip(names, function.analysed_with or (), strict=False))
 
 
 #: Items of a list of functions, and calls of one function, that are looked at.
@@ -174,7 +143,7 @@ def functions_at(
     if direct is not None or not isinstance(node, cst.Name):
         return [] if direct is None else [direct]
     body = module.tree if function is None else function.node.body
-    loops = (n for n in walk(body, SCOPES) if isinstance(n, (cst.For, cst.CompFor)))
+    loops: list[cst.For | cst.CompFor] = contents_of(body, SCOPES).of(cst.For, cst.CompFor)
     made = (
         _function(container.at(item))
         for loop in loops

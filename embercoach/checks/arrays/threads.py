@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls.transforms import ThreadStart
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.origins import Stop
@@ -19,7 +20,7 @@ from embercoach.analysis.dataflow.scopes import (
 )
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
-from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, holds_arrays
 from embercoach.checks.registry import Report, check
@@ -99,8 +100,7 @@ class _Threads:
         target, statement, function = fact.function, fact.place.statement, fact.place.function
         scope = scope_of(self._module, target)
         around = scope_of(self._module, target.outer)
-        names = {n.value: n for n in walk(target.node.body) if isinstance(n, cst.Name)}
-        for name, used in names.items():
+        for name, (*_, used) in contents_of(target.node.body).reads.items():
             if scope.binds(name) or not around.binds(name):
                 continue
             if target.outer is function:
@@ -127,9 +127,8 @@ class _Threads:
         cls, own = target.cls, target.parameters[0].name if target.parameters else ""
         if cls is None or not fact.is_bound:
             return
-        for node in walk(target.node.body):
-            path = dotted(node) if isinstance(node, cst.Attribute) else None
-            owner, _, name = (path or "").partition(".")
+        for node in contents_of(target.node.body).of(cst.Attribute):
+            owner, _, name = (dotted(node) or "").partition(".")
             if owner != own or "." in name or assigned_attributes(self._module)[name] != 1:
                 continue
             init, made = cls.methods.get("__init__"), made_in_init(cls, name)
@@ -144,7 +143,6 @@ class _Threads:
                 if m.parameters
             )
             if not is_known and self._certainly.may_evaluate_in(target, {f"{own}.{name}"}):
-                assert isinstance(node, cst.Attribute)
                 yield self._report(fact, node, "evaluated in another thread, which raises")
                 return
 
@@ -155,7 +153,7 @@ class _Threads:
             if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
                 made_here = call.place.statement
                 lines = layout_of(self._module, caller).outward(made_here)
-                others = [s for v in lines for s in v.statements if made_here not in walk(s)]
+                others = [s for v in lines for s in v.statements if made_here not in contents_of(s)]
                 if self._evaluation.may_evaluate(others, {node.value}):
                     return False
                 if self._is_lazy(node, made_here, caller):
@@ -185,7 +183,7 @@ class _Threads:
         """Lazy arrays that callers hand to an object whose thread evaluates them."""
         cls, own = worker.cls, worker.parameters[0].name if worker.parameters else "self"
         assert cls is not None
-        read = {n.attr.value for n in walk(worker.node.body) if isinstance(n, cst.Attribute)}
+        read = {node.attr.value for node in contents_of(worker.node.body).of(cst.Attribute)}
         for method in cls.methods.values():
             if _runs_in_thread(method):
                 continue
@@ -330,15 +328,15 @@ def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, _Kept]]:
     if isinstance(method.node, cst.Lambda) or not method.parameters:
         return
     own, *others = (parameter.name for parameter in method.parameters)
-    for statement in small_statements(method.node.body):
+    for statement in contents_of(method.node.body).statements:
         call = statement.value if isinstance(statement, cst.Expr) else None
         func = call.func if isinstance(call, cst.Call) and len(call.args) == 1 else None
         if not isinstance(func, cst.Attribute) or func.attr.value not in ("append", "put"):
             continue
         owner, _, attribute = (dotted(func.value) or "").partition(".")
         if owner == own and attribute and "." not in attribute and isinstance(call, cst.Call):
-            for node in walk(call.args[0].value):
-                if isinstance(node, cst.Name) and node.value in others:
+            for node in contents_of(call.args[0].value).of(cst.Name):
+                if node.value in others:
                     yield attribute, _Kept(node, statement)
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import is_traced
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.function_summaries import (
     evaluated_calls,
     frame_of,
     located_calls,
-    nodes_in,
 )
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import (
@@ -28,13 +28,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import Source, changed_containers, sources_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.syntax.trees import (
-    children,
-    dotted,
-    names_below,
-    small_statements,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -262,7 +256,7 @@ def _attribute_of(name: str, scope: Scope, module: Module) -> Hashable | None:
     if len(scope.reaching.bindings.get(name, ())) != 1:
         return None
     first = owner.parameters[0].name
-    for statement in small_statements(owner.node.body):
+    for statement in contents_of(owner.node.body).statements:
         if not isinstance(statement, cst.Assign) or dotted(statement.value) != name:
             continue
         for target in statement.targets:
@@ -277,9 +271,7 @@ def calls_variable(
 ) -> bool:
     """Return whether a function calls a variable, or passes it to a function that does."""
     evaluation = evaluation_of(module)
-    for node in nodes_in(function.node.body, module):
-        if not isinstance(node, cst.Call):
-            continue
+    for node in contents_of(function.node.body, SCOPES).calls:
         callee = dotted(node.func)
         if callee is not None and is_same(callee):
             return True
@@ -446,7 +438,7 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
         info = update.function
         if info is None or info not in functions or not _is_outer(update.owner, info):
             continue
-        if update.model is None and _mentions(info, f"{update.owner}.state", module):
+        if update.model is None and _mentions(info, f"{update.owner}.state"):
             continue  # the state is an argument and a result
         state = sources_in(update, module)
         for name in _PLACES:
@@ -486,10 +478,8 @@ def imported_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                 return
 
 
-def _mentions(info: FunctionInfo, path: str, module: Module) -> bool:
-    return any(
-        dotted(n) == path for n in nodes_in(info.node.body, module) if isinstance(n, cst.Attribute)
-    )
+def _mentions(info: FunctionInfo, path: str) -> bool:
+    return path in map(dotted, contents_of(info.node.body, SCOPES).of(cst.Attribute))
 
 
 def _is_outer(path: str, info: FunctionInfo) -> bool:
@@ -533,8 +523,8 @@ def leaking_callback(fact: CompileFact, module: Module) -> Iterator[Report]:
     if fact.has_star or fact.option(2, "outputs") is not None:
         return
     for info in functions:
-        for node in nodes_in(info.node.body, module):
-            for argument in node.args if isinstance(node, cst.Call) else ():
+        for node in contents_of(info.node.body, SCOPES).calls:
+            for argument in node.args:
                 target = _added_to(argument.value)
                 if target is None or not _leaks(target, info, functions, module):
                     continue
@@ -689,17 +679,12 @@ def _outlives(name: str, info: FunctionInfo, functions: frozenset[FunctionInfo])
 def _reads(module: Module) -> dict[str, frozenset[FunctionInfo | None]]:
     """The functions of a file that read an attribute, by its name."""
     found: dict[str, set[FunctionInfo | None]] = {}
-    bodies = {id(info.node): info for info in module.functions}
-    pending: list[tuple[cst.CSTNode, FunctionInfo | None]] = [(module.tree, None)]
-    while pending:
-        node, function = pending.pop()
-        function = bodies.get(id(node), function)
-        if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
-            pending.append((node.target.value, function))
-            continue
-        if isinstance(node, cst.Attribute):
-            found.setdefault(node.attr.value, set()).add(function)
-        pending += [(child, function) for child in children(node)]
+    bodies: dict[cst.CSTNode, FunctionInfo] = {info.node: info for info in module.functions}
+    contents = contents_of(module.tree)
+    for node in contents.of(cst.Attribute):
+        if not isinstance(contents.parents[node], cst.AssignTarget):
+            around = next((one for one in contents.above(node) if one in bodies), module.tree)
+            found.setdefault(node.attr.value, set()).add(bodies.get(around))
     return {name: frozenset(functions) for name, functions in found.items()}
 
 
@@ -729,9 +714,8 @@ def uncaptured_statistics(fact: CompileFact, module: Module) -> Iterator[Report]
 def _runs(fact: CompileFact, name: str, module: Module) -> bool:
     node = fact.node
     given = node.args[0].value if isinstance(node, cst.Call) and node.args else None
-    return (given is not None and name in names_below(given)) or any(
-        name in names_below(info.node.body) for info in traced_by(fact, module)
-    )
+    bodies = (info.node.body for info in traced_by(fact, module))
+    return any(name in contents_of(n).names for n in (given, *bodies) if n is not None)
 
 
 def _has_norm(owner: Source, module: Module) -> bool:
@@ -744,7 +728,7 @@ def _has_norm(owner: Source, module: Module) -> bool:
     if is_by_mode(sources.value(owner), module, DEEPEST, names=(_NORM,)):
         return True
     return all((dotted(call.func) or "").endswith("Sequential") for call in made) and any(
-        isinstance(node, cst.Call) and (dotted(node.func) or "").endswith(f"nn.{_NORM}")
+        (dotted(node.func) or "").endswith(f"nn.{_NORM}")
         for call in made
-        for node in walk(call)
+        for node in contents_of(call).calls
     )

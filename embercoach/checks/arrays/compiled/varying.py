@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls.library_calls import HOST_STATE
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, target_names
 from embercoach.analysis.values.lattice import Symbol, as_number
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def items_of(
             yield from _yielded(end, place)
         if isinstance(made, _COMPREHENSIONS):
             counted, target = made.for_in.iter, made.for_in.target
-            names = {n.value for n in (*walk(counted), target) if isinstance(n, cst.Name)}
             is_range = isinstance(counted, cst.Call) and dotted(counted.func) == "range"
-            integers = frozenset(names if is_range else ())
+            names = contents_of(counted).names.union(target_names(target))
+            integers = names if is_range else frozenset()
             yield Item(made.elt, _place_of(end, place), end.module, integers)
         yield from _appended(end, place)
 
@@ -100,7 +101,7 @@ def _yielded(end: Source, around: FactPlace) -> Iterator[Item]:
         if isinstance(function.node, cst.Lambda):
             continue
         layout = layout_of(function.module, function)
-        for statement in small_statements(function.node.body):
+        for statement in contents_of(function.node.body).statements:
             node = statement.value if isinstance(statement, cst.Expr) else None
             loop = next(layout.loops(statement), None)
             value = node.value if isinstance(node, cst.Yield) else None
@@ -118,7 +119,7 @@ def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
         return
     names = {dotted(target.target) for target in end.statement.targets}
     layout = layout_of(end.module, function)
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         call = statement.value if isinstance(statement, cst.Expr) else None
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             continue
@@ -396,11 +397,11 @@ class Varying:
     def is_inside(self, statement: cst.CSTNode) -> bool:
         """Return whether a statement is the call's loop, or in it."""
         loop = self._place.loop
-        return loop is not None and id(statement) in _inside(loop)
+        return loop is not None and statement in contents_of(loop)
 
     def grows(self, name: str) -> bool:
         """Return whether each round of the loop adds to a list."""
-        return self._place.loop is not None and name in _grown(self._place.loop)
+        return self._place.loop is not None and name in grown_lists(self._place.loop)
 
 
 def _adds_to(binding: Binding) -> bool:
@@ -437,21 +438,13 @@ def _called(node: cst.BaseExpression) -> str | None:
 
 
 @lru_cache(maxsize=8)
-def _inside(loop: cst.For | cst.While) -> frozenset[int]:
-    """The identities of the nodes of a loop."""
-    return frozenset(id(node) for node in walk(loop))
-
-
-@lru_cache(maxsize=8)
-def _grown(loop: cst.For | cst.While) -> frozenset[str]:
-    """The names of the lists that a loop adds to."""
-    return frozenset(
-        dotted(node.func.value) or ""
-        for node in walk(loop)
-        if isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value in _GROWS
-    )
+def grown_lists(body: cst.CSTNode) -> frozenset[str | None]:
+    """The paths of the lists that a body adds to, by methods or ``+=`` of a list."""
+    contents = contents_of(body)
+    functions = [call.func for call in contents.calls]
+    added = [f.value for f in functions if isinstance(f, cst.Attribute) and f.attr.value in _GROWS]
+    added += [n.target for n in contents.of(cst.AugAssign) if isinstance(n.value, cst.List)]
+    return frozenset(map(dotted, added))
 
 
 def walks_few(loop: cst.For | cst.While) -> bool:
@@ -471,12 +464,10 @@ def _walks_layers(loop: cst.For) -> bool:
     """Return whether the loop calls what it walks over, such as a module's layers."""
     target = loop.target
     elements = target.elements if isinstance(target, cst.Tuple) else ()
-    names = {name for element in elements for name in names_below(element.value)}
+    names = {name for element in elements for name in target_names(element.value)}
     if isinstance(loop.iter, cst.Call) and loop.iter.args:
         given = loop.iter.args[0].value
         if isinstance(given, cst.Attribute):
             return True
-    return any(
-        isinstance(node, cst.Call) and (dotted(node.func) or "").partition(".")[0] in names
-        for node in walk(loop.body)
-    )
+    calls = contents_of(loop.body).calls
+    return any((dotted(node.func) or "").partition(".")[0] in names for node in calls)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.syntax.trees import target_names, walk
+from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.lattice import Str
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -86,7 +87,7 @@ def _is_unchanged(
 def _saved_from(load: CallFact, save: CallFact, module: Module) -> str | None:
     """The name of what is loaded, empty without one; None unless it is saved unevaluated."""
     values = [argument.node for argument in save.arguments[1:]]
-    if any(node is load.node for value in values for node in walk(value)):
+    if any(load.node in contents_of(value) for value in values):
         return ""
     first, last = load.place.statement, save.place.statement
     if not isinstance(first, cst.Assign):

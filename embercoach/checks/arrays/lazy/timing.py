@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append
 from embercoach.analysis.dataflow.function_summaries import functions_at, functions_passed
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     is_rebound,
@@ -25,14 +27,7 @@ from embercoach.analysis.facts.facts import (
     ProjectCall,
     TruthFact,
 )
-from embercoach.analysis.syntax.trees import (
-    SCOPES,
-    dotted,
-    names_below,
-    small_statements,
-    target_names,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, dotted, target_names
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Class,
@@ -80,22 +75,13 @@ def _root(path: str) -> str:
 @lru_cache(maxsize=8)
 def _evaluated_calls(function: FunctionInfo, module: Module) -> frozenset[str]:
     """The paths of what a function calls, where it gives the result to ``mx.eval``."""
-    calls, found = evaluation_of(module).calls, set[str | None]()
-    evaluated: set[str | None] = set()
-    for node in walk(function.node.body):
-        fact = calls.get(node) if isinstance(node, cst.Call) else None
-        for argument in fact.arguments if fact is not None and fact.symbol == _EVAL else ():
-            if isinstance(argument.node, cst.Call):
-                found.add(dotted(argument.node.func))
-            else:
-                evaluated.add(dotted(argument.node))
-    for statement in small_statements(function.node.body):
-        made = statement.value if isinstance(statement, cst.Assign) else None
-        targets = statement.targets if isinstance(statement, cst.Assign) else ()
-        is_evaluated = any(dotted(target.target) in evaluated for target in targets)
-        if is_evaluated and isinstance(made, cst.Call):
-            found.add(dotted(made.func))
-    return frozenset(path for path in found if path is not None)
+    body = function.node.body
+    evals = (fact for fact in evaluation_of(module).calls_in(body) if fact.symbol == _EVAL)
+    given = [argument.node for fact in evals for argument in fact.arguments]
+    names = {node.value for node in given if isinstance(node, cst.Name)}
+    made = (*given, *contents_of(body).values_of(names))
+    paths = (dotted(node.func) for node in made if isinstance(node, cst.Call))
+    return frozenset(path for path in paths if path is not None)
 
 
 CLOCKS = frozenset(
@@ -146,7 +132,7 @@ def work_of(
     """Return what statements or expressions of a function do, with the functions that they call."""
     found = Work.NONE
     for node in nodes:
-        for inner in walk(node, SCOPES):
+        for inner in contents_of(node, SCOPES):
             done = _work_of_node(inner, function, module, depth)
             if done is Work.OTHER or (done is Work.WAIT and found is Work.SCHEDULED):
                 return Work.OTHER
@@ -318,8 +304,6 @@ _MANAGER = "contextlib.contextmanager"
 #: Calls in a timer that may evaluate, or wait for, what it times.
 _WAITING = frozenset(("eval", "async_eval"))
 _CLOCK_NAMES = frozenset(clock.rpartition(".")[2] for clock in CLOCKS)
-#: Sections of one file that are looked at: each takes a walk of what it times.
-_MOST_SECTIONS = 64
 
 
 @check("LAZY-003")
@@ -329,8 +313,7 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not any(timers[:3]):
         return
     at = {id(fact.place.statement): fact for fact in facts}
-    sections = (node for node in walk(module.tree, (cst.BaseExpression,)) if type(node) is cst.With)
-    for _, node in zip(range(_MOST_SECTIONS), sections, strict=False):
+    for node in contents_of(module.tree, (cst.BaseExpression,)).of(cst.With):
         last = _last(node)
         fact = None if last is None else at.get(id(last))
         if fact is None or last is None:
@@ -426,10 +409,9 @@ def _times_exit(info: FunctionInfo) -> bool:
 def _readings(info: FunctionInfo) -> int:
     """How often a function reads a clock; none if it may evaluate arrays too."""
     body = info.node.body
-    if not _WAITING.isdisjoint(names_below(body)):
+    if not _WAITING.isdisjoint(contents_of(body).names):
         return 0
-    calls = (n for n in walk(body, SCOPES) if isinstance(n, cst.Call))
-    return sum((dotted(c.func) or "").rpartition(".")[2] in _CLOCK_NAMES for c in calls)
+    return sum(last_name(call) in _CLOCK_NAMES for call in contents_of(body, SCOPES).calls)
 
 
 def _is_timer(
@@ -528,9 +510,7 @@ def _differences(
     direct: dict[cst.CSTNode, str] = {}
     compared: dict[tuple[str, str], str] = {}
     body = module.tree if function is None else function.node.body
-    for node in walk(body, (cst.FunctionDef, cst.ClassDef)):
-        if not isinstance(node, cst.BinaryOperation):
-            continue
+    for node in contents_of(body, DEFINITIONS).of(cst.BinaryOperation):
         left, right = node.left, node.right
         start = dotted(right)
         if isinstance(node.operator, cst.Subtract) and start is not None:
@@ -572,11 +552,10 @@ def _evaluates(stop: cst.CSTNode, clock: cst.CSTNode, module: Module) -> bool:
     """Test whether the statement of the second reading evaluates arrays, such as in a return."""
     evaluation = evaluation_of(module)
     return any(
-        isinstance(node, cst.Call)
-        and node in evaluation.calls
+        node in evaluation.calls
         and evaluation.effect(node) != "lazy"
-        and not any(inner is clock for inner in walk(node))
-        for node in walk(stop, (cst.Lambda,))
+        and clock not in contents_of(node)
+        for node in contents_of(stop, (cst.Lambda,)).calls
     )
 
 
