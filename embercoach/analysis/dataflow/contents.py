@@ -14,6 +14,7 @@ from embercoach.analysis.syntax.trees import (
     children,
     head_of,
     is_one_of,
+    keyed_path,
     small_statements,
     target_names,
     targets_of,
@@ -135,6 +136,12 @@ class Contents:
         found += [node.name for node in self.of(*_NAMED)]  # type: ignore[attr-defined]
         names = {name for target in found for name in target_names(target)}
         return self.changed | names
+
+    @cached_property
+    def stored_paths(self) -> frozenset[str | None]:
+        """The paths that are assigned, with the objects that they belong to."""
+        targets = (target for node in self._nodes for target in targets_of(node))
+        return frozenset(keyed_path(part) for t in targets for part in contents_of(t))
 
     @cached_property
     def changed(self) -> frozenset[str]:

@@ -9,10 +9,11 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.call_results import model_dtype as set_dtype
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
 from embercoach.analysis.facts.facts import Operand, calls_of
-from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
+from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     Array,
@@ -78,8 +79,7 @@ def _is_filled(end: Source, sources: Sources) -> bool:
     """Test for ``mx.zeros(shape)``, ``mx.triu(mx.full(shape, -1e9))`` without a dtype."""
     if not isinstance(end.node, cst.Call):
         return False
-    names = (node.attr.value for node in walk(end.node) if isinstance(node, cst.Attribute))
-    if "float32" in names:
+    if "float32" in contents_of(end.node).names:
         return False
     value = as_array(sources.value(end))
     return value is not None and value.literal and value.dtype == "float32"
@@ -93,16 +93,14 @@ def is_cast_back(fact: Fact, module: Module) -> bool:
     if found and all(map(_is_cast, found)):
         return True
     statement = fact.place.statement
-    names = {name for target in targets_of(statement) for name in names_below(target)}
+    names = {name for target in targets_of(statement) for name in contents_of(target).names}
     body = statement if function is None else function.node.body
-    for node in walk(body):
-        if isinstance(node, cst.Call) and _is_cast(node):
-            receiver = cst.ensure_type(node.func, cst.Attribute).value
-            if isinstance(receiver, cst.Name) and receiver.value in names:
-                return True
-            if fact.node in walk(receiver):
-                return True
-    return False
+    casts = (call.func for call in contents_of(body).calls if _is_cast(call))
+    receivers = [cst.ensure_type(function, cst.Attribute).value for function in casts]
+    return any(
+        (isinstance(one, cst.Name) and one.value in names) or fact.node in contents_of(one)
+        for one in receivers
+    )
 
 
 def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:

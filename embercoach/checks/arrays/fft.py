@@ -8,6 +8,7 @@ import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.calls.fourier import ExpressionValue, role_of, text_of
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
@@ -21,7 +22,7 @@ from embercoach.analysis.shapes.size_integers import (
     compare,
     product,
 )
-from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.lattice import Symbol, as_array
 from embercoach.analysis.values.spectra import Length, Signal, Spectrum
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -70,7 +71,7 @@ class TransformLengths:
         self, number: cst.BaseExpression, inputs: tuple[cst.BaseExpression, ...], axes: Axes
     ) -> bool:
         """Return whether a number is the length of those axes of one of some arrays."""
-        parts = [part for one in inputs for part in walk(one)]
+        parts = [part for one in inputs for part in contents_of(one)]
         names = {dotted(part) for part in parts} - {None}
         return any(
             _counted(core) in names or any(self._is_axes(core, part, axes) for part in parts)

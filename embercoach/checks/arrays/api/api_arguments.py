@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import (
     bindings_at,
     is_rebound,
@@ -14,7 +15,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import Source, changed_keys, sources_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import is_scalar
-from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.lattice import (
     Array,
     BoundMember,
@@ -179,18 +180,16 @@ def _is_reduced(passed: Source) -> bool:
 @kept_for_file
 def _reduced(tree: cst.CSTNode) -> frozenset[str]:
     """The paths of what a tree takes entries out of, or deletes."""
-    found: set[str] = set()
-    for node in walk(tree):
-        target: cst.CSTNode | None = None
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            target = node.func.value if node.func.attr.value in _REMOVES else None
-        elif isinstance(node, cst.Del):
-            parts = node.target
-            target = parts.value if isinstance(parts, cst.Subscript) else parts
-        path = None if target is None else dotted(target)
-        if path is not None:
-            found.add(path)
-    return frozenset(found)
+    contents = contents_of(tree)
+    methods = (call.func for call in contents.calls)
+    found: list[cst.CSTNode] = [
+        method.value
+        for method in methods
+        if isinstance(method, cst.Attribute) and method.attr.value in _REMOVES
+    ]
+    parts = (statement.target for statement in contents.of(cst.Del))
+    found += [part.value if isinstance(part, cst.Subscript) else part for part in parts]
+    return frozenset(path for target in found if (path := dotted(target)) is not None)
 
 
 #: Methods of arrays whose arguments are checked: those that torch and NumPy spell otherwise.

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.dataflow.layout import assigned_to, reads_of
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
 from embercoach.analysis.facts.facts import CallFact, calls_by_function, calls_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, targets_of, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.lattice import (
     Array,
     ArrayAt,
@@ -239,11 +240,10 @@ def _is_size(node: cst.BaseExpression, names: int, fact: CallFact, module: Modul
 def _is_quotient(node: cst.CSTNode, names: int) -> bool:
     """``x.shape[-1] // 2`` of two parts; a quotient of two sizes may be the number of parts."""
     return any(
-        isinstance(inner, cst.BinaryOperation)
-        and isinstance(inner.operator, cst.FloorDivide)
+        isinstance(inner.operator, cst.FloorDivide)
         and isinstance(inner.right, cst.Integer)
         and evaluated(inner.right) == names
-        for inner in walk(node)
+        for inner in contents_of(node).of(cst.BinaryOperation)
     )
 
 
@@ -260,7 +260,7 @@ def _sizes_layer(name: str, function: FunctionInfo | None, module: Module) -> bo
     return any(
         isinstance(fact, CallFact)
         and (fact.symbol or "").startswith("mlx.nn.")
-        and name in {n for argument in fact.arguments for n in names_below(argument.node)}
+        and any(name in contents_of(argument.node).names for argument in fact.arguments)
         for fact in module.facts_of(init)
     )
 
@@ -474,7 +474,6 @@ def _maps_purely(fact: CallFact, module: Module) -> bool:
     function = resolved(first.node, fact.place.function, module)
     if not isinstance(function, cst.Lambda):
         return False
-    calls = [node for node in walk(function.body) if isinstance(node, cst.Call)]
-    known = calls_of(module)
-    names = [(known[c].symbol or "") if c in known else "" for c in calls]
+    facts = map(calls_of(module).get, contents_of(function.body).calls)
+    names = [(fact.symbol or "") if fact is not None else "" for fact in facts]
     return all(name.startswith(_CORE) and name not in EVALUATING for name in names)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import frame_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, ProjectCall
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
-from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
@@ -230,8 +231,8 @@ def _returned(info: FunctionInfo) -> Iterator[cst.BaseExpression]:
     if isinstance(info.node, cst.Lambda):
         nodes: list[cst.BaseExpression] = [info.node.body]
     else:
-        found = walk(info.node.body, SCOPES)
-        nodes = [n.value for n in found if isinstance(n, cst.Return) and n.value is not None]
+        found = contents_of(info.node.body, SCOPES).of(cst.Return)
+        nodes = [node.value for node in found if node.value is not None]
     for node in nodes:
         yield node.elements[0].value if isinstance(node, cst.Tuple) and node.elements else node
 
@@ -275,15 +276,13 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if function is None or not places or isinstance(info.node, cst.Lambda):
             continue
         primals = places[0].name
-        body = info.node.body
-        statement: cst.CSTNode = info.node
-        tests_type = any(_tests_type(node, primals) for node in walk(body, SCOPES))
-        for node in walk(body, SCOPES):
-            if isinstance(node, cst.BaseSmallStatement):
-                statement = node
-            if _unpacks(node, primals) and not tests_type:
+        contents = contents_of(info.node.body, SCOPES)
+        if any(_tests_type(call, primals) for call in contents.calls):
+            continue
+        for node in contents.of(cst.Assign, cst.Subscript):
+            if _unpacks(node, primals):
                 yield Report.at(
-                    _placed(info, node, statement),
+                    _placed(info, node, contents.statement_of(node)),
                     "GRAD-004",
                     message=f"`{primals[:16]}` is the array itself, not a tuple of arguments",
                     help=f"Use `{primals}` as the array, without unpacking or indexing it",
@@ -322,11 +321,10 @@ def _custom_function(info: FunctionInfo) -> FunctionInfo | None:
     return None
 
 
-def _tests_type(node: cst.CSTNode, primals: str) -> bool:
-    """Return whether a node asks what the primals are: ``isinstance(primals, tuple)``."""
+def _tests_type(node: cst.Call, primals: str) -> bool:
+    """Return whether a call asks what the primals are: ``isinstance(primals, tuple)``."""
     return (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Name)
+        isinstance(node.func, cst.Name)
         and node.func.value in ("isinstance", "type", "hasattr", "len")
         and bool(node.args)
         and isinstance(node.args[0].value, cst.Name)
@@ -608,11 +606,10 @@ class _Texts:
         """Return whether a name has been given a value that is never zero."""
         if not isinstance(node, cst.Name):
             return False
-        for value in bound_once(self._info, node.value):
-            for inner in walk(value):
-                if isinstance(inner, cst.Call) and _called(inner) in _CLAMPS:
-                    return True
-        return False
+        return any(
+            not _CLAMPS.isdisjoint(map(_called, contents_of(value).calls))
+            for value in bound_once(self._info, node.value)
+        )
 
 
 def _has_abs(node: cst.BaseExpression) -> bool:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.value_sources import reaching_of, sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact, BinaryFact, CallFact
-from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
@@ -210,8 +210,8 @@ class _Terms:
 def _key(source: Source) -> tuple[object, ...]:
     """The text of a term and the bindings of its names, which equal terms have in common."""
     reaching = reaching_of(source)
-    names = [node.value for node in walk(source.node) if isinstance(node, cst.Name)]
-    bindings = (reaching.before(source.statement, name) for name in names)
+    names = contents_of(source.node).of(cst.Name)
+    bindings = (reaching.before(source.statement, name.value) for name in names)
     return (source.module.parsed.code(source.node), *bindings)
 
 

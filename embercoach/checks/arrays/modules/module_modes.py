@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import made_in_init, passed_with_owner, scope_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    children,
-    dotted,
-    is_one_of,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Instance,
@@ -28,7 +23,6 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     any_item,
 )
-from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -44,9 +38,6 @@ if TYPE_CHECKING:
 _DEEPEST, _MOST = 4, 32
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")
-
-_CLOSED = frozenset((*DEFINITIONS, cst.Lambda))
-_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
 
 Kind = Literal["eval", "train", "update", "load"]
 
@@ -83,20 +74,9 @@ class ModeEffects:
 
     def of(self, body: cst.CSTNode, depth: int = 0) -> Iterator[Effect]:
         """Yield the effects of a body, those of what it calls among them."""
-        pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(body, body)]
-        while pending:
-            node, statement = pending.pop()
-            self._module.work.left -= 1
-            if self._module.work.left < 0:
-                raise WorkExceededError
-            if type(node) in _CLOSED and node is not body:
-                continue
-            if is_one_of(type(node), _STATEMENTS):
-                statement = node
-            if type(node) is cst.Call:
-                effects = _direct(node) or self._of_callee(node, depth)
-                yield from (Effect(path, kind, node, statement) for path, kind in effects)
-            pending += [(child, statement) for child in reversed(children(node))]
+        for node, statement in located_calls(body):
+            effects = _direct(node) or self._of_callee(node, depth)
+            yield from (Effect(path, kind, node, statement) for path, kind in effects)
 
     def _of_callee(self, node: cst.Call, depth: int) -> list[tuple[str, Kind]]:
         call = self._calls.get(node)
@@ -357,7 +337,7 @@ def _evaluates(call: LocalCall | ProjectCall, module: Module) -> bool:
     given = [a.value for a in call.arguments if not a.star]
     names = [p.name for p in function.parameters if not p.star][call.is_bound :]
     models = {n for n, v in zip(names, given, strict=False) if is_by_mode(v, module, DEEPEST)}
-    paths = [dotted(n.func) for n in walk(function.node.body) if isinstance(n, cst.Call)]
+    paths = [dotted(call.func) for call in contents_of(function.node.body).calls]
     trains = any((path or "").rpartition(".")[2] == "value_and_grad" for path in paths)
     return not trains and not models.isdisjoint(paths)
 
@@ -397,13 +377,17 @@ def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
 @check("NN-006")
 def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """A loop that trains a model and calls ``model.eval()`` alone, by itself or in a function."""
-    if not module.trains or (".eval()" not in module.source and not _imports(facts, module)):
+    source = module.source
+    if not any(text in source for text in ("value_and_grad", "optim", "opt.update(")):
+        return
+    if ".eval()" not in source and not _imports(facts, module):
         return
     effects = ModeEffects(module)
     reported: set[cst.CSTNode] = set()
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body
-        for loop in islice(_loops(body), MOST_LOOPS):
+        loops: list[cst.For | cst.While] = contents_of(body, DEFINITIONS).of(cst.For, cst.While)
+        for loop in loops[:MOST_LOOPS]:
             for effect in _left_in_evaluation(loop, effects):
                 leaves = layout_of(module, function).leaves(effect.statement, loop)
                 if effect.node in reported or leaves:
@@ -417,12 +401,6 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
                     message="leaves the model in evaluation mode: training goes on without",
                     help="Call `model.train()` after it, or at the start of each iteration",
                 )
-
-
-def _loops(body: cst.CSTNode) -> Iterator[cst.For | cst.While]:
-    for node in walk(body, (cst.BaseExpression, *DEFINITIONS)):
-        if isinstance(node, (cst.For, cst.While)):
-            yield node
 
 
 def _left_in_evaluation(loop: cst.For | cst.While, effects: ModeEffects) -> list[Effect]:

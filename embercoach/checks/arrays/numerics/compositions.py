@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import assigned_names
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sources_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.syntax.trees import (
-    dotted,
-    head_of,
-    names_below,
-    small_statements,
-    statements_below,
-    walk,
-)
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -188,7 +184,7 @@ def _is_of_object(source: Source) -> bool:
     if function is None or function.cls is None:
         return False
     local = scope_of(source.module, function).reaching.bindings.keys() - {"self"}
-    return local.isdisjoint(names_below(source.node))
+    return local.isdisjoint(contents_of(source.node).names)
 
 
 EXP = frozenset(["mlx.core.exp"])
@@ -350,21 +346,12 @@ def _origin(source: Source, sources: Sources) -> str | None:
 
 def _is_sampled(fact: CallFact, module: Module) -> bool:
     """Return whether the logarithm is passed on as logits, where minus infinity is correct."""
-    function = fact.place.function
-    derived: set[str] = set()
-    body = [] if function is None else [*statements_below(function.node.body)]
-    for statement in (fact.place.statement, *body):
-        names = set(names_below(statement)) if isinstance(statement, cst.Assign) else set()
-        if statement is fact.place.statement or not derived.isdisjoint(names):
-            derived |= assigned_names(statement)
-    for statement in (fact.place.statement, *body):
-        for node in head_of(statement):
-            call = calls_of(module).get(node)
-            if call is not None and call.symbol == "mlx.core.random.categorical":
-                is_inside = any(inner is fact.node for inner in walk(node))
-                if is_inside or not derived.isdisjoint(names_below(node)):
-                    return True
-    return False
+    function, statement = fact.place.function, fact.place.statement
+    body = statement if function is None else function.node.body
+    derived = derived_names(body, assigned_names(statement))
+    facts = evaluation_of(module).calls_in(body)
+    draws = [contents_of(c.node) for c in facts if c.symbol == "mlx.core.random.categorical"]
+    return any(fact.node in draw or not derived.isdisjoint(draw.names) for draw in draws)
 
 
 def _log_of_call(fact: CallFact, inner: Called, sources: Sources) -> Iterator[Report]:
@@ -585,7 +572,7 @@ def _added_to(path: str, source: Source) -> list[Source]:
         Source(value, statement, one, source.module)
         for one in adding
         if not isinstance(one.node, cst.Lambda)
-        for statement in small_statements(one.node.body)
+        for statement in contents_of(one.node.body).statements
         if (value := _addend(statement, path)) is not None
     ]
 

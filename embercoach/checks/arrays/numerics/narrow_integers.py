@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
-from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
 from embercoach.checks.arrays.numerics.compositions import computed
@@ -308,8 +308,9 @@ def _is_excluded(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
     source = resolved(node, fact.place.function, module)
     if isinstance(source, cst.BinaryOperation):
         return True
-    nodes = [source, *walk(fact.place.statement, (cst.BaseSuite,))]
-    return any(isinstance(n, cst.Call) and _guards(n, fact.node, module) for n in nodes)
+    calls = contents_of(fact.place.statement, (cst.BaseSuite,)).calls
+    calls = [*calls, source] if isinstance(source, cst.Call) else calls
+    return any(_guards(call, fact.node, module) for call in calls)
 
 
 def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
@@ -323,7 +324,7 @@ def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
     made = calls_of(module).get(call) if name in ("maximum", "clip") else None
     if made is None:
         return True
-    others = [a.value for a in _arguments(made) if difference not in walk(a.node)]
+    others = [a.value for a in _arguments(made) if difference not in contents_of(a.node)]
     is_around = len(others) < len(_arguments(made))
     return not is_around or any(as_array(value) is not None for value in others)
 
@@ -352,10 +353,9 @@ def _wrapping(
 
 def _is_small(fact: Fact, module: Module) -> bool:
     """Return whether operands are flags or parts of a number, or bits are taken of the result."""
-    for inner in walk(fact.place.statement, (cst.BaseSuite,)):
-        operator = inner.operator if isinstance(inner, cst.BinaryOperation) else None
-        if isinstance(operator, _BITS):
-            return True
+    around = contents_of(fact.place.statement, (cst.BaseSuite,))
+    if any(isinstance(node.operator, _BITS) for node in around.of(cst.BinaryOperation)):
+        return True
     sources = sources_of(module)
     nodes = [a.node for a in _arguments(fact)]
     for node in nodes:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.layout import assigned_to, is_older, layout_of
+from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
@@ -17,8 +18,8 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
-from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
+from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.analysis.values.memo import kept_for_file
@@ -106,7 +107,7 @@ def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
         return False
     one, other = first.fact.place.statement, second.fact.place.statement
     if one is other:
-        return not any(isinstance(n, (cst.IfExp, cst.BooleanOperation)) for n in head_of(one))
+        return not head_contents(one).of(cst.IfExp, cst.BooleanOperation)
     return layout.in_sequence(one, other)
 
 
@@ -119,7 +120,8 @@ def _is_compared(first: _Use, second: _Use, layout: Layout) -> bool:
         return False
     owners = [level.owner for level in layout.outward(other.place.statement)]
     return any(
-        isinstance(owner, cst.If) and "__name__" in names_below(owner.test) for owner in owners
+        isinstance(owner, cst.If) and "__name__" in contents_of(owner.test).names
+        for owner in owners
     )
 
 
@@ -246,11 +248,9 @@ def _is_kept_in(node: cst.BaseExpression, function: FunctionInfo | None, module:
         classes = (v.info for v in module.frame.names.values() if isinstance(v, Class))
         if assigned_attributes(module)[name] or not any(name in c.annotations for c in classes):
             return False
-    return not any(
-        (isinstance(inner, cst.Arg) and dotted(inner.value) == owner)
-        or any(keyed_path(part) == path for target in assigned_to(inner) for part in walk(target))
-        for inner in walk(function.node.body)
-    )
+    contents = contents_of(function.node.body)
+    passed = (dotted(argument.value) for argument in contents.of(cst.Arg))
+    return path not in contents.stored_paths and owner not in passed
 
 
 def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
@@ -329,8 +329,8 @@ def _fixed_key(method: FunctionInfo) -> str | None:
     """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
     if isinstance(method.node, cst.Lambda) or method.cls is None:
         return None
-    for node in walk(method.node.body):
-        if not isinstance(node, cst.Call) or ".random." not in f".{dotted(node.func)}":
+    for node in contents_of(method.node.body).calls:
+        if ".random." not in f".{dotted(node.func)}":
             continue
         for argument in node.args:
             is_key = argument.keyword is not None and argument.keyword.value == "key"
@@ -386,11 +386,7 @@ def _is_field(node: cst.BaseExpression, function: FunctionInfo, module: Module) 
 
 def _is_key(node: cst.BaseExpression, module: Module) -> bool:
     """Test whether an expression makes a key: a generator of another library has methods."""
-    symbols = {
-        fact.symbol
-        for inner in walk(node)
-        if isinstance(inner, cst.Call) and (fact := calls_of(module).get(inner)) is not None
-    }
+    symbols = {fact.symbol for fact in evaluation_of(module).calls_in(node)}
     return f"{PREFIX}key" in symbols or f"{PREFIX}split" in symbols
 
 
@@ -525,9 +521,8 @@ def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if key_of(fact) is not None:
         return
-    calls = evaluation_of(module).calls
-    inner = (calls.get(node) for node in walk(function.node) if isinstance(node, cst.Call))
-    if any(call is not None and call.symbol == f"{PREFIX}seed" for call in inner):
+    inner = evaluation_of(module).calls_in(function.node)
+    if any(call.symbol == f"{PREFIX}seed" for call in inner):
         return
     yield Report.at(
         fact,

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.function_summaries import passed_values
 from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import assigned_attributes, passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
@@ -19,17 +21,9 @@ from embercoach.analysis.dataflow.value_sources import (
     value_in,
 )
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.syntax.trees import (
-    dotted,
-    keyed_path,
-    names_below,
-    small_statements,
-    target_names,
-    targets_of,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, keyed_path, target_names
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol, as_array
+from embercoach.analysis.values.lattice import Number, Symbol, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
@@ -38,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
@@ -58,20 +53,15 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if not _is_fixed(seed, fact, loop, module):
         return
-    bound = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
-    body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
-    if bound & {n.value for n in body if isinstance(n, cst.Name)}:
+    contents = contents_of(loop.body)
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    if not contents.names.isdisjoint(targets):
         return
-    statements = [*small_statements(loop.body)]
-    keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, statements)
-    for statement in statements:
-        bound.update(name for target in targets_of(statement) for name in target_names(target))
-    bound.difference_update(keys or ())
-    bound.difference_update(_states(statements))
-    for node in body:
-        if not isinstance(node, cst.Call) or not _draws_at(node, keys, module):
-            continue
-        if not bound & {n for argument in node.args for n in names_below(argument.value)}:
+    keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, contents)
+    bound = contents.assigned - (keys or set()) - _states(contents)
+    for node in contents.calls:
+        given = (contents_of(argument.value).names for argument in node.args)
+        if _draws_at(node, keys, module) and all(map(bound.isdisjoint, given)):
             yield Report.at(
                 fact,
                 "RANDOM-004",
@@ -81,14 +71,13 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
             return
 
 
-def _states(statements: list[cst.BaseSmallStatement]) -> set[str]:
+def _states(contents: Contents) -> set[str]:
     """The names that a loop computes from its last state: each draw is for the next one."""
     needs: dict[str, set[str]] = {}
-    for statement in statements:
+    for statement in contents.statements:
         if isinstance(statement, cst.Assign):
-            used = set(names_below(statement.value))
             for name in assigned_names(statement):
-                needs.setdefault(name, set()).update(used)
+                needs.setdefault(name, set()).update(contents_of(statement.value).names)
     reached: dict[str, set[str]] = {}
     for start in list(needs)[:_MOST_BINDINGS]:
         pending, seen = [start], set[str]()
@@ -116,29 +105,22 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
         return True
     path = keyed_path(seed.node)
     reaching = scope_of(module, fact.place.function).reaching
-    if path is None or _is_stored(path, loop, module):
+    if path is None or path in contents_of(loop.body).stored_paths:
+        return False
+    owner, _, last = path.rpartition(".")  # of a setting: ``args.seed``, ``config["seed"]``
+    if owner and not last.startswith("[") and assigned_attributes(module)[last] > 1:
         return False
     bindings = reaching.before(fact.place.statement, path.partition(".")[0])
     return bool(bindings) and is_older(path, loop, fact.place, module)
 
 
-def _is_stored(path: str, loop: cst.For | cst.While, module: Module) -> bool:
-    """Return whether a loop may store a setting: ``args.seed``, ``config["seed"]``."""
-    owner, _, last = path.rpartition(".")
-    if owner and not last.startswith("[") and assigned_attributes(module)[last] > 1:
-        return True
-    targets = (t for statement in small_statements(loop.body) for t in targets_of(statement))
-    return any(keyed_path(inner) == path for target in targets for inner in walk(target))
-
-
-def _keys_from(fact: CallFact, statements: list[cst.BaseSmallStatement]) -> set[str]:
+def _keys_from(fact: CallFact, contents: Contents) -> set[str]:
     """The names that hold a key, and the keys that are split from it."""
     keys = assigned_names(fact.place.statement)
-    for other in statements:
-        if isinstance(other, cst.Assign) and not keys.isdisjoint(names_below(other.value)):
-            call = other.value.func if isinstance(other.value, cst.Call) else None
-            if call is not None and (dotted(call) or "").endswith("split"):
-                keys |= assigned_names(other)
+    for other in contents.statements:
+        made = other.value if isinstance(other, cst.Assign) else None
+        if isinstance(made, cst.Call) and last_name(made).endswith("split"):
+            keys |= assigned_names(other) if keys & contents_of(made).names else set()
     return keys
 
 
@@ -147,7 +129,7 @@ def _uses(draw: CallFact, keys: set[str] | None) -> bool:
     key = key_of(draw)
     if keys is None or key is None:
         return keys is None and key is None
-    return not keys.isdisjoint(names_below(key))
+    return not keys.isdisjoint(contents_of(key).names)
 
 
 def _is_test(fact: CallFact, module: Module) -> bool:
@@ -217,7 +199,7 @@ def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
         return _draws(function, set())
     if isinstance(function.node, cst.Lambda):
         return False
-    keys = _keys_from(fact, [*small_statements(function.node.body)])
+    keys = _keys_from(fact, contents_of(function.node.body))
     found = (f for f in function.module.facts_of(function) if isinstance(f, CallFact))
     return any(draws(draw) and _uses(draw, keys) for draw in found)
 
@@ -268,10 +250,8 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
     pending, seen = [(node, statement)], set[int]()
     while pending and len(seen) < _MOST_BINDINGS:
         node, statement = pending.pop()
-        keywords = {n.keyword for n in walk(node) if isinstance(n, cst.Arg)}
-        for used in walk(node):
-            if not isinstance(used, cst.Name) or used in keywords:
-                continue
+        contents = contents_of(node)
+        for used in (use for name in contents.reads for use in contents.uses(name)):
             name = used.value
             if name in call.place.loop_names:
                 return True
@@ -308,12 +288,7 @@ def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sour
     """
     source, callee = sources.of(call, call.node), Callee(function, call.is_bound)
     varying, fixed_arrays, data = False, False, False
-    if isinstance(call, ProjectCall) and function.module is not sources.module:
-        values = bind(function, UNKNOWN if call.is_bound else None, call.arguments)
-    else:
-        known = function.analysed_with or ()
-        names = (parameter.name for parameter in function.parameters)
-        values = dict(zip(names, known, strict=False))
+    values = passed_values(call)
     for parameter in function.parameters:
         value = values.get(parameter.name)
         if value is None:
@@ -374,12 +349,13 @@ def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
 @kept_for_file
 def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     """The seed that a function always sets before it draws numbers itself."""
-    if isinstance(function.node, cst.Lambda) or "seed" not in names_below(function.node.body):
+    names = contents_of(function.node.body).names
+    if isinstance(function.node, cst.Lambda) or "seed" not in names:
         return None
     found: cst.BaseExpression | None = None
     for line in function.node.body.body:
-        for node in walk(line, (cst.FunctionDef, cst.ClassDef)):
-            if not isinstance(node, cst.Call) or dotted(node.func) is None:
+        for node in contents_of(line, DEFINITIONS).calls:
+            if dotted(node.func) is None:
                 continue
             callee = value_in(node.func, function, function.module)
             name = callee.name if isinstance(callee, Symbol) else ""

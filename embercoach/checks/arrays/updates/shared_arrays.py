@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.reaching import without_updates
 from embercoach.analysis.dataflow.scopes import assignments_of, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.syntax.trees import dotted, small_statements
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.updates.argument_changes import attribute_reads
@@ -195,7 +196,7 @@ def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
 def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
     """The statements of a function that keep an array, by its path or that of its getter."""
     found: dict[str, list[_Keep]] = {}
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         for holder, node in _kept_by(statement):
             is_getter = isinstance(node, cst.Call) and not node.args
             path = dotted(node.func if is_getter and isinstance(node, cst.Call) else node)
