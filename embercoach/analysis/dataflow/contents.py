@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 _N = TypeVar("_N", bound=cst.CSTNode)
 _STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
-_WITH_TARGETS = (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)
+_WITH_TARGETS = (
+    *(cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr),
+    cst.Del,
+)
 _NAMED = (cst.AsName, cst.FunctionDef, cst.ClassDef)
 
 
@@ -129,26 +132,34 @@ class Contents:
         return [s.value for s in assigns if not names.isdisjoint(bound_by(s))]
 
     @cached_property
+    def _targets(self) -> list[cst.CSTNode]:
+        """The targets of assignments, loops and deletions, those of a tuple one by one."""
+        pending = [node.target for node in self.of(*_WITH_TARGETS)]  # type: ignore[attr-defined]
+        found: list[cst.CSTNode] = []
+        while pending:
+            target = pending.pop()
+            if isinstance(target, (cst.Tuple, cst.List)):
+                pending += [element.value for element in target.elements]
+            else:
+                found.append(target)
+        return found
+
+    @cached_property
     def stored(self) -> frozenset[str]:
         """The names that are bound or deleted, or of whose objects parts are changed."""
-        found: list[cst.CSTNode] = [one.target for one in self.of(cst.AssignTarget)]
-        found += [node.target for node in self.of(*_WITH_TARGETS)]  # type: ignore[attr-defined]
-        found += [node.name for node in self.of(*_NAMED)]  # type: ignore[attr-defined]
-        names = {name for target in found for name in target_names(target)}
-        return self.changed | names
+        named = [node.name for node in self.of(*_NAMED)]  # type: ignore[attr-defined]
+        return frozenset(map(root_name, (*self._targets, *named)))
 
     @cached_property
     def stored_paths(self) -> frozenset[str | None]:
         """The paths that are assigned, with the objects that they belong to."""
-        targets = (target for node in self._nodes for target in targets_of(node))
-        return frozenset(keyed_path(part) for t in targets for part in contents_of(t))
+        return frozenset(keyed_path(part) for t in self._targets for part in contents_of(t))
 
     @cached_property
     def changed(self) -> frozenset[str]:
         """The names of whose objects attributes or items are set; empty for other objects."""
-        targets = (target for node in self._nodes for target in targets_of(node))
         owned = (cst.Attribute, cst.Subscript)
-        return frozenset(root_name(t) for t in targets if isinstance(t, owned))
+        return frozenset(root_name(t) for t in self._targets if isinstance(t, owned))
 
 
 def root_name(node: cst.CSTNode) -> str:

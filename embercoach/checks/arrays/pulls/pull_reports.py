@@ -24,7 +24,7 @@ from embercoach.analysis.dataflow.scopes import resolved, scope_of
 from embercoach.analysis.dataflow.value_uses import Use, uses_of
 from embercoach.analysis.evaluate.classes import assigned_by
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.syntax.trees import SCOPES, children, dotted
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -44,16 +44,14 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-#: Nodes of an expression that are looked at.
-_MOST_SOURCES = 64
+#: Expressions that decide whether what they are parts of is the same in every iteration.
+_PARTS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
 def is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     """Test whether an expression is of arrays from before the loop, or of their elements."""
     pending = [(node, False)]
-    for _ in range(_MOST_SOURCES):
-        if not pending:
-            return True
+    while pending:
         at, is_index = pending.pop()
         if isinstance(at, cst.Name):
             own = place.loop_names if is_index else place.array_names
@@ -76,8 +74,8 @@ def is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
             if dotted(at.value) != (mlx_alias(module) or "mlx.core"):
                 return False
         else:
-            pending += ((child, is_index) for child in children(at))
-    return False
+            pending += ((part, is_index) for part in contents_of(at, _PARTS).of(*_PARTS))
+    return True
 
 
 def _is_operation(call: cst.Call, module: Module) -> bool:
