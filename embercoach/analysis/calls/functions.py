@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from embercoach.analysis.calls import constants
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
     annotated_result,
@@ -374,11 +373,10 @@ def _run(
         frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)
     if frame.yielded is not None:
-        return Sequence("iterator", detached(frame.yielded))
+        return Sequence("iterator", frame.yielded)
     if frame.returned is None:
         return NONE if falls else UNKNOWN
-    result = detached(frame.returned)
-    return join(result, NONE) if falls else result
+    return join(frame.returned, NONE) if falls else frame.returned
 
 
 @link("left_in")

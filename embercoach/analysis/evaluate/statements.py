@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, mutation, operators
@@ -96,7 +95,6 @@ def _augmented(frame: Frame, node: cst.AugAssign) -> bool:
         if frame.record and node.target in frame.module.array_parts:
             base = evaluate(frame, node.target.value)
             frame.add(ItemStoreFact(node.target, frame.place(), base, value, in_place=True))
-        fourier.touch(frame, node.target, None)
         return True
     assign(frame, node.target, value)
     return True
