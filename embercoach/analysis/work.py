@@ -72,3 +72,8 @@ def take_walk(nodes: int) -> None:
     _Checked.work.left -= nodes // _WALKED
     if _Checked.work.left < 0:
         raise WorkExceededError
+
+
+#: What one question of a check may follow, beside the work of the file: calls inside of each other,
+#: calls of one function, and expressions, names or functions one after the other.
+MOST_CALLS, MOST_CALLERS, MOST_STEPS = 4, 32, 64

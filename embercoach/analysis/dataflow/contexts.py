@@ -20,6 +20,7 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
+from embercoach.analysis.work import MOST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Decorators that keep the result of a function.
 _CACHED = frozenset(f"functools.{name}" for name in ("cache", "lru_cache", "cached_property"))
-#: Calls inside of each other that are followed.
-_MOST_CALLS = 4
 
 
 def runs_once(place: FactPlace, function: FunctionInfo) -> bool:
@@ -53,7 +52,7 @@ def _at_construction(module: Module) -> frozenset[FunctionInfo]:
         for f in module.functions
         if (f.cls is not None and f.name in CONSTRUCTORS) or not _CACHED.isdisjoint(f.decorators)
     }
-    for _ in range(_MOST_CALLS):
+    for _ in range(MOST_CALLS):
         further = {f for f, given in callers.items() if f not in found and given <= found}
         if not further:
             break

@@ -47,6 +47,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -164,8 +165,6 @@ _METHODS = frozenset(
         *("astype", "mean", "reshape", "square", "squeeze", "sum", "transpose", "var"),
     )
 )
-#: Functions inside of each other that are followed.
-_MOST_FOLLOWED = 2
 _TESTS = (cst.Assert, cst.FormattedString, cst.Yield, cst.Await, cst.While, cst.BooleanOperation)
 
 
@@ -190,7 +189,7 @@ def _is_presence(test: cst.BaseExpression) -> bool:
 
 def _is_lazy(call: CallFact, depth: int) -> bool:
     if type(call.callee) is Function:
-        return depth < _MOST_FOLLOWED and is_plainly_lazy(call.callee.info, depth + 1)
+        return depth < MOST_CALLS and is_plainly_lazy(call.callee.info, depth + 1)
     if call.symbol in ("builtins.min", "builtins.max"):
         return all(as_number(argument.value) is not None for argument in call.arguments)
     effect, func = effect_of(call.callee), call.node.func
@@ -203,8 +202,6 @@ Use = Literal["none", "derived", "evaluated"]
 
 #: Attributes of an array that are known without its numbers.
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
-#: Times that a body is walked for names that are derived from each other; calls that are followed.
-_MOST_ROUNDS, _MOST_CALLS = 3, 3
 
 
 class Evaluation:
@@ -262,7 +259,7 @@ class Evaluation:
         What is derived from them is added to ``names``.
         """
         statements = list(body)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(MOST_CALLS):
             before = len(names)
             if any(self._statement(s, names, depth) for s in statements):
                 return True
@@ -450,10 +447,10 @@ class Evaluation:
         # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
         if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
-        if local is not None and depth < _MOST_CALLS:
+        if local is not None and depth < MOST_CALLS:
             return self._passed(local, given, names, depth)
         called = called_back(self.calls.get(node))
-        if called is None or depth >= _MOST_CALLS or not self._escapes:
+        if called is None or depth >= MOST_CALLS or not self._escapes:
             return self._unclear
         uses = {self._passed(call, given, names, depth) for call in called}
         return "evaluated" if "evaluated" in uses else "derived"
@@ -467,7 +464,7 @@ class Evaluation:
         if local is None:
             # A method that nothing is known of is one of an attribute, or the caller's question.
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
-        if depth >= _MOST_CALLS:
+        if depth >= MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
         inner = names_inside(local, names)
         return self._run(local, inner, names, depth) if inner else "none"

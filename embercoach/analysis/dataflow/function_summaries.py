@@ -39,6 +39,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, take_walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +83,18 @@ def evaluated_calls(info: FunctionInfo) -> tuple[CallFact, ...]:
         place = FactPlace(statement, info, 0, None, frozenset(), frozenset(), False)
         found.append(CallFact(node, place, callee, arguments, UNKNOWN))
     return tuple(found)
+
+
+@kept_for_file
+def reached_by(info: FunctionInfo) -> tuple[FunctionInfo, ...]:
+    """Return a function, and those of its file that it calls, by itself or through others."""
+    reached, pending = {info: None}, [info]
+    while pending:
+        callees = [c for c in pending.pop().calls if c.module is info.module and c not in reached]
+        reached.update(dict.fromkeys(callees))
+        pending += callees
+    take_walk(len(reached))
+    return tuple(reached)
 
 
 def frame_of(info: FunctionInfo) -> Frame:
@@ -131,10 +144,6 @@ def passed_values(call: LocalCall | ProjectCall) -> dict[str, Value]:
     return dict(zip(names, function.analysed_with or (), strict=False))
 
 
-#: Items of a list of functions, and calls of one function, that are looked at.
-_MOST_ITEMS = _MOST_CALLERS = 16
-
-
 def functions_at(
     node: cst.BaseExpression, function: FunctionInfo | None, module: Module
 ) -> list[FunctionInfo]:
@@ -172,13 +181,13 @@ def _passed(
 ) -> Iterator[tuple[cst.BaseExpression, FunctionInfo | None] | None]:
     """Yield what the calls in the file pass for a parameter, and the callers; None if unknown."""
     calls = calls_by_function(function.module).get(function, ())
-    for call in calls[:_MOST_CALLERS]:
+    for call in calls[:MOST_CALLERS]:
         given = passed_with_owner(call).get(name)
         if any(argument.star for argument in call.node.args):
             yield None
         elif given is not None:
             yield given, call.place.function
-    if len(calls) > _MOST_CALLERS:
+    if len(calls) > MOST_CALLERS:
         yield None
 
 
@@ -228,7 +237,7 @@ def _items(
     else:
         return
     targets = display(loop.target)
-    for row in rows[:_MOST_ITEMS]:
+    for row in rows[:MOST_CALLERS]:
         if isinstance(row, list) and targets is not None and len(row) == len(targets):
             for target, item in zip(targets, row, strict=True):
                 if isinstance(target, cst.Name) and target.value == name:

@@ -51,7 +51,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
+from embercoach.analysis.work import MOST_CALLS, WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Expressions that are looked at for one question, and calls inside of each other.
-MOST_STEPS, MOST_CALLS = 192, 4
+#: Expressions that are looked at for one question.
+_MOST_EXPRESSIONS = 192
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 _SEQUENTIAL = frozenset(("mlx.nn.Sequential", "mlx.nn.layers.containers.Sequential"))
 
@@ -170,7 +170,7 @@ class Sources:
                 continue
             seen.add(key)
             self._steps += 1
-            if self._steps > MOST_STEPS:
+            if self._steps > _MOST_EXPRESSIONS:
                 return []
             further = self._step(current, through_callers=through_callers)
             if further is None:
@@ -266,7 +266,9 @@ class Sources:
         if source.call is not None:
             calls = [source.call]
         elif through_callers and source.module is self.module:
-            calls = [self.of(call, call.node) for call in self.callers(function)[:MOST_STEPS]]
+            calls = [
+                self.of(call, call.node) for call in self.callers(function)[:_MOST_EXPRESSIONS]
+            ]
         else:
             return None
         found: list[Source] = []

@@ -17,6 +17,7 @@ from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
 from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol, holds_arrays
+from embercoach.analysis.work import MOST_STEPS
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -41,8 +42,6 @@ class Use(Enum):
     HOST = auto()
 
 
-#: Expressions that are followed for one value.
-_MOST_USES = 64
 #: Builtins whose result is the value, in another form.
 _PASSING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "list", "round"))
 _SHOWING = frozenset(("builtins.print", "builtins.str", "builtins.repr", "builtins.format"))
@@ -75,7 +74,7 @@ class _Uses:
     def of(self, node: cst.CSTNode) -> frozenset[Use]:
         self._pending.append(node)
         while self._pending:
-            if len(self._seen) > _MOST_USES:
+            if len(self._seen) > MOST_STEPS:
                 return frozenset((Use.HOST,))
             at = self._pending.pop()
             if at not in self._seen:

@@ -43,7 +43,6 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
     value = evaluate(frame, node.value)
     if type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
-        frame.module.numbers.add(node)
     if type(value) is Dict and value.exact and isinstance(node.value, cst.Name):
         # What is done to it under one name happens under the other.
         value = mutation.open_ended(value)
@@ -71,7 +70,6 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
         value = declared if value is UNKNOWN else join(declared, NONE)
     elif type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
-        frame.module.numbers.add(node)
     elif isinstance(value, (Sequence, Dict)) and _is_empty(value) and type(declared) is type(value):
         value = declared
     assign(frame, node.target, value)

@@ -142,7 +142,6 @@ class Module:
             self.frame.names["__file__"] = FilePath(path)
             self.grown = grown_by_functions(source)
         self.functions: list[FunctionInfo] = []
-        self.numbers: set[cst.CSTNode] = set()  # assignments of bare numbers
         self.array_parts: set[cst.CSTNode] = set()  # subscripts of arrays
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
         #: What this file's calls of shared functions gave.

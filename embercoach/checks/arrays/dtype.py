@@ -25,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     as_numpy,
 )
 from embercoach.analysis.values.promotion import HALF, INTEGERS
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -133,8 +134,6 @@ def model_dtype(fact: Fact, module: Module) -> str | None:
 
 #: Expressions of a Python number.
 LITERALS = (cst.Float, cst.Integer, cst.UnaryOperation, cst.BinaryOperation)
-#: Operands of a call that are compared with each other.
-_MOST_OPERANDS = 100
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
@@ -155,7 +154,7 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     for param, argument in fact.matched:
         if not entry.dtype_from or param.name in entry.dtype_from:
             operands.extend(_operands(argument))
-    for first, second in combinations(operands[:_MOST_OPERANDS], 2):
+    for first, second in combinations(operands[:MOST_STEPS], 2):
         yield from _strong(fact, module, first, second)
 
 

@@ -37,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
@@ -342,8 +343,6 @@ def _kept(role: Role | None, name: str) -> Role | None:
     return role if name in keepers or name in SHIFTS else None
 
 
-#: Casts, and names, that a number is followed through.
-MOST_FOLLOWED = 8
 _CASTS = ("array", "float", "int")
 
 
@@ -400,7 +399,7 @@ class TransformLengths:
 
     def _cores(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """A number, and what it is made of by casts, ``1 / n`` and names."""
-        for _ in range(MOST_FOLLOWED):
+        for _ in range(MOST_STEPS):
             yield node
             inner = self._inner(node)
             if inner is None:

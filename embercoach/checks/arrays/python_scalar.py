@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, as_array, as_number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
@@ -168,9 +169,7 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
     for fact in facts:
         for number in _scalars_of(fact):
             origin = number.origin
-            if origin is None or origin in seen or origin not in module.numbers:
-                continue
-            if not isinstance(origin, (cst.Assign, cst.AnnAssign)):
+            if origin is None or origin in seen or origin not in contents_of(module.tree):
                 continue
             seen.add(origin)
             yield Report.at(

@@ -23,6 +23,7 @@ from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, holds_arrays
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ _WEIGHTED = frozenset(
         *("RNN", "MultiHeadAttention", "Conv1d", "Conv2d", "Conv3d", "Transformer", "Sequential"),
     )
 )
-#: Functions that are followed for one array, and calls of one function.
-_MOST_CALLS, _MOST_CALLERS = 3, 16
 _HELP = "Evaluate it before, with `mx.eval()`, in the thread that computes it"
 
 
@@ -148,7 +147,7 @@ class _Threads:
 
     def _is_given(self, made: cst.BaseExpression, init: FunctionInfo) -> bool:
         """Return whether an object is made with a lazy array that its maker never evaluates."""
-        for call in calls_by_function(self._module).get(init, ())[:_MOST_CALLERS]:
+        for call in calls_by_function(self._module).get(init, ())[:MOST_CALLERS]:
             node, caller = passed_with_owner(call).get(dotted(made) or ""), call.place.function
             if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
                 made_here = call.place.statement
@@ -198,7 +197,7 @@ class _Threads:
 
     def _passed(self, method: FunctionInfo, kept: _Kept) -> Iterator[Report]:
         name = kept.node.value
-        for call in calls_by_function(self._module).get(method, ())[:_MOST_CALLERS]:
+        for call in calls_by_function(self._module).get(method, ())[:MOST_CALLERS]:
             node, caller = passed_with_owner(call).get(name), call.place.function
             if node is None or (caller is not None and _runs_in_thread(caller)):
                 continue
@@ -255,7 +254,7 @@ class _Threads:
                 return _is_weighted(local.function.cls)
             results = returned_by(local.function)
             return (
-                depth < _MOST_CALLS
+                depth < MOST_CALLS
                 and bool(results)
                 and all(self._is_lazy(v, s, local.function, depth + 1) for v, s in results)
             )

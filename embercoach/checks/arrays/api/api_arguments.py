@@ -31,6 +31,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import DTYPES, FLOATING
+from embercoach.analysis.work import MOST_CALLS
 from embercoach.checks.fallbacks import REFUSED, is_expected, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
 
-#: Dictionaries and calls that are followed one after the other.
-_DEEPEST = 4
 #: Characters of a called expression that a message quotes.
 _LONGEST_NAME = 32
 #: What takes entries out of a dictionary.
@@ -118,7 +117,7 @@ def _listed(entry: ApiEntry) -> str:
 
 
 def _keys(
-    passed: Source, where: Fact, module: Module, depth: int = _DEEPEST
+    passed: Source, where: Fact, module: Module, depth: int = MOST_CALLS
 ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
     """Yield the keys of a dictionary, and the call and the expression that each is reported at."""
     if depth == 0 or _is_reduced(passed):

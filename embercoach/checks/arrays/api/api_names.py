@@ -173,7 +173,6 @@ def _change(fact: CallFact, module: Module, instead: Deprecated) -> ProposedFix 
 
 #: The names that users give to modules of MLX.
 LONGEST = 40  # characters of a name that is compared with MLX's
-MOST_CHAINED = 16
 _SHORT = {"mlx.core": "mx", "mlx.nn": "nn", "mlx.optimizers": "optim"}
 
 
@@ -304,7 +303,7 @@ def _missing_in_chain(fact: MissingMemberFact, call: cst.Call, module: Module) -
     from embercoach.analysis.mlx_api import replacements
 
     above = contents_of(fact.place.statement).parents
-    for _ in range(MOST_CHAINED):
+    while True:
         node = above.get(call)
         outer = None if node is None else above.get(node)
         if not isinstance(node, cst.Attribute) or node.value is not call:

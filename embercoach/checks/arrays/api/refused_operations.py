@@ -28,6 +28,7 @@ from embercoach.analysis.values.lattice import (
     join_all,
 )
 from embercoach.analysis.values.promotion import COMPLEX
+from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
@@ -124,8 +125,6 @@ def _is_stored(fact: ArrayIndexFact) -> bool:
 _SIZES = frozenset(
     ("size", "dim", "dims", "width", "channels", "features", "hidden", "len", "length", "rank")
 )
-#: Callers of a function that returns the parts, which are looked at.
-_MOST_CALLERS = 8
 
 
 @check("API-009", of=("mlx.core.split", ".split"))
@@ -199,9 +198,9 @@ def _names(fact: CallFact, module: Module) -> int | None:
 
 def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
     calls = () if function is None else calls_by_function(module).get(function, ())
-    found = [(call, *_unpacking(call.place.statement)) for call in calls[:_MOST_CALLERS]]
+    found = [(call, *_unpacking(call.place.statement)) for call in calls[:MOST_CALLERS]]
     counts = {names if value is call.node else None for call, value, names in found}
-    return next(iter(counts)) if len(counts) == 1 and len(calls) <= _MOST_CALLERS else None
+    return next(iter(counts)) if len(counts) == 1 and len(calls) <= MOST_CALLERS else None
 
 
 def _unpacking(statement: cst.CSTNode) -> tuple[cst.CSTNode | None, int]:

@@ -43,8 +43,8 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.arrays.modules.module_modes import DEEPEST, is_by_mode
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS, WorkExceededError
+from embercoach.checks.arrays.modules.module_modes import is_by_mode
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -80,8 +80,6 @@ def compiled_method(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 #: Work for each function that a check looks at.
 STEPS_A_FUNCTION = 4
-#: Functions of other files that are looked at.
-MOST_IMPORTED = 32
 
 
 def root_of(value: Value) -> FunctionInfo | None:
@@ -127,14 +125,14 @@ def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
     )
     in_order = sorted(found, key=lambda info: (str(info.module.path), info.qualified_name))
     reached = dict.fromkeys(in_order)
-    while in_order and len(reached) < MOST_IMPORTED:
+    while in_order and len(reached) < MOST_CALLERS:
         callees = (root_of(call.callee) for call in evaluated_calls(in_order.pop(0)))
         more = dict.fromkeys(
             c for c in callees if c is not None and c.module is not module and c not in reached
         )
         reached.update(more)
         in_order += more
-    return tuple(reached)[:MOST_IMPORTED]
+    return tuple(reached)[:MOST_CALLERS]
 
 
 @lru_cache(maxsize=1)
@@ -153,8 +151,6 @@ def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> F
 
 
 _NAMES = re.compile(r"\b(update|apply_gradients)\b")
-#: Updates of a file that are looked at.
-MOST_UPDATES = 64
 
 
 class Update(NamedTuple):
@@ -187,7 +183,7 @@ def updates_of(module: Module) -> tuple[Update, ...]:
         for function, body in bodies
         for node, statement in located_calls(body)
     )
-    return tuple(islice((update for update in found if update is not None), MOST_UPDATES))
+    return tuple(islice((update for update in found if update is not None), MOST_STEPS))
 
 
 def sources_in(update: Update, module: Module) -> tuple[Source, ...]:
@@ -214,10 +210,6 @@ def update_in(
     return Update(node, statement, function, owner, model)
 
 
-#: Names and calls that are followed.
-_MOST_NAMES, _MOST_CALLS = 8, 3
-
-
 def variable(path: str, function: FunctionInfo | None, module: Module) -> Hashable:
     """A key that is the same for all names of one variable, such as ``model`` and ``self.model``.
 
@@ -227,7 +219,7 @@ def variable(path: str, function: FunctionInfo | None, module: Module) -> Hashab
         module: the file.
     """
     scope = scope_of(module, function)
-    for _ in range(_MOST_NAMES):
+    for _ in range(MOST_STEPS):
         name, _, rest = path.partition(".")
         found = scope.find(name)
         if found is None:
@@ -275,7 +267,7 @@ def calls_variable(
         callee = dotted(node.func)
         if callee is not None and is_same(callee):
             return True
-        local = evaluation.local_call(node) if depth < _MOST_CALLS else None
+        local = evaluation.local_call(node) if depth < MOST_CALLS else None
         if local is None or any(a.star for a in node.args):
             continue
         for name, argument in passed_with_owner(local).items():
@@ -290,8 +282,6 @@ Option = Literal["inputs", "outputs"]
 #: The place of an option among the arguments of ``mx.compile``.
 _PLACES: dict[Option, int] = {"outputs": 2, "inputs": 1}
 RANDOM_STATE = "mlx.core.random.state"
-#: Elements of ``inputs=`` and ``outputs=`` that are looked at.
-MOST_CAPTURED = 64
 #: The attribute that holds the state of a module, of an optimizer, or of ``mx.random``.
 STATE = "state"
 
@@ -337,7 +327,7 @@ def captured_owners(fact: CompileFact, option: Option, module: Module) -> list[S
     sources = sources_of(module)
     found: list[Source] = []
     pending = [sources.at_place(argument.node, _place_of(fact))]
-    for _ in range(MOST_CAPTURED):
+    for _ in range(MOST_STEPS):
         if not pending:
             return found
         source = pending.pop()
@@ -725,7 +715,7 @@ def _has_norm(owner: Source, module: Module) -> bool:
     made = [end.node for end in ends if isinstance(end.node, cst.Call)]
     if len(made) != len(ends) or not made:
         return False
-    if is_by_mode(sources.value(owner), module, DEEPEST, names=(_NORM,)):
+    if is_by_mode(sources.value(owner), module, names=(_NORM,)):
         return True
     return all((dotted(call.func) or "").endswith("Sequential") for call in made) and any(
         (dotted(node.func) or "").endswith(f"nn.{_NORM}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.function_summaries import frame_of
+from embercoach.analysis.dataflow.function_summaries import frame_of, reached_by
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
@@ -109,8 +109,6 @@ UNREDUCED = frozenset(
         "margin_ranking_loss",
     )
 )
-#: Functions that a differentiated one calls, directly or not, that are looked at.
-MOST_FUNCTIONS = 32
 CUSTOM = "mlx.core.custom_function"
 
 
@@ -156,15 +154,9 @@ def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Rep
 
 def _only_call(operation: str, root: FunctionInfo, module: Module) -> CallFact | None:
     """The call of an operation in the code that is differentiated, if there is one alone."""
-    reached = {root: None}
-    pending = [root]
-    while pending and len(reached) < MOST_FUNCTIONS:
-        callees = [c for c in pending.pop().calls if c.module is module and c not in reached]
-        reached.update(dict.fromkeys(callees))
-        pending += callees
     found = [
         fact
-        for info in reached
+        for info in reached_by(root)
         if info.module is module
         for fact in module.facts_of(info)
         if isinstance(fact, CallFact) and _name(fact) == operation

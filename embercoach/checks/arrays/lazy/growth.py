@@ -37,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
     options,
 )
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -125,8 +126,6 @@ def is_counted(loop: cst.For | cst.While, least: int) -> bool:
     return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
 
 
-#: Names that an array is followed through; calls of functions that are followed.
-_MOST_NAMES, _MOST_CALLS = 16, 3
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 _REDUCTIONS = frozenset(("mean", "sum", "argmax", "logsumexp", "max", "all", "any"))
 
@@ -171,7 +170,7 @@ def lineage_of(
     calls: list[cst.Call] = []
     is_reduced = is_evaluated = False
     pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
-    while pending and len(followed) < _MOST_NAMES:
+    while pending and len(followed) < MOST_STEPS:
         at, statement = pending.pop()
         if isinstance(at, cst.Name):
             bindings = reaching.before(statement, at.value) or ()
@@ -376,7 +375,7 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
     if local is not None and not _is_layer_method(local.function):
         parameters = {p.name for p in local.function.parameters}
         inner = contents_of(local.function.node).calls
-        return depth < _MOST_CALLS and any(
+        return depth < MOST_CALLS and any(
             _is_model(c, parameters, module, depth + 1) for c in inner
         )
     if fact is not None:
@@ -405,8 +404,6 @@ def _is_layer_method(function: FunctionInfo) -> bool:
 Statement = cst.BaseStatement | cst.BaseSmallStatement
 #: Iterations from which on any graph of all of them is large.
 _MANY = 1_000
-#: Calls of a function that are looked at for what becomes of its result.
-_MOST_CALLERS = 8
 
 
 def grows(
@@ -553,7 +550,7 @@ def _is_result_evaluated(function: FunctionInfo | None, module: Module) -> bool:
         return False
     if any(map(_is_inference, contents_of(function.node.body).statements)):
         return True
-    for call in calls_by_function(module).get(function, ())[:_MOST_CALLERS]:
+    for call in calls_by_function(module).get(function, ())[:MOST_CALLERS]:
         caller = call.place.function
         if caller is not function and is_consumed(call.node, call.place.statement, caller, module):
             return True

@@ -13,6 +13,7 @@ from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.lattice import Str
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
-
-#: Loads of a file, and saves of one function, that are looked at.
-_MOST_LOADS, _MOST_SAVES = 16, 64
 
 
 @check("LAZY-004", of=("mlx.core.savez", "mlx.core.savez_compressed"))
@@ -35,7 +33,7 @@ def overwritten_file(fact: CallFact, module: Module) -> Iterator[Report]:
     function, asked = fact.place.function, evaluation_of(module).asked
     scope = None if function is None else function.node
     asked[scope] += 1
-    if asked[scope] > _MOST_SAVES:
+    if asked[scope] > MOST_STEPS:
         return
     loaded = None
     for load in _loads(path, fact, module):
@@ -64,7 +62,7 @@ def _loads(path: Argument, save: CallFact, module: Module) -> Iterator[CallFact]
     """The calls of ``mx.load`` in the same function that are given the same path."""
     seen = 0
     for fact in module.facts_of(save.place.function):
-        if type(fact) is not CallFact or fact.symbol != "mlx.core.load" or seen == _MOST_LOADS:
+        if type(fact) is not CallFact or fact.symbol != "mlx.core.load" or seen == MOST_STEPS:
             continue
         seen += 1
         given = fact.argument(0, "file")

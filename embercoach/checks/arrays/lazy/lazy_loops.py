@@ -39,6 +39,7 @@ from embercoach.analysis.values.lattice import (
     Value,
     holds_arrays,
 )
+from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.arrays.lazy.growth import (
     counts_by_setting,
     each_iteration,
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Accumulators and updates of a loop that are looked at: each takes walks of its body.
-_MOST_QUESTIONS = 24
 _ADDS = "each call adds to it here"
 _MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
 
@@ -186,7 +185,7 @@ def may_ask(place: FactPlace, module: Module) -> bool:
     """Count a question about a loop; return False if there have been too many."""
     asked = evaluation_of(module).asked
     asked[place.loop] += 1
-    return asked[place.loop] <= _MOST_QUESTIONS
+    return asked[place.loop] <= MOST_CALLERS
 
 
 def is_traced(place: FactPlace, module: Module) -> bool:

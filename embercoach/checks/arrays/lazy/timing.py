@@ -38,6 +38,7 @@ from embercoach.analysis.values.lattice import (
     holds_arrays,
     options,
 )
+from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-FunctionNode = cst.FunctionDef | cst.Lambda
-#: Functions of one list that are looked at.
-_MOST_ITEMS = 16
 _EVAL = "mlx.core.eval"
 
 
@@ -101,8 +99,6 @@ _BUILTINS = frozenset(
 _HOST_WORK = frozenset(f"mlx.core.{n}" for n in ("array", "load", "from_dlpack", "asarray"))
 #: Functions that only allocate.
 _CREATION = frozenset(f"mlx.core.{n}" for n in ("zeros", "ones", "full", "empty", "eye"))
-#: Calls of functions of the file that are followed.
-_MOST_CALLS = 3
 
 
 class Work(Enum):
@@ -220,7 +216,7 @@ def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> Work
 def _work_of_function(
     node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module, depth: int
 ) -> Work:
-    if depth == _MOST_CALLS or getattr(node, "asynchronous", None) is not None:
+    if depth == MOST_CALLS or getattr(node, "asynchronous", None) is not None:
         return Work.OTHER
     known = _functions(module)
     if node not in known:
@@ -433,8 +429,6 @@ def _last(section: cst.With) -> cst.CSTNode | None:
     return node.body[-1] if isinstance(node, cst.SimpleStatementLine) else None
 
 
-#: Readings of one function that are looked at: each takes a walk of what it times.
-_MOST_READINGS = 64
 _SUITES = (cst.For, cst.While, cst.With)
 
 
@@ -446,7 +440,7 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     asked = evaluation_of(module).asked
     asked[_scope(fact)] += 1
-    if asked[_scope(fact)] > _MOST_READINGS:
+    if asked[_scope(fact)] > MOST_STEPS:
         return
     stop = fact.place.statement
     for name in _starts(fact, module):

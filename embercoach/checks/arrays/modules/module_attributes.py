@@ -32,6 +32,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import SIGNED
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
@@ -317,8 +318,6 @@ def _mentions(node: cst.CSTNode, name: str, method: FunctionInfo, module: Module
     return any(node.attr.value == name for node in contents_of(made).of(cst.Attribute))
 
 
-#: Expressions that are followed from an attribute through names.
-MOST_SOURCES = 64
 RANDOM = "mlx.core.random"
 
 
@@ -331,7 +330,7 @@ def functions_of(start: Expression, module: Module) -> set[str]:
     found: set[str] = set()
     pending = [start]
     seen: set[int] = set()
-    while pending and len(seen) < MOST_SOURCES:
+    while pending and len(seen) < MOST_STEPS:
         expression = pending.pop()
         if id(expression.node) in seen:
             continue

@@ -23,6 +23,7 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     any_item,
 )
+from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-#: Calls that are followed one after the other, and effects of a function that are kept.
-_DEEPEST, _MOST = 4, 32
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")
 
@@ -82,7 +81,7 @@ class ModeEffects:
         call = self._calls.get(node)
         if call is None:
             return _unknown(node)
-        if depth == _DEEPEST:
+        if depth == MOST_CALLS:
             return []
         return list(self._mapped(call, self._effects(call.function, depth + 1)))
 
@@ -91,7 +90,7 @@ class ModeEffects:
         if known is None:
             self._known[function] = ()  # for functions that call each other
             found = dict.fromkeys(self.of(function.node.body, depth))
-            known = self._known[function] = tuple(found)[:_MOST]
+            known = self._known[function] = tuple(found)[:MOST_STEPS]
         return known
 
     def _mapped(
@@ -146,8 +145,6 @@ def _unknown(node: cst.Call) -> list[tuple[str, Kind]]:
 
 #: Layers that compute something else in training.
 NAMES = ("Dropout", "BatchNorm")
-#: How deep layers are searched for others.
-DEEPEST = 4
 
 
 class _Layer(NamedTuple):
@@ -167,7 +164,7 @@ class _Layer(NamedTuple):
         return rate is None or (isinstance(rate, cst.Float) and rate.evaluated_value > 0)
 
 
-def _layers_of(cls: ClassInfo, module: Module, depth: int = DEEPEST) -> Iterator[_Layer]:
+def _layers_of(cls: ClassInfo, module: Module, depth: int = MOST_CALLS) -> Iterator[_Layer]:
     """Yield the layers of MLX that a layer holds, by itself or in others."""
     if depth == 0 or not is_layer(cls):
         return
@@ -202,9 +199,11 @@ def changes_by_mode(cls: ClassInfo, module: Module, *, certain: bool = False) ->
     return any(v.name.startswith(NAMES) and (v.drops or not certain) for v in layers)
 
 
-def is_by_mode(value: Value, module: Module, depth: int, *, names: tuple[str, ...] = NAMES) -> bool:
+def is_by_mode(value: Value, module: Module, *, names: tuple[str, ...] = NAMES) -> bool:
     """Return whether a value is, or holds, a layer that computes something else in training."""
-    return any(layer.name.startswith(names) for layer in _layers_in(value, None, module, depth))
+    return any(
+        layer.name.startswith(names) for layer in _layers_in(value, None, module, MOST_CALLS)
+    )
 
 
 #: What a file would say that chooses the mode, or that differentiates.
@@ -279,8 +278,6 @@ def _is_outside(call: LocalCall | ProjectCall) -> bool:
 #: Names of functions that evaluate a model, and the definition or the call of one.
 _EVALUATES = re.compile(r"_?(valid|eval|accuracy|predict|infer|score)")
 _EVALUATING = re.compile(r"\bdef _?(valid|eval)|(?<!\.)\b_?(valid|eval|accuracy)\w*\(")
-#: Loops of a function that are looked at.
-MOST_LOOPS = 32
 
 
 @check("NN-005")
@@ -336,7 +333,7 @@ def _evaluates(call: LocalCall | ProjectCall, module: Module) -> bool:
     function = call.function
     given = [a.value for a in call.arguments if not a.star]
     names = [p.name for p in function.parameters if not p.star][call.is_bound :]
-    models = {n for n, v in zip(names, given, strict=False) if is_by_mode(v, module, DEEPEST)}
+    models = {n for n, v in zip(names, given, strict=False) if is_by_mode(v, module)}
     paths = [dotted(call.func) for call in contents_of(function.node.body).calls]
     trains = any((path or "").rpartition(".")[2] == "value_and_grad" for path in paths)
     return not trains and not models.isdisjoint(paths)
@@ -365,7 +362,7 @@ def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module
     if not is_imported(call, module) or call.function not in losses:
         return False
     given = (argument.value for argument in call.arguments)
-    return any(is_by_mode(value, module, DEEPEST) for value in given)
+    return any(is_by_mode(value, module) for value in given)
 
 
 def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
@@ -387,7 +384,7 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body
         loops: list[cst.For | cst.While] = contents_of(body, DEFINITIONS).of(cst.For, cst.While)
-        for loop in loops[:MOST_LOOPS]:
+        for loop in loops[:MOST_STEPS]:
             for effect in _left_in_evaluation(loop, effects):
                 leaves = layout_of(module, function).leaves(effect.statement, loop)
                 if effect.node in reported or leaves:

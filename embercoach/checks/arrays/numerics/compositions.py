@@ -16,6 +16,7 @@ from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sour
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -39,7 +40,6 @@ SHAPING = frozenset(
 _BOUNDING = frozenset(f"mlx.core.{name}" for name in ("clip", "maximum", "minimum"))
 _SHAPED = frozenset(f"mlx.core.{name}" for name in SHAPING)
 _WHERE = "mlx.core.where"
-_MOST_STEPS = 16
 
 
 def computed(start: Source, sources: Sources, *, bounded: bool = False) -> list[Source]:
@@ -52,7 +52,7 @@ def computed(start: Source, sources: Sources, *, bounded: bool = False) -> list[
     """
     pending = [start]
     found: list[Source] = []
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         if not pending:
             return found
         for end in sources.ends(pending.pop(), through_callers=True):
@@ -188,10 +188,6 @@ def _is_of_object(source: Source) -> bool:
 
 
 EXP = frozenset(["mlx.core.exp"])
-#: Bindings of a name that are looked at.
-_MOST_BINDINGS = 64
-#: Parts of an exponent that are looked at.
-_MOST_PARTS = 32
 #: Functions whose results are small, or never positive where they are exponents by design.
 _SMALL_RESULTS = frozenset(
     (
@@ -234,7 +230,7 @@ def is_bounded(source: Source, sources: Sources) -> bool:
     if _is_negated_square(end.node) or _is_literal(source, sources):
         return True
     pending, seen = [end], 0
-    while pending and seen < _MOST_PARTS:
+    while pending and seen < MOST_STEPS:
         part, seen = pending.pop(), seen + 1
         node = part.node
         if isinstance(node, cst.Name):
@@ -260,7 +256,7 @@ def _is_literal(source: Source, sources: Sources) -> bool:
 
 def _is_shifted_name(source: Source, name: str) -> bool:
     """Return whether a name is updated, or given a difference, anywhere in its scope."""
-    held = reaching_of(source).bindings.get(name, [])[:_MOST_BINDINGS]
+    held = reaching_of(source).bindings.get(name, [])[:MOST_STEPS]
     return any(binding.kind == "updated" or _subtracts(binding.value) for binding in held)
 
 

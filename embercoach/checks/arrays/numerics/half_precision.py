@@ -33,6 +33,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import HALF, UNSIGNED
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.numerics.compositions import MEAN, SUM, squared
 from embercoach.checks.arrays.numerics.narrow_integers import LARGEST_NARROW, narrow_arithmetic
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -145,8 +146,6 @@ def square_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 #: Whole numbers up to this one are exact.
 WHOLE = {"float16": 2048, "bfloat16": 256}
-#: Bindings of an accumulator that are looked at: the first ones come before the loop.
-MOST_BINDINGS = 16
 FILLING = ("mlx.core.array", "mlx.core.full")
 ARITHMETIC = ("mlx.core.add", "mlx.core.subtract", "mlx.core.multiply", "mlx.core.divide")
 ATTENTION = "mlx.core.fast.scaled_dot_product_attention"
@@ -322,7 +321,7 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
         result = promotion.promote(result, other.dtype)
     if name is None or result not in HALF or array is None:
         return
-    held = scope_of(module, fact.place.function).reaching.bindings.get(name, [])[:MOST_BINDINGS]
+    held = scope_of(module, fact.place.function).reaching.bindings.get(name, [])[:MOST_STEPS]
     calls = calls_of(module)
     starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
     if not any(_is_scalar_start(start, module) for start in starts if start is not None):

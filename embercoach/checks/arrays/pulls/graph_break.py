@@ -41,6 +41,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -62,8 +63,6 @@ if TYPE_CHECKING:
     )
     from embercoach.analysis.project.module import Module
 
-#: Calls inside of each other that are followed, and calls of one function.
-_MOST_CALLS, _MOST_FOLLOWED = 2, 8
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
 _RAISES, _WAITS = ": raises when traced", " in every forward pass"
 _HELP = {
@@ -152,7 +151,7 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
     must = must_execute(info, arrays, ())
     for node, how in must.reads.items():
         return _Read(node, how, info)
-    for call, arguments in [*must.calls.items()][: _MOST_FOLLOWED if depth < _MOST_CALLS else 0]:
+    for call, arguments in [*must.calls.items()][: MOST_CALLERS if depth < MOST_CALLS else 0]:
         is_named = dotted(call.func) is not None
         callee = value_in(call.func, info, info.module) if is_named else UNKNOWN
         if isinstance(callee, Function):

@@ -34,6 +34,7 @@ from embercoach.analysis.values.lattice import (
     pulls_of,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.lazy.growth import is_long, is_short
 from embercoach.checks.hoisted_reads import is_array
 from embercoach.checks.registry import Report, check
@@ -291,8 +292,6 @@ class Remedy(Enum):
 
 #: Functions that compute no arrays of MLX.
 _HOSTS = ("builtins", "math.", "numpy.")
-#: Calls of the same method in a body that are looked at.
-_MOST_ALIKE = 32
 
 
 def remedy_of(
@@ -416,7 +415,7 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
     alike = [call for call in contents.calls if call is not pull and last_name(call) == name]
     text, layout = module.parsed.code(pull), layout_of(module, place.function)
     names = contents_of(pull).names & set(reaching.bindings)
-    for call in alike[:_MOST_ALIKE]:
+    for call in alike[:MOST_STEPS]:
         statement = contents.statement_of(call)
         if statement is place.statement:
             continue

@@ -23,6 +23,7 @@ from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.numerics.compositions import meaning_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 _KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}
 PREFIX = "mlx.core.random."
 _WITHOUT_KEY = frozenset(("key", "seed", "state"))
-#: Helpers that pass a key on to each other, and uses of one key that are compared.
-_MOST_CALLS, _MOST_USES = 4, 64
 _HELP = "Split the key for each use: `key, subkey = mx.random.split(key)`"
 
 
@@ -71,12 +70,12 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
     for use in uses:
         groups.setdefault(use.text, []).append(use)
     for group in groups.values():
-        for index, use in enumerate(group[:_MOST_USES]):
+        for index, use in enumerate(group[:MOST_STEPS]):
             place = use.fact.place
             # Uses in functions that are called come last, wherever the calls are.
             others = (
                 other
-                for at, other in enumerate(group[:_MOST_USES])
+                for at, other in enumerate(group[:MOST_STEPS])
                 if (at < index or other.fact.place.statement is not place.statement)
                 and not _is_compared(other, use, layout)
             )
@@ -175,7 +174,7 @@ class _Uses:
 
     def _passed(self, function: FunctionInfo | None, depth: int) -> Iterator[_Use]:
         """Yield the keys that are passed to functions of the file, which use them."""
-        for call in self._calls.get(function, ()) if depth < _MOST_CALLS else ():
+        for call in self._calls.get(function, ()) if depth < MOST_CALLS else ():
             names = self._parameters(call.function, depth + 1)
             if not names or any(argument.star for argument in call.node.args):
                 continue
@@ -262,10 +261,6 @@ def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
         if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
             return f"{node.value.value}[{index.value.value}]", node.value.value
     return "", None
-
-
-#: Functions around a call that are looked at, and calls of each.
-_MOST_FUNCTIONS, _MOST_CALLERS = 8, 32
 
 
 class _Key(NamedTuple):
@@ -396,7 +391,7 @@ def _repeating_call(
     """A call of a function in a loop, or a second call, with the same key."""
     seen.add(function)
     earlier: list[LocalCall | ProjectCall] = []
-    for call in sources_of(module).callers(function)[:_MOST_CALLERS]:
+    for call in sources_of(module).callers(function)[:MOST_CALLERS]:
         caller = call.place.function
         if (caller is not None and caller.is_test) or not _shares(call, key):
             continue
@@ -406,7 +401,7 @@ def _repeating_call(
         if path is not None and any(_precedes(other, call, path, module) for other in earlier):
             return call
         earlier.append(call)
-        if caller is None or caller in seen or len(seen) >= _MOST_FUNCTIONS:
+        if caller is None or caller in seen or len(seen) >= MOST_STEPS:
             continue
         is_own = bool(caller.parameters) and caller.is_method and path == caller.parameters[0].name
         if (key.owner is not None and is_own) or (key.owner is None and caller.outer is None):

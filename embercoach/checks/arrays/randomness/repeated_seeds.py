@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import evaluation_of
-from embercoach.analysis.dataflow.function_summaries import passed_values
+from embercoach.analysis.dataflow.function_summaries import passed_values, reached_by
 from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
@@ -25,6 +25,7 @@ from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, keyed_path, ta
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Number, Symbol, as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
 
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
 
-#: Functions that are followed for one seed, and calls of one function that are looked at.
-_MOST_FUNCTIONS, _MOST_CALLERS = 32, 32
-#: Bindings in a loop that an argument is followed through.
-_MOST_BINDINGS = 16
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
 
@@ -79,7 +76,7 @@ def _states(contents: Contents) -> set[str]:
             for name in assigned_names(statement):
                 needs.setdefault(name, set()).update(contents_of(statement.value).names)
     reached: dict[str, set[str]] = {}
-    for start in list(needs)[:_MOST_BINDINGS]:
+    for start in list(needs)[:MOST_STEPS]:
         pending, seen = [start], set[str]()
         while pending:
             further = needs.get(pending.pop(), set()) - seen
@@ -95,7 +92,7 @@ def _draws_at(node: cst.Call, keys: set[str] | None, module: Module) -> bool:
     evaluation = evaluation_of(module)
     draw, local = evaluation.calls.get(node), evaluation.local_call(node)
     if local is not None:
-        return keys is None and _draws(local.function, set())
+        return keys is None and _draws(local.function)
     return draw is not None and draws(draw) and _uses(draw, keys)
 
 
@@ -196,7 +193,7 @@ def is_of_one_object(call: LocalCall | ProjectCall, function: FunctionInfo, modu
 def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
     """Return whether a function draws from the global generator, or with a key made in it."""
     if fact.symbol == f"{PREFIX}seed":
-        return _draws(function, set())
+        return _draws(function)
     if isinstance(function.node, cst.Lambda):
         return False
     keys = _keys_from(fact, contents_of(function.node.body))
@@ -204,16 +201,11 @@ def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
     return any(draws(draw) and _uses(draw, keys) for draw in found)
 
 
-def _draws(function: FunctionInfo, seen: set[FunctionInfo]) -> bool:
+@kept_for_file
+def _draws(function: FunctionInfo) -> bool:
     """Return whether a function, or one that it calls, draws from the global generator."""
-    seen.add(function)
-    for fact in function.module.facts_of(function):
-        if isinstance(fact, CallFact) and draws(fact) and key_of(fact) is None:
-            return True
-        inner = fact.function if isinstance(fact, LocalCall) else function
-        if inner not in seen and len(seen) < _MOST_FUNCTIONS and _draws(inner, seen):
-            return True
-    return False
+    facts = (fact for info in reached_by(function) for fact in info.module.facts_of(info))
+    return any(isinstance(f, CallFact) and draws(f) and key_of(f) is None for f in facts)
 
 
 def _runs_per_item(function: FunctionInfo) -> bool:
@@ -229,11 +221,11 @@ def _repeating_call(
 ) -> LocalCall | ProjectCall | None:
     """A call in a loop that passes no settings to compare, by a caller or by its callers."""
     seen.add(function)
-    calls = sources.callers(function)[:_MOST_CALLERS]
+    calls = sources.callers(function)[:MOST_CALLERS]
     for call in calls:
         if call.place.loops and not call.place.periodic:
             return call if repeats(call, function, sources) else None
-    for call in calls if len(seen) < _MOST_FUNCTIONS else ():
+    for call in calls if len(seen) < MOST_STEPS else ():
         caller = call.place.function
         if caller is not None and caller not in seen and not caller.is_test:
             found = _repeating_call(caller, sources, seen)
@@ -248,7 +240,7 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
     reaching = scope_of(sources.module, function).reaching
     layout = layout_of(sources.module, function)
     pending, seen = [(node, statement)], set[int]()
-    while pending and len(seen) < _MOST_BINDINGS:
+    while pending and len(seen) < MOST_STEPS:
         node, statement = pending.pop()
         contents = contents_of(node)
         for used in (use for name in contents.reads for use in contents.uses(name)):

@@ -26,6 +26,7 @@ from embercoach.analysis.dataflow.value_sources import (
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -122,10 +123,6 @@ def argument_updates(function: FunctionInfo) -> dict[str, list[cst.CSTNode]]:
 
 #: Characters of a name that a message quotes.
 LONGEST = 20
-#: Functions that are followed for one question, and calls of one function that are looked at.
-MOST_FUNCTIONS, MOST_CALLERS = 32, 64
-#: Rounds in which names are found that are computed from each other.
-MOST_ROUNDS = 3
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
 #: Attributes of an array that do not depend on its elements.
 _REDUCTIONS = frozenset(("max", "min", "sum", "mean", "norm", "item", "all", "any"))
@@ -256,7 +253,7 @@ def _harmed_call(
     function: FunctionInfo, name: str, sources: Sources, seen: Seen
 ) -> LocalCall | ProjectCall | None:
     """A call after which the array that is passed for a parameter is read, by any caller."""
-    if (function, name) in seen or len(seen) >= MOST_FUNCTIONS:
+    if (function, name) in seen or len(seen) >= MOST_STEPS:
         return None
     seen.add((function, name))
     for call in sources.callers(function)[:MOST_CALLERS]:
@@ -350,7 +347,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     """Return whether a function changes its argument, and looks as if it computed a new array."""
     if isinstance(function.node, cst.Lambda) or (function, name) in seen:
         return False
-    if len(seen) >= MOST_FUNCTIONS:
+    if len(seen) >= MOST_STEPS:
         return False
     seen.add((function, name))
     updates = argument_updates(function).get(name)
@@ -405,7 +402,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
     if not stores_nothing_given(function, name):
         return False
     derived = {name}
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_CALLS):
         for statement in statements:
             if isinstance(statement, cst.Assign) and _computes(statement.value, derived):
                 derived.update(t.value for t in assigned_to(statement) if isinstance(t, cst.Name))

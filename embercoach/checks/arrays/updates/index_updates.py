@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.updates.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 VIEWS = frozenset(
     ["reshape", "transpose", "squeeze", "flatten", "swapaxes", "moveaxis", "diagonal", "view"]
 )
-#: A name with more bindings is not looked at.
-MOST_BINDINGS = 64
 MESSAGE = "a part of an mx.array is a copy: the write is lost"
 HELP = "Write to the array itself: `a[i, j] = v`"
 
@@ -133,7 +132,7 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
     held = [binding for binding in bindings if binding.kind != "updated"]
     if (
         not held
-        or len(bindings) > MOST_BINDINGS
+        or len(bindings) > MOST_STEPS
         or not all(_binds_part(binding, place, module) for binding in held)
     ):
         return False
@@ -198,8 +197,6 @@ UNIQUE = frozenset(
 )
 #: Conversions, which keep the elements, and the elements' order or not.
 CONVERSIONS = frozenset(["array", "asarray", "astype", "list", "tuple", "sorted"])
-#: Conversions of conversions that are followed.
-MOST_CONVERSIONS = 4
 #: Functions whose results repeat, as a rule.
 REPEATING = frozenset(
     [
@@ -314,7 +311,7 @@ def _is_distinct(source: Source, module: Module, conversions: int = 0) -> bool:
     node = source.node
     if isinstance(node, (cst.Dict, cst.DictComp, cst.Set, cst.SetComp)):
         return conversions > 0
-    if not isinstance(node, cst.Call) or conversions > MOST_CONVERSIONS:
+    if not isinstance(node, cst.Call) or conversions > MOST_CALLS:
         return False
     name, method = last_name(node), isinstance(node.func, cst.Attribute)
     if name == "keys" or (conversions and name in UNIQUE):

@@ -15,6 +15,7 @@ from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.updates.argument_changes import attribute_reads
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact, LocalCall
     from embercoach.analysis.project.module import Module
 
-#: Calls of a method that updates an attribute that are looked at.
-_MOST_CALLS = 16
 #: Characters of a name that a message quotes.
 LONGEST = 20
-#: Copies of a name that are looked at.
-MOST_COPIES = 16
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
 KEPT_HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
 
@@ -130,7 +127,7 @@ def _holder_in_caller(
     ``states.append(board.state())``, then ``board.play(move)``.
     """
     getters = _getters(cls).get(attribute, ())
-    for call in calls_by_function(module).get(function, ())[:_MOST_CALLS]:
+    for call in calls_by_function(module).get(function, ())[:MOST_CALLERS]:
         caller, func = call.place.function, call.node.func
         owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
         if owner is None or caller is None or isinstance(caller.node, cst.Lambda):
@@ -292,7 +289,7 @@ def _aliases(fact: Fact, name: str, module: Module) -> Iterator[tuple[str, Bindi
     here = reaching.before(statement, name)
     if not here:
         return
-    for binding in _copies(module, function).get(name, ())[:MOST_COPIES]:
+    for binding in _copies(module, function).get(name, ())[:MOST_STEPS]:
         if reaching.before(statement, binding.name) == (binding,) and (
             without_updates(reaching.before(binding.statement, name)) == without_updates(here)
         ):
