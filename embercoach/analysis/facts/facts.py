@@ -279,6 +279,34 @@ class BinaryFact(Fact, frozen=True, eq=False):
     in_place: bool = False
 
 
+#: Functions of MLX that compute what an operator does.
+OPERATORS = {
+    "mlx.core.add": "+",
+    "mlx.core.subtract": "-",
+    "mlx.core.multiply": "*",
+    "mlx.core.divide": "/",
+}
+
+
+class Operation(NamedTuple):
+    """An arithmetic operation, by an operator or a function."""
+
+    operator: str
+    left: Operand | Argument
+    right: Operand | Argument
+
+
+def operation_of(fact: Fact) -> Operation | None:
+    """Return the operation of ``x - y`` and ``mx.subtract(x, y)``."""
+    if isinstance(fact, BinaryFact):
+        return Operation(fact.operator, fact.left, fact.right)
+    operator = OPERATORS.get(fact.symbol or "") if isinstance(fact, CallFact) else None
+    if operator is None or not isinstance(fact, CallFact):
+        return None
+    first, second = fact.positional(0), fact.positional(1)
+    return None if first is None or second is None else Operation(operator, first, second)
+
+
 class InvertFact(Fact, frozen=True, eq=False):
     """``~value`` of an array."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import libcst as cst
 from msgspec import Struct
@@ -14,7 +14,15 @@ from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved, scope_of
-from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact, ItemStoreFact
+from embercoach.analysis.facts.facts import (
+    Argument,
+    CallFact,
+    Fact,
+    ItemStoreFact,
+    Operand,
+    Operation,
+    operation_of,
+)
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray
 from embercoach.analysis.shapes.node_shapes import values_by_call
 from embercoach.analysis.shapes.size_integers import (
@@ -45,7 +53,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-ExpressionValue = tuple[Value, cst.BaseExpression]
+#: An operand or an argument: its value, and its expression.
+Part = Operand | Argument
 #: How a function has scaled a spectrum itself: not, by one factor, or in another way.
 Scaling = Literal["none", "factor", "unknown"]
 #: Constant axes, None for all of them, or the text of an expression that gives them.
@@ -113,7 +122,6 @@ SHIFTS = ("fftshift", "ifftshift")
 SPECTRUM_KEEPERS = ("astype", "contiguous", "stop_gradient", "conj", "conjugate")
 RESHAPERS = ("reshape", "transpose", "squeeze", "expand_dims", "swapaxes", "moveaxis", "flatten")
 SIGNAL_KEEPERS = (*SPECTRUM_KEEPERS, *RESHAPERS, "real", "roll", "pad", "flip")
-OPERATORS = {"mlx.core.multiply": "*", "mlx.core.divide": "/"}
 
 
 class FourierRoles:
@@ -149,11 +157,11 @@ class FourierRoles:
             role = self.of(node.value, statement)
             is_whole = node.attr.value == "T" and isinstance(role, Signal)
             return role if is_whole else _kept(role, node.attr.value)
-        operation = self._evaluation.operations.get(node)
-        if operation is not None:
-            sides = ((one.value, one.node) for one in (operation.left, operation.right))
-            return self._operated(statement, operation.operator, *sides)
         call = self._evaluation.calls.get(node)
+        fact = call or self._evaluation.operations.get(node)
+        operation = None if fact is None else operation_of(fact)
+        if operation is not None:
+            return self._operated(statement, operation)
         return None if call is None else self._returned(call)
 
     def _held(self, name: str, statement: cst.CSTNode) -> Role | None:
@@ -182,18 +190,12 @@ class FourierRoles:
         if isinstance(callee, BoundMember) and call.receiver_node is not None:
             return _kept(self.of(call.receiver_node, statement), callee.name)
         name = (call.symbol or "").rpartition(".")[2]
-        if not call.arguments or not (call.symbol or "").startswith("mlx.core."):
+        first = call.positional(0)
+        if first is None or not (call.symbol or "").startswith("mlx.core."):
             return None
-        given = {param.name: argument for param, argument in call.matched}
         if name not in (*FORWARD, *INVERSE):
-            first, second = call.positional(0), call.positional(1)
-            operator = OPERATORS.get(call.symbol or "")
-            if first is None or (operator is not None and second is None):
-                return None
-            if operator is None or second is None:
-                return _kept(self.of(first.node, statement), name)
-            sides = ((one.value, one.node) for one in (first, second))
-            return self._operated(statement, operator, *sides)
+            return _kept(self.of(first.node, statement), name)
+        given = {param.name: argument for param, argument in call.matched}
         if "a" not in given or any(argument.star for argument in call.arguments):
             return None
         norm, axes, length = _norm(given), _axes(name, given), _length_of(given)
@@ -204,11 +206,10 @@ class FourierRoles:
             return None
         return Signal(call.node, spectrum, norm, axes, length)
 
-    def _operated(
-        self, statement: cst.CSTNode, symbol: str, left: ExpressionValue, right: ExpressionValue
-    ) -> Role | None:
+    def _operated(self, statement: cst.CSTNode, operation: Operation) -> Role | None:
         """The role of a product or quotient, by those of its operands."""
-        a, b = self.of(left[1], statement), self.of(right[1], statement)
+        symbol, left, right = operation
+        a, b = self.of(left.node, statement), self.of(right.node, statement)
         if symbol not in ("*", "/"):
             return None
         if isinstance(a, Spectrum) and isinstance(b, Spectrum):
@@ -217,7 +218,7 @@ class FourierRoles:
             a, b, left, right = b, a, right, left
         if isinstance(a, Spectrum) and b is None:
             return _scaled(a, symbol, right)
-        return a if isinstance(a, Signal) and b is None and _is_filter(right[0]) else None
+        return a if isinstance(a, Signal) and b is None and _is_filter(right.value) else None
 
 
 @kept_for_file
@@ -289,12 +290,12 @@ def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
     )
 
 
-def _scaled(spectrum: Spectrum, symbol: str, other: ExpressionValue) -> Spectrum:
+def _scaled(spectrum: Spectrum, symbol: str, other: Part) -> Spectrum:
     """Return a spectrum times or over something that is not a spectrum."""
-    if symbol == "*" and _is_filter(other[0]):
+    if symbol == "*" and _is_filter(other.value):
         return replace(spectrum, filtered=True)
     scaling: Scaling = "factor" if spectrum.scaling == "none" else "unknown"
-    return replace(spectrum, scaling=scaling, factor=other[1])
+    return replace(spectrum, scaling=scaling, factor=other.node)
 
 
 def _is_filter(value: Value) -> bool:
@@ -528,39 +529,31 @@ def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
         yield from _scaled_after(signal, own, lengths)
 
 
-class _Scaling(Struct, frozen=True):
+class _Scaling(NamedTuple):
     """A multiplication or division, by an operator or a function."""
 
     fact: Fact
-    operator: str
-    left: ExpressionValue
-    right: ExpressionValue
+    operation: Operation
 
-    def factor_of(
-        self, signal: Signal, module: Module
-    ) -> tuple[ExpressionValue, ExpressionValue] | None:
+    def factor_of(self, signal: Signal, module: Module) -> tuple[Part, Part] | None:
         """The signal, if it is scaled here, and the factor or divisor."""
         place = self.fact.place
         roles = fourier_roles(module, place.function)
-        pairs = [(self.left, self.right), (self.right, self.left)]
-        for scaled, factor in pairs if self.operator == "*" else pairs[:1]:
-            role = roles.of(scaled[1], place.statement)
+        operator, left, right = self.operation
+        for scaled, factor in (
+            ((left, right), (right, left)) if operator == "*" else ((left, right),)
+        ):
+            role = roles.of(scaled.node, place.statement)
             if isinstance(role, Signal) and role.node is signal.node:
                 return scaled, factor
         return None
 
 
 def _scaling(fact: Fact) -> _Scaling | None:
-    if isinstance(fact, BinaryFact) and fact.operator in ("*", "/"):
-        sides = ((one.value, one.node) for one in (fact.left, fact.right))
-        return _Scaling(fact, fact.operator, *sides)
-    if isinstance(fact, CallFact) and isinstance(fact.callee, Symbol):
-        operator = OPERATORS.get(fact.callee.name)
-        first, second = fact.positional(0), fact.positional(1)
-        if operator is not None and first is not None and second is not None:
-            left, right = (first.value, first.node), (second.value, second.node)
-            return _Scaling(fact, operator, left, right)
-    return None
+    operation = operation_of(fact)
+    if operation is None or operation.operator not in ("*", "/"):
+        return None
+    return _Scaling(fact, operation)
 
 
 def _mismatch(
@@ -618,9 +611,9 @@ def _may_rescale(scaling: _Scaling, signal: Signal, lengths: TransformLengths) -
     """Test whether the function itself may compensate for the norms."""
     scaled = scaling.factor_of(signal, lengths.module)
     if scaled is not None:
-        array = as_array(scaled[1][0])
+        array = as_array(scaled[1].value)
         return array is None or array.scalar or array.literal
-    operands = (scaling.left[1], scaling.right[1])
+    operands = (scaling.operation.left.node, scaling.operation.right.node)
     return any(lengths.is_length(one, signal.spectrum, _length(signal)) for one in operands)
 
 
@@ -657,10 +650,11 @@ def _scaled_after(
         scaled = scaling.factor_of(signal, lengths.module)
         if scaled is None:
             continue
-        if scaling.operator == "*" and (spectrum.filtered or not _is_same_length(signal, lengths)):
+        operator = scaling.operation.operator
+        if operator == "*" and (spectrum.filtered or not _is_same_length(signal, lengths)):
             continue  # resampled to another length, or by a filter meant for an unscaled pair
-        if lengths.is_length(scaled[1][1], spectrum, _length(signal), scaled[0][1]):
-            done = "divided" if scaling.operator == "/" else "multiplied"
+        if lengths.is_length(scaled[1].node, spectrum, _length(signal), scaled[0].node):
+            done = "divided" if operator == "/" else "multiplied"
             yield Report.at(
                 scaling.fact,
                 "FFT-NORM-002",

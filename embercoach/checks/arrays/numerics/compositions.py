@@ -13,7 +13,7 @@ from embercoach.analysis.dataflow.layout import assigned_names
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sources_of
-from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.facts.facts import calls_of, operation_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.work import MOST_STEPS
@@ -424,23 +424,21 @@ def inexact(fact: Fact, shown: str, instead: str) -> Report:
     )
 
 
-@check("DTYPE-011", "DTYPE-012")
-def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``mx.exp(x) / mx.sum(mx.exp(x))``, ``mx.exp(x) - 1``."""
-    if fact.operator == "/":
-        yield from _quotient(fact, fact.left.node, fact.right.node, module)
-    elif fact.operator == "-" and is_one(fact.right.node):
+@check("DTYPE-011", "DTYPE-012", "DTYPE-014", of=("mlx.core.divide", "mlx.core.subtract"))
+def quotient_or_difference(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
+    """``exp(x) / sum(exp(x))``, ``exp(x) - 1``, ``mean(x * x) - mean(x) ** 2``."""
+    operation = operation_of(fact)
+    if operation is None:
+        return
+    left, right = operation.left.node, operation.right.node
+    if operation.operator == "/":
+        yield from _quotient(fact, left, right, module)
+    elif operation.operator == "-":
         sources = sources_of(module)
-        if taken(sources.of(fact, fact.left.node), EXP, sources) is not None:
+        if is_one(right) and taken(sources.of(fact, left), EXP, sources) is not None:
             yield inexact(fact, "exp(x) - 1", "mx.expm1(x)")
-
-
-@check("DTYPE-011", of=("mlx.core.divide",))
-def quotient_by_divide(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.divide(mx.exp(x), mx.sum(mx.exp(x)))``."""
-    first, second = fact.positional(0), fact.positional(1)
-    if first is not None and second is not None:
-        yield from _quotient(fact, first.node, second.node, module)
+        if not isinstance(fact.node, cst.AugAssign):
+            yield from _variance(fact, left, right, module)
 
 
 def _quotient(
@@ -500,21 +498,6 @@ def _exponential_pair(
     found = sides(source, operator, sources)
     one, other = (exponents(side, sources) for side in found) if found else ([], [])
     return (one[0], other[0]) if len(one) == len(other) == 1 else None
-
-
-@check("DTYPE-014")
-def variance_by_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``mx.mean(x * x) - mx.mean(x) ** 2``."""
-    if fact.operator == "-" and isinstance(fact.node, cst.BinaryOperation):
-        yield from _variance(fact, fact.left.node, fact.right.node, module)
-
-
-@check("DTYPE-014", of=("mlx.core.subtract",))
-def variance_by_subtract(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.subtract(mx.mean(x * x), mx.square(mx.mean(x)))``."""
-    first, second = fact.positional(0), fact.positional(1)
-    if first is not None and second is not None:
-        yield from _variance(fact, first.node, second.node, module)
 
 
 def _variance(

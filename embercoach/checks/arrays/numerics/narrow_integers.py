@@ -10,7 +10,14 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
+from embercoach.analysis.facts.facts import (
+    OPERATORS,
+    Argument,
+    BinaryFact,
+    CallFact,
+    calls_of,
+    operation_of,
+)
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
 from embercoach.checks.arrays.numerics.compositions import computed
@@ -244,37 +251,17 @@ LARGEST_NARROW = {"int8": 127, "uint8": 255, "int16": 32_767, "uint16": 65_535}
 _BYTES = frozenset(("int8", "uint8"))
 #: A number that is added is small if the sum of so many of them fits.
 _MOST_ADDED = 10
-_OPERATORS = {"mlx.core.subtract": "-", "mlx.core.add": "+", "mlx.core.multiply": "*"}
 _BITS = (cst.BitAnd, cst.BitOr, cst.BitXor, cst.LeftShift, cst.RightShift, cst.Modulo)
 
 
-@check("DTYPE-010", "DTYPE-015")
-def narrow_arithmetic(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``image - 128`` and ``image * 2`` of a uint8 ``image``."""
-    if fact.left.array is None and fact.right.array is None:
+@check("DTYPE-010", "DTYPE-015", of=tuple(OPERATORS))
+def narrow_arithmetic(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
+    """``image - 128``, ``image * 2`` and ``mx.subtract(image, other)`` of uint8 arrays."""
+    operation = operation_of(fact)
+    if operation is None:
         return
-    left, right = fact.left, fact.right
-    yield from _arithmetic(fact, fact.operator, left.value, right.value, left.node, module)
-
-
-@check("DTYPE-010", "DTYPE-015", of=tuple(_OPERATORS))
-def narrow_function(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.subtract(image, other)`` of uint8 arrays."""
-    left, right = fact.positional(0), fact.positional(1)
-    if left is not None and right is not None:
-        operator = _OPERATORS[fact.symbol or ""]
-        yield from _arithmetic(fact, operator, left.value, right.value, left.node, module)
-
-
-def _arithmetic(
-    fact: Fact,
-    operator: str,
-    first: Value,
-    second: Value,
-    node: cst.BaseExpression,
-    module: Module,
-) -> Iterator[Report]:
-    left, right = as_array(first), as_array(second)
+    operator, first, second = operation.operator, operation.left.value, operation.right.value
+    left, right, node = as_array(first), as_array(second), operation.left.node
     if operator == "-":
         if _is_unsigned_difference(left, right, second) and not _is_excluded(fact, node, module):
             assert left is not None

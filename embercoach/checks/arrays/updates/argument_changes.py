@@ -23,6 +23,7 @@ from embercoach.analysis.dataflow.value_sources import (
     reaching_of,
     sources_of,
 )
+from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
 from embercoach.analysis.values.memo import kept_for_file
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         BinaryFact,
         Fact,
         FactPlace,
-        ItemStoreFact,
         LocalCall,
         ProjectCall,
     )
@@ -129,18 +129,19 @@ _REDUCTIONS = frozenset(("max", "min", "sum", "mean", "norm", "item", "all", "an
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes"))
 
 
+def updated_array(fact: BinaryFact | ItemStoreFact) -> cst.BaseExpression | None:
+    """Return the array that ``x += v`` or ``x[i] = v`` updates in place."""
+    if isinstance(fact, ItemStoreFact):
+        return None if as_array(fact.base) is None else fact.node.value
+    return fact.left.node if fact.in_place and fact.left.array is not None else None
+
+
 @check("INDEX-005")
-def operator_on_parameter(fact: BinaryFact, module: Module) -> Iterator[Report]:
+def updated_parameter(fact: BinaryFact | ItemStoreFact, module: Module) -> Iterator[Report]:
     """``def f(x): x += 1; return x``."""
-    if fact.in_place and fact.left.array is not None and isinstance(fact.left.node, cst.Name):
-        yield from _changed_parameter(fact, fact.left.node, module)
-
-
-@check("INDEX-005")
-def write_to_parameter(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
-    """``def f(x): x[0] = 1; return x``."""
-    if as_array(fact.base) is not None and isinstance(fact.node.value, cst.Name):
-        yield from _changed_parameter(fact, fact.node.value, module)
+    updated = updated_array(fact)
+    if isinstance(updated, cst.Name):
+        yield from _changed_parameter(fact, updated, module)
 
 
 @check("INDEX-005")

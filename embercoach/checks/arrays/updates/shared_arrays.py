@@ -13,10 +13,9 @@ from embercoach.analysis.dataflow.scopes import assignments_of, resolved, scope_
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
-from embercoach.checks.arrays.updates.argument_changes import attribute_reads
+from embercoach.checks.arrays.updates.argument_changes import attribute_reads, updated_array
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -247,19 +246,12 @@ def _reads_attribute(cls: ClassInfo, path: str) -> bool:
 
 
 @check("INDEX-004")
-def operator_in_place(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``x += v``."""
-    if fact.in_place and fact.left.array is not None:
-        yield from _shared(fact, fact.left.node, module)
-        yield from kept(fact, fact.left.node, module)
-
-
-@check("INDEX-004")
-def write_in_place(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
-    """``x[i] = v``."""
-    if as_array(fact.base) is not None:
-        yield from _shared(fact, fact.node.value, module)
-        yield from kept(fact, fact.node.value, module)
+def update_in_place(fact: BinaryFact | ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``x += v``, ``x[i] = v``."""
+    updated = updated_array(fact)
+    if updated is not None:
+        yield from _shared(fact, updated, module)
+        yield from kept(fact, updated, module)
 
 
 def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
