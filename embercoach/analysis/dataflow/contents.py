@@ -132,9 +132,10 @@ class Contents:
         return [s.value for s in assigns if not names.isdisjoint(bound_by(s))]
 
     @cached_property
-    def _targets(self) -> list[cst.CSTNode]:
+    def targets(self) -> list[cst.CSTNode]:
         """The targets of assignments, loops and deletions, those of a tuple one by one."""
-        pending = [node.target for node in self.of(*_WITH_TARGETS)]  # type: ignore[attr-defined]
+        nodes = [n for n in self.of(*_WITH_TARGETS) if getattr(n, "value", n) is not None]
+        pending = [node.target for node in nodes]  # type: ignore[attr-defined]
         found: list[cst.CSTNode] = []
         while pending:
             target = pending.pop()
@@ -148,18 +149,18 @@ class Contents:
     def stored(self) -> frozenset[str]:
         """The names that are bound or deleted, or of whose objects parts are changed."""
         named = [node.name for node in self.of(*_NAMED)]  # type: ignore[attr-defined]
-        return frozenset(map(root_name, (*self._targets, *named)))
+        return frozenset(map(root_name, (*self.targets, *named)))
 
     @cached_property
     def stored_paths(self) -> frozenset[str | None]:
         """The paths that are assigned, with the objects that they belong to."""
-        return frozenset(keyed_path(part) for t in self._targets for part in contents_of(t))
+        return frozenset(keyed_path(part) for t in self.targets for part in contents_of(t))
 
     @cached_property
     def changed(self) -> frozenset[str]:
         """The names of whose objects attributes or items are set; empty for other objects."""
         owned = (cst.Attribute, cst.Subscript)
-        return frozenset(root_name(t) for t in self._targets if isinstance(t, owned))
+        return frozenset(root_name(t) for t in self.targets if isinstance(t, owned))
 
 
 def root_name(node: cst.CSTNode) -> str:
