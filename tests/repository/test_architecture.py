@@ -201,7 +201,7 @@ def test_texts_for_people_pass_the_sanitizer() -> None:
 #: Functions that walk trees of libcst. Checks ask `analysis.dataflow.contents` instead.
 WALKS = {
     *("walk", "children", "names_below", "head_of", "around", "statements_below"),
-    *("all_statements", "small_statements", "matchers.findall"),
+    *("small_statements", "matchers.findall"),
 }
 #: Checks of arrays that walk: for comments in a text, and to join the trees of two parsers.
 WALKERS = {

@@ -20,7 +20,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.dataflow.scopes import assigned_attributes
+from embercoach.analysis.dataflow.scopes import assignment_counts
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -424,7 +424,7 @@ def must_execute(
     frame = _entered(info, tuple(values), record=False, depth=1)
     frame.names.set_all(given)
     if owner:  # any of several assignments may hold, of whatever object they are
-        repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
+        repeated = (name for name, n in assignment_counts(info.module).items() if n > 1)
         frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
     frame.must = must = MustExecute(arrays)
     with suppress(WorkExceededError):

@@ -12,7 +12,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import called_back, evaluated_calls
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     derived_attributes,
     names_inside,
     written_arguments,
@@ -244,7 +244,7 @@ class Evaluation:
         functions = self._module.functions
         properties = {info.name for info in functions if info.is_property}
         methods = {info.name for info in functions}
-        return frozenset({*assigned_attributes(self._module), *methods} - properties)
+        return frozenset({*assignment_counts(self._module), *methods} - properties)
 
     def effect(self, call: cst.Call) -> Effect:
         """Return what a call does with its arguments."""

@@ -246,7 +246,7 @@ def written_arguments(
 
 
 @kept_for_file
-def assigned_attributes(module: Module) -> Counter[str]:
+def assignment_counts(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     targets = contents_of(module.tree).targets
     return Counter(target.attr.value for target in targets if isinstance(target, cst.Attribute))
@@ -304,7 +304,7 @@ def fixed_attribute(
     if path is None or function is None or function.cls is None:
         return None
     owner, _, name = path.partition(".")
-    if owner != "self" or "." in name or assigned_attributes(module)[name] != 1:
+    if owner != "self" or "." in name or assignment_counts(module)[name] != 1:
         return None
     return made_in_init(function.cls, name)
 

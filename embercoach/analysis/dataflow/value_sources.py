@@ -16,7 +16,7 @@ from msgspec import Struct
 from embercoach.analysis.calls.parameters import closure_of, parameter_value
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     assignments_of,
     bindings_at,
     made_in_init,
@@ -551,7 +551,7 @@ def _attribute(
     found: list[Source] = []
     for base in bases:
         held = _field(sources, base, name)
-        if held is None or assigned_attributes(source.module)[name] > 1:
+        if held is None or assignment_counts(source.module)[name] > 1:
             return None
         found.append(held)
     return found or None
@@ -564,7 +564,7 @@ def _field(sources: Sources, base: Source, name: str) -> Source | None:
         return None
     made = sources.value(base.at(node.func))
     if isinstance(made, Symbol) and made.name in _PLAIN_OBJECTS:
-        is_set = assigned_attributes(base.module)[name] > 0
+        is_set = assignment_counts(base.module)[name] > 0
         return None if is_set else _keyword(base, node, name)
     if not isinstance(made, Class):
         return None
@@ -572,7 +572,7 @@ def _field(sources: Sources, base: Source, name: str) -> Source | None:
     if init is None:
         return _of_dataclass(base, node, made.info, name)
     value = made_in_init(made.info, name)
-    if value is None or assigned_attributes(init.module)[name] != 1 or init.cls is not made.info:
+    if value is None or assignment_counts(init.module)[name] != 1 or init.cls is not made.info:
         return None
     statement = next(one.statement for one in assignments_of(made.info, name) if one.value is value)
     return Source(value, statement, init, init.module, base)
@@ -581,7 +581,7 @@ def _field(sources: Sources, base: Source, name: str) -> Source | None:
 def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> Source | None:
     owners = {field: cls for cls in reversed([*lineage(info)]) for field in cls.annotations}
     cls = owners.get(name)
-    if cls is None or assigned_attributes(info.module)[name] > 0:
+    if cls is None or assignment_counts(info.module)[name] > 0:
         return None
     given = _keyword(base, node, name)
     places = [a.value for a in node.args if a.keyword is None]
@@ -599,7 +599,7 @@ def field_default(source: Source) -> Source | None:
         return None
     owner, name = dotted(node.value), node.attr.value
     known = source.module
-    if owner != "self" or (cls, name) in known.fields or assigned_attributes(known)[name]:
+    if owner != "self" or (cls, name) in known.fields or assignment_counts(known)[name]:
         return None
     default = _default(cls, name)
     return None if default is None else Source(default, cls.node, None, cls.module)

@@ -288,7 +288,7 @@ OPERATORS = {
 }
 
 
-class Operation(NamedTuple):
+class Arithmetic(NamedTuple):
     """An arithmetic operation, by an operator or a function."""
 
     operator: str
@@ -296,15 +296,15 @@ class Operation(NamedTuple):
     right: Operand | Argument
 
 
-def operation_of(fact: Fact) -> Operation | None:
+def arithmetic_of(fact: Fact) -> Arithmetic | None:
     """Return the operation of ``x - y`` and ``mx.subtract(x, y)``."""
     if isinstance(fact, BinaryFact):
-        return Operation(fact.operator, fact.left, fact.right)
+        return Arithmetic(fact.operator, fact.left, fact.right)
     operator = OPERATORS.get(fact.symbol or "") if isinstance(fact, CallFact) else None
     if operator is None or not isinstance(fact, CallFact):
         return None
     first, second = fact.positional(0), fact.positional(1)
-    return None if first is None or second is None else Operation(operator, first, second)
+    return None if first is None or second is None else Arithmetic(operator, first, second)
 
 
 class InvertFact(Fact, frozen=True, eq=False):

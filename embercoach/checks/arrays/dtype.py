@@ -124,7 +124,7 @@ def may_be_parameter(fact: Fact, node: cst.BaseExpression) -> bool:
     return function is None or function.cls is None or is_layer(function.cls)
 
 
-def model_dtype(fact: Fact, module: Module) -> str | None:
+def half_of_models(fact: Fact, module: Module) -> str | None:
     """The half-precision dtype that a file sets for its models, for an array in a module."""
     function = fact.place.function
     if function is None or function.cls is None or not is_layer(function.cls):
@@ -180,7 +180,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
         dtype, is_scalar = array.dtype, constant.scalar
         may_be_half = dtype is None and not array.literal
         if may_be_half and not may_be_parameter(fact, other.node):
-            dtype = model_dtype(fact, module)
+            dtype = half_of_models(fact, module)
         if dtype not in HALF and not may_be_half:
             continue
         if not constant.literal:

@@ -16,12 +16,12 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved, scope_of
 from embercoach.analysis.facts.facts import (
     Argument,
+    Arithmetic,
     CallFact,
     Fact,
     ItemStoreFact,
     Operand,
-    Operation,
-    operation_of,
+    arithmetic_of,
 )
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray
 from embercoach.analysis.shapes.node_shapes import values_by_call
@@ -159,7 +159,7 @@ class FourierRoles:
             return role if is_whole else _kept(role, node.attr.value)
         call = self._evaluation.calls.get(node)
         fact = call or self._evaluation.operations.get(node)
-        operation = None if fact is None else operation_of(fact)
+        operation = None if fact is None else arithmetic_of(fact)
         if operation is not None:
             return self._operated(statement, operation)
         return None if call is None else self._returned(call)
@@ -206,7 +206,7 @@ class FourierRoles:
             return None
         return Signal(call.node, spectrum, norm, axes, length)
 
-    def _operated(self, statement: cst.CSTNode, operation: Operation) -> Role | None:
+    def _operated(self, statement: cst.CSTNode, operation: Arithmetic) -> Role | None:
         """The role of a product or quotient, by those of its operands."""
         symbol, left, right = operation
         a, b = self.of(left.node, statement), self.of(right.node, statement)
@@ -244,7 +244,7 @@ def _axes(short: str, given: dict[str, Argument]) -> Axes:
         return None
     consts = _consts(value)
     if None in consts:
-        return text_of(argument.node)
+        return spelled(argument.node)
     return tuple(c for c in consts if c is not None)
 
 
@@ -252,7 +252,7 @@ def _length_of(given: dict[str, Argument]) -> Length | None:
     argument = given.get("n") or given.get("s")
     if argument is None or argument.value is NONE:
         return None
-    return Length(text_of(argument.node), argument.node)
+    return Length(spelled(argument.node), argument.node)
 
 
 def _consts(value: Value) -> tuple[int | None, ...]:
@@ -263,7 +263,7 @@ def _consts(value: Value) -> tuple[int | None, ...]:
     )
 
 
-def text_of(node: cst.BaseExpression) -> str:
+def spelled(node: cst.BaseExpression) -> str:
     """An expression in one spelling, whatever its spaces and parentheses are."""
     return ast.unparse(ast.parse(f"({cst.Module([]).code_for_node(node)}\n)", mode="eval"))
 
@@ -371,7 +371,7 @@ class TransformLengths:
         if length is None or self.measures(length.node, spectrum.inputs, spectrum.axes):
             return self.measures(number, inputs, spectrum.axes)
         return any(
-            text_of(core) == length.text or self._is_product(core, length.node)
+            spelled(core) == length.text or self._is_product(core, length.node)
             for core in self._cores(number)
         )
 
@@ -533,7 +533,7 @@ class _Scaling(NamedTuple):
     """A multiplication or division, by an operator or a function."""
 
     fact: Fact
-    operation: Operation
+    operation: Arithmetic
 
     def factor_of(self, signal: Signal, module: Module) -> tuple[Part, Part] | None:
         """The signal, if it is scaled here, and the factor or divisor."""
@@ -550,7 +550,7 @@ class _Scaling(NamedTuple):
 
 
 def _scaling(fact: Fact) -> _Scaling | None:
-    operation = operation_of(fact)
+    operation = arithmetic_of(fact)
     if operation is None or operation.operator not in ("*", "/"):
         return None
     return _Scaling(fact, operation)

@@ -12,7 +12,7 @@ from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     by_parameter,
     made_in_init,
     passed_with_owner,
@@ -128,7 +128,7 @@ class _Threads:
             return
         for node in contents_of(target.node.body).of(cst.Attribute):
             owner, _, name = (dotted(node) or "").partition(".")
-            if owner != own or "." in name or assigned_attributes(self._module)[name] != 1:
+            if owner != own or "." in name or assignment_counts(self._module)[name] != 1:
                 continue
             init, made = cls.methods.get("__init__"), made_in_init(cls, name)
             if init is None or made is None:

@@ -20,7 +20,7 @@ from embercoach.analysis.dataflow.function_summaries import (
 )
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     made_in_init,
     passed_with_owner,
     scope_of,
@@ -253,7 +253,7 @@ def _attribute_of(name: str, scope: Scope, module: Module) -> Hashable | None:
             continue
         for target in statement.targets:
             holder, _, attribute = (dotted(target.target) or "").partition(".")
-            if holder == first and assigned_attributes(module)[attribute] == 1:
+            if holder == first and assignment_counts(module)[attribute] == 1:
                 return owner.cls, attribute
     return None
 

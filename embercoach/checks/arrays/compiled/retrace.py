@@ -43,7 +43,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.checks.arrays.compiled.compilations import root_of
-from embercoach.checks.arrays.compiled.stale import member_of
+from embercoach.checks.arrays.compiled.stale import member_path
 from embercoach.checks.arrays.compiled.varying import (
     FEW_VALUED,
     Varying,
@@ -70,7 +70,7 @@ _REPEATING = (cst.For, cst.While, cst.BaseComp, cst.FunctionDef, cst.Lambda)
 
 
 @check("COMPILE-003", of=(VALUE,))
-def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
+def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(f)(x)`` in a function, or in a loop."""
     function, loop = fact.place.function, fact.place.loop
     if function is None and loop is None:
@@ -547,7 +547,7 @@ def _is_text(value: Value) -> bool:
 
 def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
     """``self.offset``, where the file has ``self.offset += 1``, or a property of such a counter."""
-    name = member_of(node)[0]
+    name = member_path(node)[0]
     if not name:
         return False
     counters = _counters(module)
@@ -572,7 +572,7 @@ def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module:
 def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     contents = contents_of(module.tree)
-    found = {member_of(node.target)[0] for node in contents.of(cst.AugAssign)}
+    found = {member_path(node.target)[0] for node in contents.of(cst.AugAssign)}
     for node in contents.of(cst.Assign):
         target = node.targets[0].target
         path = dotted(target) if isinstance(target, cst.Attribute) else None

@@ -180,7 +180,7 @@ def _interleave(
     )
 
 
-def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
+def member_path(node: cst.CSTNode) -> tuple[str, str | None]:
     """The name of an attribute or an entry, and the path of its owner: ``cfg["scale"]``."""
     if type(node) is cst.Attribute:
         return node.attr.value, dotted(node.value)
@@ -210,7 +210,7 @@ def attribute_stores(module: Module) -> dict[str, Stores]:
     found: dict[str, Stores] = {}
     for function in (None, *module.functions):
         for target, node in _targets_in(function, module):
-            name, owner = member_of(target)
+            name, owner = member_path(target)
             if owner is not None:
                 found.setdefault(name, {}).setdefault(function, []).append((owner, node))
     return found
@@ -298,7 +298,7 @@ def _path(node: cst.CSTNode) -> str | None:
     """The path of a name or an attribute; ``cfg.[scale]`` of the entry ``cfg["scale"]``."""
     if isinstance(node, (cst.Name, cst.Attribute)):
         return dotted(node)
-    name, owner = member_of(node)
+    name, owner = member_path(node)
     if owner is None or "." in owner:
         return keyed_path(node)
     return None if "." in name else f"{owner}.{name}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
-class Item(NamedTuple):
+class ListItem(NamedTuple):
     """An expression of the items of a list, and names of integers that it may use."""
 
     node: cst.BaseExpression
@@ -72,9 +72,9 @@ def _makers(source: Source) -> list[Source]:
     return [source] if any(end.node is source.node for end in ends) else ends or [source]
 
 
-def items_of(
+def list_items(
     iterable: cst.BaseExpression, index: int | None, place: FactPlace, module: Module
-) -> Iterator[Item]:
+) -> Iterator[ListItem]:
     """Yield the expressions of what a loop's target takes; nothing where they are not known."""
     for end in _makers(sources_of(module).at_place(_walked(iterable, index)[0], place)):
         made = end.node
@@ -85,7 +85,7 @@ def items_of(
             is_range = isinstance(counted, cst.Call) and dotted(counted.func) == "range"
             names = contents_of(counted).names.union(target_names(target))
             integers = names if is_range else frozenset()
-            yield Item(made.elt, _place_of(end, place), end.module, integers)
+            yield ListItem(made.elt, _place_of(end, place), end.module, integers)
         yield from _appended(end, place)
 
 
@@ -94,7 +94,7 @@ def _place_of(end: Source, around: FactPlace) -> FactPlace:
     return around._replace(statement=end.statement, function=end.function, loops=0, loop=None)
 
 
-def _yielded(end: Source, around: FactPlace) -> Iterator[Item]:
+def _yielded(end: Source, around: FactPlace) -> Iterator[ListItem]:
     """The expressions that a generator yields in loops."""
     for callee in sources_of(end.module).callees(end):
         function = callee.function
@@ -107,10 +107,10 @@ def _yielded(end: Source, around: FactPlace) -> Iterator[Item]:
             value = node.value if isinstance(node, cst.Yield) else None
             if loop is not None and isinstance(value, cst.BaseExpression):
                 place = around._replace(statement=statement, function=function, loop=loop, loops=1)
-                yield Item(value, place, function.module)
+                yield ListItem(value, place, function.module)
 
 
-def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
+def _appended(end: Source, around: FactPlace) -> Iterator[ListItem]:
     """The expressions that loops append to a list that was empty."""
     function, node = end.function, end.node
     if not isinstance(node, cst.List) or node.elements or function is None:
@@ -128,7 +128,7 @@ def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
         loop = next(layout.loops(statement), None)
         if loop is not None and call.args:
             place = _place_of(end, around)._replace(statement=statement, loop=loop, loops=1)
-            yield Item(call.args[0].value, place, end.module)
+            yield ListItem(call.args[0].value, place, end.module)
 
 
 #: Assignments that are followed one after the other.
@@ -195,7 +195,7 @@ class Varying:
         if steps == 0:
             return False
         place = self._place._replace(statement=statement)
-        for item in items_of(node, None, place, self._module):
+        for item in list_items(node, None, place, self._module):
             inner = Varying(item.place, item.module, is_float=self.is_float)
             if item.place.loop is not None and inner.number(item.node, item.place.statement):
                 return True
@@ -210,7 +210,7 @@ class Varying:
         """Return whether a loop's target takes what is made of counters and literals alone."""
         assert binding.value is not None
         place = self._place._replace(statement=binding.statement)
-        items = list(items_of(binding.value, binding.index, place, self._module))
+        items = list(list_items(binding.value, binding.index, place, self._module))
         return bool(items) and all(
             Varying(item.place, item.module, integers=item.integers).is_host(
                 item.node, item.place.statement

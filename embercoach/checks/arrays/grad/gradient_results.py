@@ -113,7 +113,7 @@ CUSTOM = "mlx.core.custom_function"
 
 
 @check("GRAD-002", "GRAD-003")
-def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def losses_without_gradient(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Losses whose gradient is zero, and losses that are not scalars."""
     calls: dict[cst.CSTNode, CallFact] | None = None
     zeros: dict[cst.CSTNode, Report] = {}

@@ -27,7 +27,7 @@ _FROZEN = ("freeze(", "trainable")
 
 
 @check("GRAD-008")
-def unreached_layers(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def unreached_by_gradient(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``book[mx.argmin(distances(encoder(x)))]`` without a straight-through gradient."""
     if any(text in module.source for text in _FROZEN):
         return

@@ -145,7 +145,7 @@ class Lineage(NamedTuple):
     is_evaluated: bool
 
 
-def joined(lineages: list[Lineage]) -> Lineage:
+def joined_lineages(lineages: list[Lineage]) -> Lineage:
     """The origins of several arrays."""
     return Lineage(
         frozenset().union(*(lineage.names for lineage in lineages)),
@@ -420,7 +420,9 @@ def grows(
     if evaluation.may_evaluate(body, {found.path}):
         return False
     statement, function = place.statement, place.function
-    lineage = joined([lineage_of(n, statement, function, loop, module) for n in found.added])
+    lineage = joined_lineages(
+        [lineage_of(n, statement, function, loop, module) for n in found.added]
+    )
     # A tree of averages keeps the weights of all steps, evaluated or not.
     keeps = found.kind == "tree" or _keeps_parts(found, place, module)
     names = {found.path, *lineage.names}

@@ -78,7 +78,7 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loops or place.loop is None or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        if not is_traced(place, module):
+        if not is_one_graph(place, module):
             found = accumulations(place.statement, place.function, module)
             yield from _reports(fact, found, module)
 
@@ -156,7 +156,7 @@ def _without_evaluation(
     fact: CallFact | LocalCall, paths: set[str], module: Module
 ) -> Iterator[Report]:
     place = fact.place
-    if is_traced(place, module) or not may_ask(place, module):
+    if is_one_graph(place, module) or not may_ask(place, module):
         return
     loops = layout_of(module, place.function).loops(place.statement)
     loop = next((around for around in loops if is_long(around)), None)
@@ -188,7 +188,7 @@ def may_ask(place: FactPlace, module: Module) -> bool:
     return asked[place.loop] <= MOST_CALLERS
 
 
-def is_traced(place: FactPlace, module: Module) -> bool:
+def is_one_graph(place: FactPlace, module: Module) -> bool:
     """Return whether the loop becomes one graph on purpose, or is a test's."""
     function = place.function
     if function is None:
@@ -280,7 +280,7 @@ def unevaluated_state(fact: CallFact, module: Module) -> Iterator[Report]:
     if not place.loops or place.loop is None or not _is_optimizer(fact):
         return
     path = dotted(func.value) if isinstance(func, cst.Attribute) else None
-    if path is None or is_traced(place, module) or not may_ask(place, module):
+    if path is None or is_one_graph(place, module) or not may_ask(place, module):
         return
     if any(word in module.source.lower() for word in _SCHEDULES):
         return
@@ -330,7 +330,7 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, module: Module) -> bool:
-    if is_traced(place, module) or not may_ask(place, module):
+    if is_one_graph(place, module) or not may_ask(place, module):
         return False
     loop, statement, function = node.for_in, place.statement, place.function
     targets = set(target_names(loop.target))
@@ -347,7 +347,7 @@ def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, modul
 @check("LAZY-001")
 def growing_attribute(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
     """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
-    if not fact.place.loops or is_traced(fact.place, module):
+    if not fact.place.loops or is_one_graph(fact.place, module):
         return
     added = accumulated(fact.function, module)
     if isinstance(fact, ProjectCall):
@@ -394,7 +394,7 @@ def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not fact.place.loops or not isinstance(fact, (CallFact, LocalCall, ProjectCall)):
             continue
         cache = None if id(fact.node) in seen else _cache_of(fact)
-        if cache is None or is_traced(fact.place, module) or not may_ask(fact.place, module):
+        if cache is None or is_one_graph(fact.place, module) or not may_ask(fact.place, module):
             continue
         seen.add(id(fact.node))
         for loop in layout_of(module, fact.place.function).loops(fact.place.statement):
@@ -502,7 +502,7 @@ _EVALUATING = frozenset(("eval", "async_eval", "item", "tolist"))
 def growing_state(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
     """``logits = model(token, cache)``, where ``cache.push()`` concatenates what nothing reads."""
     function, place = fact.function, fact.place
-    if not place.loops or isinstance(function.node, cst.Lambda) or is_traced(place, module):
+    if not place.loops or isinstance(function.node, cst.Lambda) or is_one_graph(place, module):
         return
     values, passed = passed_values(fact), passed_with_owner(fact)
     for parameter in function.parameters:

@@ -101,7 +101,7 @@ _HOST_WORK = frozenset(f"mlx.core.{n}" for n in ("array", "load", "from_dlpack",
 _CREATION = frozenset(f"mlx.core.{n}" for n in ("zeros", "ones", "full", "empty", "eye"))
 
 
-class Work(Enum):
+class TimedWork(Enum):
     """The work of statements on arrays, up to the first thing that may evaluate one.
 
     SCHEDULED: ``mx.async_eval()``, which doesn't wait.
@@ -115,8 +115,8 @@ class Work(Enum):
     OTHER = 4
 
 
-_SCHEDULING = {"mlx.core.async_eval": Work.SCHEDULED, "mlx.core.synchronize": Work.WAIT}
-LAZY = (Work.LAZY, Work.SCHEDULED)
+_SCHEDULING = {"mlx.core.async_eval": TimedWork.SCHEDULED, "mlx.core.synchronize": TimedWork.WAIT}
+LAZY = (TimedWork.LAZY, TimedWork.SCHEDULED)
 
 
 def work_of(
@@ -124,62 +124,62 @@ def work_of(
     function: FunctionInfo | None,
     module: Module,
     depth: int = 0,
-) -> Work:
+) -> TimedWork:
     """Return what statements or expressions of a function do, with the functions that they call."""
-    found = Work.NONE
+    found = TimedWork.NONE
     for node in nodes:
         for inner in contents_of(node, SCOPES):
             done = _work_of_node(inner, function, module, depth)
-            if done is Work.OTHER or (done is Work.WAIT and found is Work.SCHEDULED):
-                return Work.OTHER
-            if done is Work.SCHEDULED or (done is Work.LAZY and found is Work.NONE):
+            if done is TimedWork.OTHER or (done is TimedWork.WAIT and found is TimedWork.SCHEDULED):
+                return TimedWork.OTHER
+            if done is TimedWork.SCHEDULED or (done is TimedWork.LAZY and found is TimedWork.NONE):
                 found = done
     return found
 
 
 def _work_of_node(
     node: cst.CSTNode, function: FunctionInfo | None, module: Module, depth: int
-) -> Work:
+) -> TimedWork:
     if isinstance(node, (cst.Await, cst.Yield, cst.Import, cst.ImportFrom, cst.Assert)):
-        return Work.OTHER
+        return TimedWork.OTHER
     evaluating, computing = _operations(module)
     if node in evaluating:
-        return Work.OTHER
+        return TimedWork.OTHER
     if node in computing:
-        return Work.LAZY
+        return TimedWork.LAZY
     if not isinstance(node, cst.Call):
-        return Work.NONE
+        return TimedWork.NONE
     fact, local = evaluation_of(module).calls.get(node), evaluation_of(module).local_call(node)
     if local is not None:
         done = _work_of_function(local.function.node, local.function, module, depth)
         made = local.function.name == "__init__"  # weights are lazy, and layers are made anyway
-        return Work.NONE if made and done in LAZY else done
+        return TimedWork.NONE if made and done in LAZY else done
     callees = [] if fact is None else list(options(fact.callee))
     if any(_work_of_value(callee, module, depth) in LAZY for callee in callees):
-        return Work.LAZY  # one of several functions
+        return TimedWork.LAZY  # one of several functions
     is_known = fact is not None and Unknown not in map(type, callees)
     passed = None if is_known else _work_of_passed(node.func, function, module, depth)
     if passed is None and not is_known and is_evaluated_elsewhere(node.func, function, module):
-        return Work.LAZY
+        return TimedWork.LAZY
     if passed is not None:
         return passed
     if fact is None:
         name = node.func.value if isinstance(node.func, cst.Name) else ""
         is_builtin = name in _BUILTINS and name not in module.frame.names
-        return Work.NONE if is_builtin else Work.OTHER
+        return TimedWork.NONE if is_builtin else TimedWork.OTHER
     return _work_of_call(fact, module)
 
 
-def _work_of_value(callee: Value, module: Module, depth: int) -> Work:
+def _work_of_value(callee: Value, module: Module, depth: int) -> TimedWork:
     """The work of a value that is called, if that is a function of the file."""
     if type(callee) is not Function or callee.info.module is not module:
-        return Work.NONE
+        return TimedWork.NONE
     return _work_of_function(callee.info.node, callee.info, module, depth)
 
 
 def _work_of_passed(
     func: cst.BaseExpression, function: FunctionInfo | None, module: Module, depth: int
-) -> Work | None:
+) -> TimedWork | None:
     """The work of a parameter, of ``self.function``, or of an item of a list of functions."""
     name = func.value if isinstance(func, cst.Name) else ""
     owner = function
@@ -192,54 +192,54 @@ def _work_of_passed(
         return _work_of_parameter(*kept, module, depth)
     items = functions_at(func, function, module) if name else []
     is_lazy = any(_work_of_function(item.node, None, module, depth) in LAZY for item in items)
-    return Work.LAZY if is_lazy else None
+    return TimedWork.LAZY if is_lazy else None
 
 
-def _work_of_call(fact: CallFact, module: Module) -> Work:
+def _work_of_call(fact: CallFact, module: Module) -> TimedWork:
     if fact.symbol in CLOCKS:
-        return Work.NONE
+        return TimedWork.NONE
     if fact.symbol in _SCHEDULING:
         return _SCHEDULING[fact.symbol]
     if evaluation_of(module).effect(fact.node) != "lazy" or not _is_known(fact):
-        return Work.OTHER
+        return TimedWork.OTHER
     if fact.symbol in _HOST_WORK:
-        return Work.OTHER
+        return TimedWork.OTHER
     computes = holds_arrays(fact.result) and fact.symbol not in _CREATION
-    return Work.LAZY if computes else Work.NONE
+    return TimedWork.LAZY if computes else TimedWork.NONE
 
 
-def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> Work:
+def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> TimedWork:
     """Return what a call of a function of the file does."""
     return _work_of_function(node, None, module, 0)
 
 
 def _work_of_function(
     node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module, depth: int
-) -> Work:
+) -> TimedWork:
     if depth == MOST_CALLS or getattr(node, "asynchronous", None) is not None:
-        return Work.OTHER
+        return TimedWork.OTHER
     known = _functions(module)
     if node not in known:
-        known[node] = Work.OTHER  # for functions that call each other
+        known[node] = TimedWork.OTHER  # for functions that call each other
         known[node] = work_of((node.body,), function, module, depth + 1)
     return known[node]
 
 
 def _work_of_parameter(
     name: str, function: FunctionInfo, module: Module, depth: int
-) -> Work | None:
+) -> TimedWork | None:
     """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
-        return Work.OTHER
+        return TimedWork.OTHER
     if function.parameters[0].name == name:
         decorated = [f.node for f in module.functions if function.name in _decorators(f)]
         if any(_work_of_function(node, None, module, depth) in LAZY for node in decorated):
-            return Work.LAZY
+            return TimedWork.LAZY
     passed = [info for found in functions_passed(function, name) for info in found]
     # Their own parameters are not followed: who calls them is not known.
     if any(_work_of_function(info.node, None, module, depth) in LAZY for info in passed):
-        return Work.LAZY
-    return Work.OTHER if passed else None
+        return TimedWork.LAZY
+    return TimedWork.OTHER if passed else None
 
 
 def _parameter_of_attribute(
@@ -265,7 +265,7 @@ def _decorators(function: FunctionInfo) -> list[str | None]:
 
 
 @lru_cache(maxsize=2)
-def _functions(module: Module) -> dict[cst.CSTNode, Work]:
+def _functions(module: Module) -> dict[cst.CSTNode, TimedWork]:
     """The known work of the functions of a file."""
     return {}
 
@@ -320,8 +320,8 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not any(_is_timer(item.item, timers, function, module) for item in node.items):
             continue
         is_scheduled = is_scheduling(last, module)
-        done = Work.SCHEDULED if is_scheduled else work_of(node.body.body, function, module)
-        if done is Work.LAZY or (done is Work.SCHEDULED and not timers.has_wait):
+        done = TimedWork.SCHEDULED if is_scheduled else work_of(node.body.body, function, module)
+        if done is TimedWork.LAZY or (done is TimedWork.SCHEDULED and not timers.has_wait):
             yield Report.at(
                 fact,
                 "LAZY-003",

@@ -13,7 +13,7 @@ from embercoach.analysis.dataflow.layout import assigned_names
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sources_of
-from embercoach.analysis.facts.facts import calls_of, operation_of
+from embercoach.analysis.facts.facts import arithmetic_of, calls_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.work import MOST_STEPS
@@ -118,7 +118,7 @@ def only_end(source: Source, sources: Sources) -> Source:
     return ends[0] if len(ends) == 1 else source
 
 
-def called(source: Source, sources: Sources) -> Called | None:
+def computing_call(source: Source, sources: Sources) -> Called | None:
     """The call of MLX that computes an expression, through names, functions and methods."""
     ends = sources.ends(source, through_callers=True)
     calls = [sources.library_call(end) for end in ends]
@@ -130,7 +130,7 @@ def called(source: Source, sources: Sources) -> Called | None:
 
 def taken(source: Source, functions: frozenset[str], sources: Sources) -> Source | None:
     """The array that one of some functions of MLX takes to compute an expression."""
-    call = called(source, sources)
+    call = computing_call(source, sources)
     return call.array if call is not None and call.name in functions else None
 
 
@@ -300,7 +300,7 @@ def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
             change = _log_fix(fact, module, _argument(fact))
             yield unstable(fact, "log(softmax(x))", instead, change)
         return
-    inner = called(found.array, sources)
+    inner = computing_call(found.array, sources)
     if inner is not None:
         yield from _log_of_call(fact, inner, sources)
         return
@@ -317,7 +317,7 @@ def _log_of_sum(
             change = _log_fix(fact, module, other.node)
             yield unstable(fact, "log(1 + exp(x))", "mx.logaddexp(x, 0)", change)
         elif not isinstance(only_end(other, sources).node, (cst.Integer, cst.Float)):
-            yield inexact(fact, "log(1 + x)", "mx.log1p(x)")
+            yield imprecise(fact, "log(1 + x)", "mx.log1p(x)")
         return
     other = beside_one(source, cst.Subtract, sources)
     if other is not None:
@@ -414,7 +414,7 @@ def unstable(fact: Fact, shown: str, instead: str, change: ProposedFix | None = 
     )
 
 
-def inexact(fact: Fact, shown: str, instead: str) -> Report:
+def imprecise(fact: Fact, shown: str, instead: str) -> Report:
     """Report a composition that loses digits."""
     return Report.at(
         fact,
@@ -427,7 +427,7 @@ def inexact(fact: Fact, shown: str, instead: str) -> Report:
 @check("DTYPE-011", "DTYPE-012", "DTYPE-014", of=("mlx.core.divide", "mlx.core.subtract"))
 def quotient_or_difference(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
     """``exp(x) / sum(exp(x))``, ``exp(x) - 1``, ``mean(x * x) - mean(x) ** 2``."""
-    operation = operation_of(fact)
+    operation = arithmetic_of(fact)
     if operation is None:
         return
     left, right = operation.left.node, operation.right.node
@@ -436,7 +436,7 @@ def quotient_or_difference(fact: BinaryFact | CallFact, module: Module) -> Itera
     elif operation.operator == "-":
         sources = sources_of(module)
         if is_one(right) and taken(sources.of(fact, left), EXP, sources) is not None:
-            yield inexact(fact, "exp(x) - 1", "mx.expm1(x)")
+            yield imprecise(fact, "exp(x) - 1", "mx.expm1(x)")
         if not isinstance(fact.node, cst.AugAssign):
             yield from _variance(fact, left, right, module)
 

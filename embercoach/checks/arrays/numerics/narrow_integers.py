@@ -15,8 +15,8 @@ from embercoach.analysis.facts.facts import (
     Argument,
     BinaryFact,
     CallFact,
+    arithmetic_of,
     calls_of,
-    operation_of,
 )
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
@@ -257,7 +257,7 @@ _BITS = (cst.BitAnd, cst.BitOr, cst.BitXor, cst.LeftShift, cst.RightShift, cst.M
 @check("DTYPE-010", "DTYPE-015", of=tuple(OPERATORS))
 def narrow_arithmetic(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
     """``image - 128``, ``image * 2`` and ``mx.subtract(image, other)`` of uint8 arrays."""
-    operation = operation_of(fact)
+    operation = arithmetic_of(fact)
     if operation is None:
         return
     operator, first, second = operation.operator, operation.left.value, operation.right.value

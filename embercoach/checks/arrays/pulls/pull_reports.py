@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _PARTS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-def is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+def is_from_before_loop(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     """Test whether an expression is of arrays from before the loop, or of their elements."""
     pending = [(node, False)]
     while pending:
@@ -278,7 +278,7 @@ def _is_harmless(node: cst.Call, module: Module) -> bool:
     return isinstance(node.func, cst.Attribute) and node.func.attr.value in _LISTED
 
 
-class Remedy(Enum):
+class PullRemedy(Enum):
     """A change that saves a read, as the help of a finding says it."""
 
     PASS_ON = "Pass the mx.array on: only operations of arrays take its value"
@@ -294,14 +294,14 @@ class Remedy(Enum):
 _HOSTS = ("builtins", "math.", "numpy.")
 
 
-def remedy_of(
+def pull_remedy(
     place: FactPlace,
     pull: cst.CSTNode,
     subject: cst.CSTNode | None,
     module: Module,
     *,
     evaluated: bool,
-) -> Remedy | None:
+) -> PullRemedy | None:
     """The remedy of a read that recurs, None where no plain change saves it.
 
     Args:
@@ -323,16 +323,16 @@ def remedy_of(
     if uses == {Use.SHOWN}:
         return None
     if uses == {Use.METADATA}:
-        return Remedy.METADATA
+        return PullRemedy.METADATA
     is_loose = in_loop and _is_loose_element(place, subject, module)
     if uses == {Use.DEVICE} and not evaluated:
-        number = None if is_loose else Remedy.PASS_ON
-        return number if _is_number(pull) else Remedy.COMPUTE
+        number = None if is_loose else PullRemedy.PASS_ON
+        return number if _is_number(pull) else PullRemedy.COMPUTE
     if in_loop:
         return _of_loop(place, pull, subject, module, evaluated=evaluated)
     if uses == {Use.CHECKED} and is_forward(function) and not evaluated:
-        return Remedy.MOVE_CHECK
-    return Remedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
+        return PullRemedy.MOVE_CHECK
+    return PullRemedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
 
 
 def _of_loop(
@@ -342,19 +342,19 @@ def _of_loop(
     module: Module,
     *,
     evaluated: bool,
-) -> Remedy | None:
+) -> PullRemedy | None:
     loop, function = place.loop, place.function
     loops = [*layout_of(module, function).loops(place.statement)]
     in_comprehension = place.loops != len(loops)
     if not in_comprehension and not _may_be_long(place, module):
         return None
-    if subject is not None and is_invariant(subject, place, module):
+    if subject is not None and is_from_before_loop(subject, place, module):
         if not place.loop_names.isdisjoint(contents_of(subject).names):
-            return None if _is_loose_element(place, subject, module) else Remedy.ELEMENTS
-        return None if evaluated else Remedy.HOIST
+            return None if _is_loose_element(place, subject, module) else PullRemedy.ELEMENTS
+        return None if evaluated else PullRemedy.HOIST
     if in_comprehension or loop is None:
         return None
-    return Remedy.FIRST_COPY if _is_read_again(pull, loop.body, place, module) else None
+    return PullRemedy.FIRST_COPY if _is_read_again(pull, loop.body, place, module) else None
 
 
 def _is_loose_element(place: FactPlace, subject: cst.CSTNode | None, module: Module) -> bool:
@@ -367,7 +367,7 @@ def _is_loose_element(place: FactPlace, subject: cst.CSTNode | None, module: Mod
     ):
         return False
     is_element = not place.loop_names.isdisjoint(contents_of(subject).names)
-    return is_element and is_invariant(subject, place, module)
+    return is_element and is_from_before_loop(subject, place, module)
 
 
 def _may_be_long(place: FactPlace, module: Module) -> bool:
@@ -467,16 +467,16 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     recurrence = recurrence_of(fact.place, module)
     context = error_of(fact.place, value, pull_node)
     evaluated = _is_evaluated(fact, array_node, module)
-    remedy: Remedy | None = None
+    remedy: PullRemedy | None = None
     if context is None and module.purpose is not None:
         context = module.purpose
     elif context is None and recurrence is not None:
         if code != "GRAPH-BREAK-008":  # what a text shows has to leave
-            remedy = remedy_of(fact.place, pull_node, array_node, module, evaluated=evaluated)
+            remedy = pull_remedy(fact.place, pull_node, array_node, module, evaluated=evaluated)
         context = "avoidable" if remedy is not None or recurrence in always else None
     if context in EFFECTS:
         effect = EFFECTS[context]
-    elif remedy is Remedy.FIRST_COPY:
+    elif remedy is PullRemedy.FIRST_COPY:
         effect = "copies an array that has been read before"
     elif remedy is None and evaluated:
         effect = "only costs a device-to-host copy"
@@ -507,5 +507,5 @@ def _is_evaluated(fact: Fact, array_node: cst.CSTNode | None, module: Module) ->
     return (
         is_named
         and fact.place.loop_names.isdisjoint(contents_of(array_node).names)
-        and is_invariant(array_node, fact.place, module)
+        and is_from_before_loop(array_node, fact.place, module)
     )

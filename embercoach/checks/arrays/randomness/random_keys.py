@@ -11,7 +11,7 @@ from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     bindings_at,
     fixed_attribute,
     passed_arguments,
@@ -245,7 +245,7 @@ def _is_kept_in(node: cst.BaseExpression, function: FunctionInfo | None, module:
     owner, name = path.split(".")
     if isinstance(node, cst.Attribute):
         classes = (v.info for v in module.frame.names.values() if isinstance(v, Class))
-        if assigned_attributes(module)[name] or not any(name in c.annotations for c in classes):
+        if assignment_counts(module)[name] or not any(name in c.annotations for c in classes):
             return False
     contents = contents_of(function.node.body)
     passed = (dotted(argument.value) for argument in contents.of(cst.Arg))
@@ -376,7 +376,7 @@ def _is_field(node: cst.BaseExpression, function: FunctionInfo, module: Module) 
     cls = function.cls
     if cls is None or not function.is_method or owner != function.parameters[0].name:
         return False
-    return name in cls.annotations and not assigned_attributes(module)[name]
+    return name in cls.annotations and not assignment_counts(module)[name]
 
 
 def _is_key(node: cst.BaseExpression, module: Module) -> bool:

@@ -12,7 +12,7 @@ from embercoach.analysis.dataflow.function_summaries import passed_values, reach
 from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import assigned_attributes, passed_arguments, scope_of
+from embercoach.analysis.dataflow.scopes import assignment_counts, passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
     argument_of,
@@ -105,7 +105,7 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
     if path is None or path in contents_of(loop.body).stored_paths:
         return False
     owner, _, last = path.rpartition(".")  # of a setting: ``args.seed``, ``config["seed"]``
-    if owner and not last.startswith("[") and assigned_attributes(module)[last] > 1:
+    if owner and not last.startswith("[") and assignment_counts(module)[last] > 1:
         return False
     bindings = reaching.before(fact.place.statement, path.partition(".")[0])
     return bool(bindings) and is_older(path, loop, fact.place, module)
@@ -172,7 +172,7 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
     cls = function.cls
     if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
         is_set = is_set_once(cls, rest[0], module)
-        return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
+        return is_set and not any(assignment_counts(module)[name] for name in rest[1:])
     if rest or function.outer is None or scope_of(module, function).binds(owner):
         return False
     reaching = scope_of(module, function.outer).reaching
