@@ -50,7 +50,7 @@ class Located(Protocol):
 
 
 class Report(Struct, frozen=True):
-    """A finding of a check, before its node has a position. Build it with :meth:`at`.
+    """A finding of a check, before its node has a position. Most are built by :meth:`at`.
 
     Attributes:
         context: one of ``embercoach.rulebook.CONTEXTS``; None for that of the place.
@@ -84,12 +84,8 @@ class Report(Struct, frozen=True):
         message: str,
         help: str,  # noqa: A002 (the name of the field)
         node: cst.CSTNode | None = None,
-        place: FactPlace | None = None,
         context: str | None = None,
         change: ProposedFix | None = None,
-        text_span: tuple[int, int] | None = None,
-        covers: tuple[cst.CSTNode, ...] = (),
-        replaces: tuple[str, ...] = (),
         subject: cst.CSTNode | None = None,
         related: tuple[Stop, ...] = (),
     ) -> Report:
@@ -97,16 +93,13 @@ class Report(Struct, frozen=True):
         return cls(
             code,
             node or where.node,
-            place or where.place,
+            where.place,
             message,
             help,
             context,
             change,
-            text_span,
-            covers,
-            replaces,
-            subject,
-            related,
+            subject=subject,
+            related=related,
         )
 
     def about(self, subject: cst.CSTNode) -> Report:

@@ -172,14 +172,13 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if origin is None or origin in seen or origin not in contents_of(module.tree):
                 continue
             seen.add(origin)
-            yield Report.at(
-                fact,
+            yield Report(
                 "ASSIGN-SCALAR-001",
-                node=origin,
+                origin,
+                fact.place._replace(statement=origin),
                 message="Python number assigned here is used in array arithmetic",
                 help="Use mx.array(value, dtype=x.dtype) in the arithmetic"
                 + (OF_FRACTION if number.kind == "float" else ""),
-                place=fact.place._replace(statement=origin),
             )
 
 

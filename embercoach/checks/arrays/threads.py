@@ -223,9 +223,8 @@ class _Threads:
             what = f"lazy array `{self._module.parsed.code(node)}`" if is_short else "lazy array"
             problem = f"{what} is {problem}"
         related = () if stop is None else (stop,)
-        return Report.at(
-            fact, "THREAD-002", node=node, message=problem, help=_HELP, related=related, place=place
-        )
+        place = place or fact.place
+        return Report("THREAD-002", node, place, problem, _HELP, related=related)
 
     def _is_lazy(
         self,

@@ -240,9 +240,10 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if is_expected(module, fact.place.statement, REFUSED, broadly=True):
         return
-    yield Report.at(
-        fact,
+    yield Report(
         "API-003",
+        fact.node,
+        fact.place,
         message=f"`{_written(fact, module)}()` {problem}",
         help=_help(fact, entry, problem),
         change=_change(fact, module, entry, problem),

@@ -436,11 +436,10 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
             lacking = [s for s in state if not is_captured(s, captured)]
             if lacking:
                 shown = (dotted(lacking[0].node) or "").rpartition(".")[2]
-                yield Report.at(
-                    fact,
+                yield Report(
                     "COMPILE-005",
-                    node=update.node,
-                    place=place_in(fact, info, update.statement),
+                    update.node,
+                    place_in(fact, info, update.statement),
                     message=f"updates `{shown}`, which `{name}=` of mx.compile lacks"[:80],
                     help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
                     context="compiled",
@@ -518,11 +517,10 @@ def leaking_callback(fact: CompileFact, module: Module) -> Iterator[Report]:
                 target = _added_to(argument.value)
                 if target is None or not _leaks(target, info, functions, module):
                     continue
-                yield Report.at(
-                    fact,
+                yield Report(
                     "COMPILE-006",
-                    node=argument.value,
-                    place=place_in(fact, info, info.statement or info.node),
+                    argument.value,
+                    place_in(fact, info, info.statement or info.node),
                     message="the callback stores traced arrays outside of the compiled function",
                     help="Collect them in a local list, and return it",
                     context="compiled",

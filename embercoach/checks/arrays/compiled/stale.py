@@ -279,11 +279,10 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
                 continue  # one report for a dictionary and its entry
             if _is_changed(path, info, functions, fact, module):
                 reported.add(path)
-                yield Report.at(
-                    fact,
+                yield Report(
                     "COMPILE-007",
-                    node=node,
-                    place=place_in(fact, info, info.statement or info.node),
+                    node,
+                    place_in(fact, info, info.statement or info.node),
                     message="read when the function is traced: later changes have no effect",
                     help=HELP,
                     context="compiled",

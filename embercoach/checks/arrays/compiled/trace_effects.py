@@ -76,11 +76,10 @@ def _reports(
     is_known = False
     for effect in effects:
         if effect.info.module is module:
-            yield Report.at(
-                fact,
+            yield Report(
                 code,
-                node=effect.node,
-                place=effect.place,
+                effect.node,
+                effect.place,
                 message=effect.message,
                 help=help_text,
                 context="compiled",

@@ -273,25 +273,19 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         for node in contents.of(cst.Assign, cst.Subscript):
             if _unpacks(node, primals):
-                yield Report.at(
-                    _placed(info, node, contents.statement_of(node)),
+                yield Report(
                     "GRAD-004",
+                    node,
+                    _place_in(info, contents.statement_of(node)),
                     message=f"`{primals[:16]}` is the array itself, not a tuple of arguments",
                     help=f"Use `{primals}` as the array, without unpacking or indexing it",
                 )
 
 
-class _Placed(NamedTuple):
-    """A node of a function's body, and its place."""
-
-    node: cst.CSTNode
-    place: FactPlace
-
-
-def _placed(info: FunctionInfo, node: cst.CSTNode, statement: cst.CSTNode) -> _Placed:
+def _place_in(info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
     frame = Frame(info.module, info, record=False)
     frame.statement = statement
-    return _Placed(node, frame.place())
+    return frame.place()
 
 
 def _custom_function(info: FunctionInfo) -> FunctionInfo | None:

@@ -97,9 +97,10 @@ def _small(fact: Fact, given: Operand | Argument, module: Module) -> Iterator[Re
     sources = sources_of(module)
     const = _constant(sources.of(fact, given.node), sources)
     if const is not None and 0 < abs(const) <= _SMALLEST:
-        yield Report.at(
-            fact,
+        yield Report(
             "DTYPE-018",
+            fact.node,
+            fact.place,
             message=f"{const:g} is 0 in float16, whose smallest number is 6e-08",
             help="Compute in float32, or use at least 1e-07",
             replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -234,9 +235,10 @@ def _overflow(fact: Fact, value: Value, dtype: str | None) -> Iterator[Report]:
     const = number.const
     if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
-    yield Report.at(
-        fact,
+    yield Report(
         "DTYPE-006",
+        fact.node,
+        fact.place,
         message=f"{const:g} overflows {dtype} and becomes infinite",
         help="Use mx.finfo(dtype).min or .max",
         replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),

@@ -475,7 +475,6 @@ def _formatting(fact: Fact, module: Module, value: Value, node: cst.CSTNode, sho
         f"{shown} of an mx.array",
         value=value,
         help="Print shapes and dtypes, or print every k steps after mx.eval",
-        always=frozenset(("forward pass",)),
         array_node=node,
     )
 

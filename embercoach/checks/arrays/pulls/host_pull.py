@@ -360,8 +360,6 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         help="Convert once, outside hot loops",
         pulled_by=inner,
         array_node=argument.node,
-        subject=inner,
-        covers=() if inner is None else (inner,),
     )
 
 
@@ -383,8 +381,6 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         value=value,
         help="Use the array itself, mx.array(x) to copy it, or mx.stop_gradient(x) to detach it",
         pulled_by=inner,
-        subject=inner,
-        covers=(inner,),
     )
     yield replace(report, change=_round_trip_fix(module, inner, value))
 
@@ -458,9 +454,9 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         value=value,
         help="Compute on the whole array with mx functions",
         array_node=subject,
-        replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
-    yield replace(report, change=_element_fix(fact, module, subject, value))
+    change = _element_fix(fact, module, subject, value)
+    yield replace(report, change=change, replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"))
 
 
 def _element_fix(

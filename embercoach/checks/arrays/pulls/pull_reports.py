@@ -140,9 +140,10 @@ def invariant_pull(
     if not _is_pure(function) or _varies(call, loop, module):
         return
     what = "computes and reads" if computes else "reads"
-    yield Report.at(
-        call,
+    yield Report(
         "HOST-PULL-013",
+        call.node,
+        call.place,
         message=f"{what} the same value in every iteration",
         help="Call it once, before the loop",
         context="avoidable" if computes else "minor",
@@ -436,13 +437,9 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     *,
     value: Value,
     help: str,  # noqa: A002 (as in ``Report.at``)
-    node: cst.CSTNode | None = None,
     pulled_by: cst.CSTNode | None = None,
     array_node: cst.CSTNode | None = None,
     subject: cst.CSTNode | None = None,
-    covers: tuple[cst.CSTNode, ...] = (),
-    replaces: tuple[str, ...] = (),
-    always: frozenset[str] = frozenset(),
     replaced: bool = False,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
@@ -454,16 +451,12 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         operation: the start of the message.
         value: the array that is read.
         help: as in ``Report.at``: the remedy in contexts of errors, and where there is no other.
-        node: as in ``Report.at``.
-        pulled_by: the node that synchronizes, if it isn't ``node``.
+        pulled_by: the call in this one that synchronizes, and needs no report of its own.
         array_node: the expression of the array, which may have been evaluated just before.
-        subject: the expression whose origin becomes the flow; ``array_node`` by default.
-        covers: as in ``Report``.
-        replaces: as in ``Report``.
-        always: the recurrences in which ``help`` saves the read, whatever its value is used for.
+        subject: the expression whose origin becomes the flow, if it is neither of these.
         replaced: ``help`` names the function of MLX that saves the read of an operand.
     """
-    pull_node = pulled_by or node or fact.node
+    pull_node = pulled_by or fact.node
     recurrence = recurrence_of(fact.place, module)
     context = error_of(fact.place, value, pull_node)
     evaluated = _is_evaluated(fact, array_node, module)
@@ -471,9 +464,11 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     if context is None and module.purpose is not None:
         context = module.purpose
     elif context is None and recurrence is not None:
-        if code != "GRAPH-BREAK-008":  # what a text shows has to leave
+        is_shown = code == "GRAPH-BREAK-008"  # what a text shows has to leave
+        if not is_shown:
             remedy = pull_remedy(fact.place, pull_node, array_node, module, evaluated=evaluated)
-        context = "avoidable" if remedy is not None or recurrence in always else None
+        is_saved = remedy is not None or (is_shown and recurrence == "forward pass")
+        context = "avoidable" if is_saved else None
     if context in EFFECTS:
         effect = EFFECTS[context]
     elif remedy is PullRemedy.FIRST_COPY:
@@ -484,16 +479,15 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         effect = "forces evaluation and synchronizes"
     else:
         effect = f"synchronizes with the GPU in every {recurrence}"
-    return Report.at(
-        fact,
+    return Report(
         code,
-        node=node,
+        fact.node,
+        fact.place,
         message=f"{operation} {effect}",
         help=help if remedy is None or replaced else remedy.value,
         context=context or "minor",
-        covers=covers,
-        replaces=replaces,
-        subject=subject or array_node,
+        covers=() if pulled_by is None else (pulled_by,),
+        subject=pulled_by or subject or array_node,
     )
 
 

@@ -89,15 +89,7 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
                 message = f"key `{use.text}` is the same in every iteration"
             else:
                 continue
-            yield Report.at(
-                use.fact,
-                "RANDOM-001",
-                node=use.node,
-                message=message,
-                help=_HELP,
-                place=place,
-                related=related,
-            )
+            yield Report("RANDOM-001", use.node, place, message, _HELP, related=related)
 
 
 def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
