@@ -314,11 +314,6 @@ class Evaluation:
         fact = self.calls.get(node)
         return fact is not None and is_update(fact)
 
-    def result_of(self, call: cst.CSTNode) -> Value | None:
-        """Return the result of a call, if checks may have asked for it."""
-        fact = self.calls.get(call)
-        return None if fact is None else fact.result
-
     def calls_in(self, body: cst.CSTNode) -> list[CallFact]:
         """Return the facts of the calls in a body or an expression."""
         facts = map(self.calls.get, contents_of(body).calls)
