@@ -201,7 +201,7 @@ def _is_lazy(call: CallFact, depth: int) -> bool:
 Use = Literal["none", "derived", "evaluated"]
 
 #: Attributes of an array that are known without its numbers.
-_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
+METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 
 
 class Evaluation:
@@ -391,7 +391,7 @@ class Evaluation:
             if path in names:
                 return "derived"
             attribute = node.attr.value  # type: ignore[attr-defined]
-            if attribute in _METADATA:
+            if attribute in METADATA:
                 return "none"
             if attribute not in self._attributes and _holds(node.value, names):  # type: ignore[attr-defined]
                 return "derived"  # a property, such as ``state``

@@ -13,7 +13,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.evaluation import METADATA, evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
 from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol, holds_arrays
@@ -47,7 +47,6 @@ _PASSING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "li
 _SHOWING = frozenset(("builtins.print", "builtins.str", "builtins.repr", "builtins.format"))
 #: What a logger is called.
 _LOGGERS = ("logging.", "logger.", "log.", "tqdm.write", "self.logger.")
-_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 _TESTED = (cst.If, cst.While, cst.IfExp, cst.Assert)
 #: Nodes that use the value below them on the host.
 _USING = (cst.Return, cst.Yield, cst.Await, cst.WithItem, cst.Match)
@@ -137,7 +136,7 @@ class _Uses:
             self._found.add(Use.HOST)
 
     def _attribute(self, node: cst.Attribute) -> None:
-        if node.attr.value in _METADATA:
+        if node.attr.value in METADATA:
             self._found.add(Use.METADATA)
             return
         call = self._region.parents.get(node)

@@ -27,7 +27,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     join_all,
 )
-from embercoach.analysis.values.promotion import COMPLEX
+from embercoach.analysis.values.promotion import COMPLEX, FLOATING
 from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
         InvertFact,
     )
     from embercoach.analysis.project.module import Module
-
-FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
 
 
 @check("API-005")
@@ -103,7 +101,7 @@ def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
     if isinstance(value, Array):
         if value.dtype == "bool" and not stored:
             return "a boolean mask", "Use `mx.where(mask, x, other)`: shapes depend on no data"
-        if value.dtype in FLOATING:
+        if value.dtype in FLOATING | COMPLEX:
             return f"a {value.dtype} array", "Convert the indices: `.astype(mx.int32)`"
     if isinstance(value, Numpy) and value.flat and not value.scalar:
         if value.kind == "int":

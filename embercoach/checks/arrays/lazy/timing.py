@@ -38,7 +38,7 @@ from embercoach.analysis.values.lattice import (
     holds_arrays,
     options,
 )
-from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -123,13 +123,12 @@ def work_of(
     nodes: Iterable[cst.CSTNode],
     function: FunctionInfo | None,
     module: Module,
-    depth: int = 0,
 ) -> TimedWork:
     """Return what statements or expressions of a function do, with the functions that they call."""
     found = TimedWork.NONE
     for node in nodes:
         for inner in contents_of(node, SCOPES):
-            done = _work_of_node(inner, function, module, depth)
+            done = _work_of_node(inner, function, module)
             if done is TimedWork.OTHER or (done is TimedWork.WAIT and found is TimedWork.SCHEDULED):
                 return TimedWork.OTHER
             if done is TimedWork.SCHEDULED or (done is TimedWork.LAZY and found is TimedWork.NONE):
@@ -137,9 +136,7 @@ def work_of(
     return found
 
 
-def _work_of_node(
-    node: cst.CSTNode, function: FunctionInfo | None, module: Module, depth: int
-) -> TimedWork:
+def _work_of_node(node: cst.CSTNode, function: FunctionInfo | None, module: Module) -> TimedWork:
     if isinstance(node, (cst.Await, cst.Yield, cst.Import, cst.ImportFrom, cst.Assert)):
         return TimedWork.OTHER
     evaluating, computing = _operations(module)
@@ -151,14 +148,14 @@ def _work_of_node(
         return TimedWork.NONE
     fact, local = evaluation_of(module).calls.get(node), evaluation_of(module).local_call(node)
     if local is not None:
-        done = _work_of_function(local.function.node, local.function, module, depth)
+        done = _work_of_function(local.function.node, local.function, module)
         made = local.function.name == "__init__"  # weights are lazy, and layers are made anyway
         return TimedWork.NONE if made and done in LAZY else done
     callees = [] if fact is None else list(options(fact.callee))
-    if any(_work_of_value(callee, module, depth) in LAZY for callee in callees):
+    if any(_work_of_value(callee, module) in LAZY for callee in callees):
         return TimedWork.LAZY  # one of several functions
     is_known = fact is not None and Unknown not in map(type, callees)
-    passed = None if is_known else _work_of_passed(node.func, function, module, depth)
+    passed = None if is_known else _work_of_passed(node.func, function, module)
     if passed is None and not is_known and is_evaluated_elsewhere(node.func, function, module):
         return TimedWork.LAZY
     if passed is not None:
@@ -170,28 +167,28 @@ def _work_of_node(
     return _work_of_call(fact, module)
 
 
-def _work_of_value(callee: Value, module: Module, depth: int) -> TimedWork:
+def _work_of_value(callee: Value, module: Module) -> TimedWork:
     """The work of a value that is called, if that is a function of the file."""
     if type(callee) is not Function or callee.info.module is not module:
         return TimedWork.NONE
-    return _work_of_function(callee.info.node, callee.info, module, depth)
+    return _work_of_function(callee.info.node, callee.info, module)
 
 
 def _work_of_passed(
-    func: cst.BaseExpression, function: FunctionInfo | None, module: Module, depth: int
+    func: cst.BaseExpression, function: FunctionInfo | None, module: Module
 ) -> TimedWork | None:
     """The work of a parameter, of ``self.function``, or of an item of a list of functions."""
     name = func.value if isinstance(func, cst.Name) else ""
     owner = function
     while owner is not None:
         if any(p.name == name for p in owner.parameters):
-            return _work_of_parameter(name, owner, module, depth)
+            return _work_of_parameter(name, owner, module)
         owner = owner.outer
     kept = None if function is None else _parameter_of_attribute(func, function)
     if kept is not None:
-        return _work_of_parameter(*kept, module, depth)
+        return _work_of_parameter(*kept, module)
     items = functions_at(func, function, module) if name else []
-    is_lazy = any(_work_of_function(item.node, None, module, depth) in LAZY for item in items)
+    is_lazy = any(_work_of_function(item.node, None, module) in LAZY for item in items)
     return TimedWork.LAZY if is_lazy else None
 
 
@@ -210,34 +207,32 @@ def _work_of_call(fact: CallFact, module: Module) -> TimedWork:
 
 def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> TimedWork:
     """Return what a call of a function of the file does."""
-    return _work_of_function(node, None, module, 0)
+    return _work_of_function(node, None, module)
 
 
 def _work_of_function(
-    node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module, depth: int
+    node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module
 ) -> TimedWork:
-    if depth == MOST_CALLS or getattr(node, "asynchronous", None) is not None:
+    if getattr(node, "asynchronous", None) is not None:
         return TimedWork.OTHER
     known = _functions(module)
     if node not in known:
         known[node] = TimedWork.OTHER  # for functions that call each other
-        known[node] = work_of((node.body,), function, module, depth + 1)
+        known[node] = work_of((node.body,), function, module)
     return known[node]
 
 
-def _work_of_parameter(
-    name: str, function: FunctionInfo, module: Module, depth: int
-) -> TimedWork | None:
+def _work_of_parameter(name: str, function: FunctionInfo, module: Module) -> TimedWork | None:
     """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
         return TimedWork.OTHER
     if function.parameters[0].name == name:
         decorated = [f.node for f in module.functions if function.name in _decorators(f)]
-        if any(_work_of_function(node, None, module, depth) in LAZY for node in decorated):
+        if any(_work_of_function(node, None, module) in LAZY for node in decorated):
             return TimedWork.LAZY
     passed = [info for found in functions_passed(function, name) for info in found]
     # Their own parameters are not followed: who calls them is not known.
-    if any(_work_of_function(info.node, None, module, depth) in LAZY for info in passed):
+    if any(_work_of_function(info.node, None, module) in LAZY for info in passed):
         return TimedWork.LAZY
     return TimedWork.OTHER if passed else None
 

@@ -71,25 +71,23 @@ class ModeEffects:
         }
         self._known: dict[FunctionInfo, tuple[Effect, ...]] = {}
 
-    def of(self, body: cst.CSTNode, depth: int = 0) -> Iterator[Effect]:
+    def of(self, body: cst.CSTNode) -> Iterator[Effect]:
         """Yield the effects of a body, those of what it calls among them."""
         for node, statement in located_calls(body):
-            effects = _direct(node) or self._of_callee(node, depth)
+            effects = _direct(node) or self._of_callee(node)
             yield from (Effect(path, kind, node, statement) for path, kind in effects)
 
-    def _of_callee(self, node: cst.Call, depth: int) -> list[tuple[str, Kind]]:
+    def _of_callee(self, node: cst.Call) -> list[tuple[str, Kind]]:
         call = self._calls.get(node)
         if call is None:
             return _unknown(node)
-        if depth == MOST_CALLS:
-            return []
-        return list(self._mapped(call, self._effects(call.function, depth + 1)))
+        return list(self._mapped(call, self._effects(call.function)))
 
-    def _effects(self, function: FunctionInfo, depth: int) -> tuple[Effect, ...]:
+    def _effects(self, function: FunctionInfo) -> tuple[Effect, ...]:
         known = self._known.get(function)
         if known is None:
             self._known[function] = ()  # for functions that call each other
-            found = dict.fromkeys(self.of(function.node.body, depth))
+            found = dict.fromkeys(self.of(function.node.body))
             known = self._known[function] = tuple(found)[:MOST_STEPS]
         return known
 

@@ -17,7 +17,7 @@ from embercoach.analysis.dataflow.contexts import (
     is_forward,
     recurrence_of,
 )
-from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.evaluation import PULLS, evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved, scope_of
@@ -119,7 +119,6 @@ if TYPE_CHECKING:
 
 #: Simple statements of a function that computes one value.
 _MOST_STATEMENTS = 6
-_PULLS = ("item", "tolist")
 _CASTS = ("builtins.float", "builtins.int")
 
 
@@ -187,7 +186,7 @@ def _pulls_of_imported(function: FunctionInfo) -> tuple[tuple[cst.CSTNode, ...],
 
 def _pulls(fact: CallFact) -> bool:
     if isinstance(fact.callee, BoundMember):
-        return fact.callee.name in _PULLS and fact.array is not None
+        return fact.callee.name in PULLS and fact.array is not None
     return fact.symbol in _CASTS and any(as_array(a.value) is not None for a in fact.arguments)
 
 

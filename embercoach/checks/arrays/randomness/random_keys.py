@@ -23,7 +23,7 @@ from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.numerics.compositions import meaning_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -151,12 +151,12 @@ class _Uses:
             return []
         return list(dict.fromkeys((*self._keys, *self._calls)))
 
-    def of(self, function: FunctionInfo | None, depth: int = 0) -> list[_Use]:
+    def of(self, function: FunctionInfo | None) -> list[_Use]:
         """Return the uses in a function, in the order of the facts."""
         found = self._found.get(function)
         if found is None:
             self._found[function] = []  # for functions that call each other
-            found = [*self._direct(function), *self._passed(function, depth)]
+            found = [*self._direct(function), *self._passed(function)]
             self._found[function] = found
         return found
 
@@ -164,22 +164,22 @@ class _Uses:
         for fact, node in self._keys.get(function, ()):
             yield from self._use(fact, node)
 
-    def _passed(self, function: FunctionInfo | None, depth: int) -> Iterator[_Use]:
+    def _passed(self, function: FunctionInfo | None) -> Iterator[_Use]:
         """Yield the keys that are passed to functions of the file, which use them."""
-        for call in self._calls.get(function, ()) if depth < MOST_CALLS else ():
-            names = self._parameters(call.function, depth + 1)
+        for call in self._calls.get(function, ()):
+            names = self._parameters(call.function)
             if not names or any(argument.star for argument in call.node.args):
                 continue
             passed = passed_arguments(call)
             for name in names & passed.keys():
                 yield from self._use(call, passed[name])
 
-    def _parameters(self, function: FunctionInfo, depth: int) -> frozenset[str]:
+    def _parameters(self, function: FunctionInfo) -> frozenset[str]:
         """The parameters that a function uses as keys."""
         own = {p.name for p in function.parameters}
         return frozenset(
             use.name
-            for use in self.of(function, depth)
+            for use in self.of(function)
             if use.text == use.name
             and use.name in own
             and all(b.kind == "parameter" for b in use.bindings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
+from embercoach.analysis.dataflow.evaluation import METADATA
 from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
@@ -124,9 +125,8 @@ def argument_updates(function: FunctionInfo) -> dict[str, list[cst.CSTNode]]:
 #: Characters of a name that a message quotes.
 LONGEST = 20
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
-#: Attributes of an array that do not depend on its elements.
+#: Functions that reduce an array to one number.
 _REDUCTIONS = frozenset(("max", "min", "sum", "mean", "norm", "item", "all", "any"))
-_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes"))
 
 
 def updated_array(fact: BinaryFact | ItemStoreFact) -> cst.BaseExpression | None:
@@ -428,5 +428,5 @@ def _computes(value: cst.CSTNode, names: set[str]) -> bool:
     if isinstance(value, (cst.Name, cst.Subscript, cst.Attribute)):
         return False
     contents = contents_of(value)
-    measured = {n.value for n in contents.of(cst.Attribute) if n.attr.value in _METADATA}
+    measured = {n.value for n in contents.of(cst.Attribute) if n.attr.value in METADATA}
     return any(n.value in names and n not in measured for n in contents.of(cst.Name))
