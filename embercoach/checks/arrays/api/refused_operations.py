@@ -11,7 +11,7 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.dataflow.layout import assigned_to, reads_of
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
-from embercoach.analysis.facts.facts import CallFact, calls_by_function, calls_of
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, calls_by_function, calls_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.lattice import (
     Array,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import (
         Argument,
         ArrayIndexFact,
-        BinaryFact,
         Fact,
         InvertFact,
     )
@@ -323,23 +322,16 @@ def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 @check("COMPLEX-001")
-def unsupported_operator(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``z % 2``, ``z & mask``."""
-    if fact.operator in METHODS and (_is_complex(fact.left.array) or _is_complex(fact.right.array)):
-        yield from _operator(fact, module, fact.operator)
-
-
-@check("COMPLEX-001")
-def unsupported_inversion(fact: InvertFact, module: Module) -> Iterator[Report]:
-    """``~z``."""
-    if _is_complex(as_array(fact.value)):
-        yield from _operator(fact, module, "~")
-
-
-def _operator(fact: Fact, module: Module, operator: str) -> Iterator[Report]:
-    entry = mlx_api.array_member(METHODS[operator])
-    if entry is not None and "self" in entry.real_only:
-        yield from _unsupported(fact, module, f"`{operator}`")
+def unsupported_operator(fact: BinaryFact | InvertFact, module: Module) -> Iterator[Report]:
+    """``z % 2``, ``z & mask``, ``~z``."""
+    if isinstance(fact, BinaryFact):
+        operator, values = fact.operator, [fact.left.value, fact.right.value]
+    else:
+        operator, values = "~", [fact.value]
+    if operator in METHODS and any(_is_complex(as_array(value)) for value in values):
+        entry = mlx_api.array_member(METHODS[operator])
+        if entry is not None and "self" in entry.real_only:
+            yield from _unsupported(fact, module, f"`{operator}`")
 
 
 def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:

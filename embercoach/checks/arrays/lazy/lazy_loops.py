@@ -132,38 +132,26 @@ def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bo
 
 
 @check("LAZY-002", of=(".", VALUE))
-def unevaluated_update(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``optimizer.update(model, gradients)`` in a loop that evaluates nothing."""
-    if fact.place.loops and fact.place.loop is not None and is_update(fact):
-        owner = fact.node.func.value if isinstance(fact.node.func, cst.Attribute) else None
-        used = [owner, *(argument.node for argument in fact.arguments)]
-        paths = {path for node in used if node is not None and (path := dotted(node)) is not None}
-        yield from _without_evaluation(fact, paths, module)
-
-
-@check("LAZY-002")
-def unevaluated_step(fact: LocalCall, module: Module) -> Iterator[Report]:
-    """The same, where a function of the file updates."""
-    if fact.place.loops and evaluation_of(module).updates(fact.function.node):
-        used = [argument.value for argument in fact.node.args]
-        if fact.is_bound and isinstance(fact.node.func, cst.Attribute):
-            used.append(fact.node.func.value)
-        paths = {path for node in used if (path := dotted(node)) is not None}
-        yield from _without_evaluation(fact, paths, module)
-
-
-def _without_evaluation(
-    fact: CallFact | LocalCall, paths: set[str], module: Module
-) -> Iterator[Report]:
-    place = fact.place
-    if is_one_graph(place, module) or not may_ask(place, module):
+def unevaluated_update(fact: CallFact | LocalCall, module: Module) -> Iterator[Report]:
+    """``optimizer.update(model, gradients)``, or a step, in a loop that evaluates nothing."""
+    place, func, evaluation = fact.place, fact.node.func, evaluation_of(module)
+    if not place.loops or place.loop is None:
+        return
+    if isinstance(fact, LocalCall):
+        is_owned, updates = fact.is_bound, evaluation.updates(fact.function.node)
+    else:
+        is_owned, updates = True, is_update(fact)
+    if not updates or is_one_graph(place, module) or not may_ask(place, module):
         return
     loops = layout_of(module, place.function).loops(place.statement)
     loop = next((around for around in loops if is_long(around)), None)
-    if loop is None or evaluation_of(module).evaluates(loop.body):
+    if loop is None or evaluation.evaluates(loop.body):
         return
-    names = paths | gradient_names(loop, module)
-    if not evaluation_of(module).may_evaluate(loop.body.body, names):
+    used = [argument.value for argument in fact.node.args]
+    if is_owned and isinstance(func, cst.Attribute):
+        used.append(func.value)
+    paths = {path for node in used if (path := dotted(node)) is not None}
+    if not evaluation.may_evaluate(loop.body.body, paths | gradient_names(loop, module)):
         yield Report.at(
             fact,
             "LAZY-002",

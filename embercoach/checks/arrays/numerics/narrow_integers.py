@@ -218,24 +218,14 @@ def _wide(fact: Fact, dtype: str | None) -> Iterator[Report]:
     )
 
 
-@check("DTYPE-009", of=("mlx.core.",))
+@check("DTYPE-009", of=("mlx.core.", ".astype"))
 def float64_on_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.zeros(3, dtype=mx.float64)`` without a CPU stream."""
-    dtype = fact.keyword("dtype")
-    if dtype is not None and dtype.value == DType("float64") and fact.keyword("stream") is None:
-        yield from _float64(fact, module)
-
-
-@check("DTYPE-009", of=(".astype",))
-def cast_to_float64(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``x.astype(mx.float64)``."""
-    if len(fact.arguments) == 1 and fact.arguments[0].value == DType("float64"):
-        yield from _float64(fact, module)
-
-
-def _float64(fact: Fact, module: Module) -> Iterator[Report]:
-    """Report it unless the file mentions the CPU: the device may be set anywhere in it."""
-    if "cpu" not in module.source:
+    """``mx.zeros(3, dtype=mx.float64)`` and ``x.astype(mx.float64)`` without a CPU stream."""
+    is_cast = fact.symbol is None and len(fact.arguments) == 1
+    dtype = fact.arguments[0] if is_cast else fact.keyword("dtype")
+    if dtype is None or dtype.value != DType("float64") or fact.keyword("stream") is not None:
+        return
+    if "cpu" not in module.source:  # the device may be set anywhere in the file
         yield Report.at(
             fact,
             "DTYPE-009",
