@@ -5,7 +5,6 @@ All of them are unsafe: they read the whole array, also where the loop stops ear
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -17,6 +16,7 @@ from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import dotted, parameters_of, target_names
 from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def may_be_none(module: Module, function: FunctionInfo | None, name: str) -> boo
     return any(default is not None for default in defaults) or name in _tested(function.node.body)
 
 
-@lru_cache(maxsize=16)
+@kept_for_file
 def _tested(body: cst.CSTNode) -> frozenset[str]:
     """The names whose own truth a body tests, or that it compares with None."""
     found: list[cst.CSTNode] = []

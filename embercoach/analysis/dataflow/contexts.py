@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -15,6 +14,7 @@ from embercoach.analysis.facts.facts import LocalCall, calls_by_function
 from embercoach.analysis.syntax.trees import SCOPES, dotted, keyed_path
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def runs_once(place: FactPlace, function: FunctionInfo) -> bool:
     return function in _at_construction(function.module) or _fills_cache(place, function)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _at_construction(module: Module) -> frozenset[FunctionInfo]:
     callers = {
         function: {call.place.function for call in calls}
@@ -101,7 +101,7 @@ def is_forward(function: FunctionInfo | None) -> bool:
     return function.name == "__call__" and is_layer(function.cls)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     """The functions that a loop of the same file calls, here or through others, and the calls.
 

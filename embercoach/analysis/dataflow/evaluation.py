@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
@@ -524,16 +523,7 @@ def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from part.body.body
 
 
+@kept_for_file
 def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
     """Return the effects of the calls of the file that is checked."""
-    if module not in _known:
-        _known.clear()
-        _known[module] = {}
-    found = _known[module].get(is_certain)
-    if found is None:
-        found = _known[module][is_certain] = Evaluation(module, is_certain=is_certain)
-    return found
-
-
-#: Of the file that is checked: facts lead back to the module, which they would keep.
-_known: WeakKeyDictionary[Module, dict[bool, Evaluation]] = WeakKeyDictionary()
+    return Evaluation(module, is_certain=is_certain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -171,7 +170,7 @@ def _function(expression: Expression) -> FunctionInfo | None:
     return _by_node(scope.module).get(node)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _by_node(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
     return {info.node: info for info in module.functions}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +23,7 @@ from embercoach.analysis.values.lattice import (
     as_numpy,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,13 +251,13 @@ class StoreFact(Fact, frozen=True, eq=False):
     value: Value
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
     """The calls of a file by their nodes; of few files, as it keeps them in memory."""
     return {f.node: f for f in module.facts() if isinstance(f, CallFact)}
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...]]:
     """The calls of a file's functions, in the order of the text; of few files."""
     found: dict[FunctionInfo, list[LocalCall]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -135,7 +134,7 @@ def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
     return tuple(reached)[:MOST_CALLERS]
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
     found: dict[FunctionInfo | None, list[FunctionInfo]] = {}
     for info in module.functions:
@@ -172,7 +171,7 @@ class Update(NamedTuple):
         return next(loops, None) is not None
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def updates_of(module: Module) -> tuple[Update, ...]:
     """The calls of a file that update a module by an optimizer, up to a number."""
     if _NAMES.search(module.source) is None:
@@ -663,7 +662,7 @@ def _outlives(name: str, info: FunctionInfo, functions: frozenset[FunctionInfo])
     return found is not None and found[0].owner not in functions
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _reads(module: Module) -> dict[str, frozenset[FunctionInfo | None]]:
     """The functions of a file that read an attribute, by its name."""
     found: dict[str, set[FunctionInfo | None]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -42,6 +41,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.arrays.compiled.stale import member_path
 from embercoach.checks.arrays.compiled.varying import (
@@ -150,7 +150,7 @@ def _is_made_by(maker: FunctionInfo, value: Value) -> bool:
     return root is not None and root.outer is maker
 
 
-@lru_cache(maxsize=16)
+@kept_for_file
 def _keeps_nothing(maker: FunctionInfo) -> bool:
     """Return whether no call of a function keeps its result for the next one."""
     if _is_cached(maker) or isinstance(maker.node, cst.Lambda):
@@ -568,7 +568,7 @@ def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module:
     )
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     contents = contents_of(module.tree)
@@ -591,7 +591,7 @@ def _must_be_python(
     return parameter is not None and parameter.name in _needed(root)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _needed(root: FunctionInfo) -> frozenset[str]:
     """The names of a function where an array would not do."""
     body = root.node.body
@@ -638,7 +638,7 @@ def _has_fixed_shapes(root: FunctionInfo | None, module: Module) -> bool:
     return bool(sites) and not any(f.has_star or f.option(3, "shapeless") for f in sites)
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _sites(module: Module) -> dict[FunctionInfo | None, list[CompileFact]]:
     """Where a file compiles each of its functions."""
     found: dict[FunctionInfo | None, list[CompileFact]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -32,6 +32,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     holds_arrays,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import (
     calls_variable,
     captured_owners,
@@ -134,7 +135,7 @@ def _is_setter(info: FunctionInfo, module: Module) -> bool:
     return info in _called_in_loops(module)
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _called_in_loops(module: Module) -> frozenset[FunctionInfo]:
     return frozenset(f.function for f in module.facts() if type(f) is LocalCall and f.place.loops)
 
@@ -144,7 +145,7 @@ def is_data(value: Value) -> bool:
     return as_number(value) is not None or holds_arrays(value)
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def calls_of_compiled(
     function: FunctionInfo | None, module: Module
 ) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
@@ -192,7 +193,7 @@ def member_path(node: cst.CSTNode) -> tuple[str, str | None]:
     return (f"[{text}]", dotted(node.value)) if isinstance(text, str) else ("", None)
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def _targets_in(
     function: FunctionInfo | None, module: Module
 ) -> tuple[tuple[cst.BaseExpression, cst.CSTNode], ...]:
@@ -201,7 +202,7 @@ def _targets_in(
     return tuple((t, node) for node in contents_of(body).statements for t in targets_of(node))
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def attribute_stores(module: Module) -> dict[str, Stores]:
     """The assignments to attributes and entries of variables, by their names and the function.
 
@@ -333,7 +334,7 @@ def _is_changed(
     ) or _is_set_outside(attribute, fact, cls, module)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _operands(info: FunctionInfo) -> frozenset[str]:
     """The paths of what a function computes with: numbers and arrays alone."""
     contents = contents_of(info.node.body, SCOPES)

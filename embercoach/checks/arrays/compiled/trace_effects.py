@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -34,6 +33,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
     as_number,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import (
     captures_random_state,
     imported_by,
@@ -176,7 +176,7 @@ def _change(fact: CompileFact, module: Module) -> ProposedFix | None:
     return ProposedFix(title, False, ((node, f"{partial}({core}.compile, {captured})"),))
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _partial(module: Module) -> str | None:
     """How the file spells ``functools.partial``."""
     for name, value in module.frame.names.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -16,6 +15,7 @@ from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, target_names
 from embercoach.analysis.values.lattice import Symbol, as_number
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -437,7 +437,7 @@ def _called(node: cst.BaseExpression) -> str | None:
     return dotted(node.func) if isinstance(node, cst.Call) else None
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def grown_lists(body: cst.CSTNode) -> frozenset[str | None]:
     """The paths of the lists that a body adds to, by methods or ``+=`` of a list."""
     contents = contents_of(body)

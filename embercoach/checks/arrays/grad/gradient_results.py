@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -19,6 +18,7 @@ from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import in_file
 
@@ -419,7 +419,7 @@ def _masked(risk: Risk, *, has_root: bool) -> str:
     return f"Mask the argument as well: `{shown}`"
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def _operations(module: Module, info: FunctionInfo) -> dict[cst.CSTNode, CallFact | BinaryFact]:
     facts = module.facts_of(info)
     return {fact.node: fact for fact in facts if isinstance(fact, (CallFact, BinaryFact))}

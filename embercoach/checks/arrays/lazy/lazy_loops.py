@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +38,7 @@ from embercoach.analysis.values.lattice import (
     Value,
     holds_arrays,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.arrays.lazy.growth import (
     counts_by_setting,
@@ -544,7 +544,7 @@ class _Grown(NamedTuple):
     function: FunctionInfo
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, ...]:
     """The attributes of an object that a function adds to, and reads nowhere else."""
     if _evaluates(function):

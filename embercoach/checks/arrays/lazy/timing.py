@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     holds_arrays,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -70,7 +70,7 @@ def _root(path: str) -> str:
     return path.partition(".")[0]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _evaluated_calls(function: FunctionInfo, module: Module) -> frozenset[str]:
     """The paths of what a function calls, where it gives the result to ``mx.eval``."""
     body = function.node.body
@@ -259,7 +259,7 @@ def _decorators(function: FunctionInfo) -> list[str | None]:
     return [dotted(decorator.decorator) for decorator in function.node.decorators]
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _functions(module: Module) -> dict[cst.CSTNode, TimedWork]:
     """The known work of the functions of a file."""
     return {}
@@ -273,7 +273,7 @@ def _is_known(fact: CallFact) -> bool:
     return isinstance(callee.owner, Sequence) and is_append(fact.node)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _operations(module: Module) -> tuple[frozenset[cst.CSTNode], frozenset[cst.CSTNode]]:
     """The expressions of a file that evaluate arrays, and the lazy operators."""
     evaluating: set[cst.CSTNode] = set()
@@ -491,7 +491,7 @@ def _starts(fact: CallFact, module: Module) -> list[str]:
     return []
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _differences(
     module: Module, function: FunctionInfo | None
 ) -> tuple[dict[cst.CSTNode, str], dict[tuple[str, str], str]]:
