@@ -216,6 +216,7 @@ class Evaluation:
         self._module = module
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
+        self._followed = 0  # calls inside of each other, of the question at hand
         self.calls: dict[cst.CSTNode, CallFact] = {}
         #: Questions about each loop, and what is known of functions: each takes a walk.
         self.asked: Counter[cst.CSTNode | None] = Counter()
@@ -252,7 +253,7 @@ class Evaluation:
             return "unknown"
         return effect_of(fact.callee)
 
-    def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str], depth: int = 0) -> bool:
+    def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str]) -> bool:
         """Return whether statements may evaluate arrays that are derived from names.
 
         What is derived from them is added to ``names``.
@@ -260,7 +261,7 @@ class Evaluation:
         statements = list(body)
         for _ in range(MOST_CALLS):
             before = len(names)
-            if any(self._statement(s, names, depth) for s in statements):
+            if any(self._statement(s, names) for s in statements):
                 return True
             if len(names) == before:
                 break
@@ -322,20 +323,20 @@ class Evaluation:
         """Return the fact of a call of a function of the file."""
         return self._local.get(call)
 
-    def _statement(self, node: cst.CSTNode, names: set[str], depth: int) -> bool:
+    def _statement(self, node: cst.CSTNode, names: set[str]) -> bool:
         kind = type(node)
         if kind is cst.SimpleStatementLine:
-            return any(self._statement(s, names, depth) for s in node.body)  # type: ignore[attr-defined]
+            return any(self._statement(s, names) for s in node.body)  # type: ignore[attr-defined]
         if isinstance(node, SCOPES):
             return self._escapes and not names.isdisjoint(contents_of(node).names)
         if isinstance(node, cst.BaseCompoundStatement):
-            return self._compound(node, names, depth)
+            return self._compound(node, names)
         value = getattr(node, "value", None)
         if kind is cst.Assert:
             value = node.test  # type: ignore[attr-defined]
         if kind is cst.Raise or value is None:
             return False
-        use = self.use(value, names, depth)
+        use = self.use(value, names)
         if use == "evaluated" or (kind is cst.Assert and use == "derived"):
             return True
         if use == "derived":
@@ -347,23 +348,23 @@ class Evaluation:
                 return not self._bind(node.target, names) and self._escapes  # type: ignore[attr-defined]
         return False
 
-    def _compound(self, node: Any, names: set[str], depth: int) -> bool:
+    def _compound(self, node: Any, names: set[str]) -> bool:
         kind = type(node)
         if kind is cst.If or kind is cst.While:
-            if self.use(node.test, names, depth) != "none":
+            if self.use(node.test, names) != "none":
                 return True
         elif kind is cst.For:
-            use = self.use(node.iter, names, depth)
+            use = self.use(node.iter, names)
             if use == "evaluated":
                 return True
             if use == "derived":
                 self._bind(node.target, names)
         elif kind is cst.With:
-            if any(self.use(item.item, names, depth) != "none" for item in node.items):
+            if any(self.use(item.item, names) != "none" for item in node.items):
                 return self._escapes
-        elif kind is cst.Match and self.use(node.subject, names, depth) != "none":
+        elif kind is cst.Match and self.use(node.subject, names) != "none":
             return True
-        return any(self._statement(s, names, depth) for s in _inner(node))
+        return any(self._statement(s, names) for s in _inner(node))
 
     def _bind(self, target: cst.CSTNode, names: set[str]) -> bool:
         """Add the names of a target; False unless it is a name, or part of a named object."""
@@ -380,7 +381,7 @@ class Evaluation:
             names.update((path,) if _holds(target.value, names) else ())
         return path in names or path.partition(".")[0] in names
 
-    def use(self, node: cst.CSTNode, names: set[str], depth: int = 0) -> Use:
+    def use(self, node: cst.CSTNode, names: set[str]) -> Use:
         """Return what an expression does with the arrays of some names."""
         kind = type(node)
         if kind is cst.Name:
@@ -394,12 +395,12 @@ class Evaluation:
                 return "none"
             if attribute not in self._attributes and _holds(node.value, names):  # type: ignore[attr-defined]
                 return "derived"  # a property, such as ``state``
-            return self.use(node.value, names, depth)  # type: ignore[attr-defined]
+            return self.use(node.value, names)  # type: ignore[attr-defined]
         if kind is cst.Call:
-            return self._call(node, names, depth)  # type: ignore[arg-type]
-        if isinstance(node, cst.BaseComp) and self.use(node.for_in.iter, names, depth) == "derived":
+            return self._call(node, names)  # type: ignore[arg-type]
+        if isinstance(node, cst.BaseComp) and self.use(node.for_in.iter, names) == "derived":
             names = names.union(target_names(node.for_in.target))
-        uses = {self.use(child, names, depth) for child in children(node)}
+        uses = {self.use(child, names) for child in children(node)}
         if "evaluated" in uses:
             return "evaluated"
         if "derived" not in uses:
@@ -413,23 +414,23 @@ class Evaluation:
             return "evaluated"
         return self._unclear if kind in _ESCAPING else "derived"
 
-    def _call(self, node: cst.Call, names: set[str], depth: int) -> Use:
+    def _call(self, node: cst.Call, names: set[str]) -> Use:
         effect = self.effect(node)
         mapped = [a.value for a in node.args if effect == "lazy" and type(a.value) is cst.Lambda]
-        given = [self.use(a.value, names, depth) for a in node.args if a.value not in mapped]
+        given = [self.use(a.value, names) for a in node.args if a.value not in mapped]
         # ``tree_map(lambda p: decay * p, tree)`` runs the function, and keeps it nowhere.
         for function in mapped:
             parts = _parameters(function) if "derived" in given else set()
-            given.append(self.use(function.body, names | parts, depth))
+            given.append(self.use(function.body, names | parts))
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
-        given.append("none" if owner is None else self.use(owner, names, depth))
+        given.append("none" if owner is None else self.use(owner, names))
         if "evaluated" in given:
             return "evaluated"
         local = self._local.get(node)
         if dotted(node.func) in names and (effect == "lazy" or _is_forward(local)):
             return "derived"  # by the weights of a layer
         if "derived" not in given:
-            return self._holding(node, owner, names, depth)
+            return self._holding(node, owner, names)
         other = self.elsewhere.get(node)
         is_lazy = keeps_lazy(node) or (other is not None and is_plainly_lazy(other.function))
         if effect == "unknown" and local is None and is_lazy:
@@ -441,29 +442,27 @@ class Evaluation:
         # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
         if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
-        if local is not None and depth < MOST_CALLS:
-            return self._passed(local, given, names, depth)
+        if local is not None and self._followed < MOST_CALLS:
+            return self._passed(local, given, names)
         called = called_back(self.calls.get(node))
-        if called is None or depth >= MOST_CALLS or not self._escapes:
+        if called is None or self._followed >= MOST_CALLS or not self._escapes:
             return self._unclear
-        uses = {self._passed(call, given, names, depth) for call in called}
+        uses = {self._passed(call, given, names) for call in called}
         return "evaluated" if "evaluated" in uses else "derived"
 
-    def _holding(
-        self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str], depth: int
-    ) -> Use:
+    def _holding(self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str]) -> Use:
         """Return what a call does that gets an object whose attribute is meant, or a closure."""
         local = self._local.get(node)
         passed = any(_holds(argument.value, names) for argument in node.args)
         if local is None:
             # A method that nothing is known of is one of an attribute, or the caller's question.
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
-        if depth >= MOST_CALLS:
+        if self._followed >= MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
         inner = names_inside(local, names)
-        return self._run(local, inner, names, depth) if inner else "none"
+        return self._run(local, inner, names) if inner else "none"
 
-    def _passed(self, call: LocalCall, given: list[Use], outer: set[str], depth: int) -> Use:
+    def _passed(self, call: LocalCall, given: list[Use], outer: set[str]) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
@@ -475,19 +474,25 @@ class Evaluation:
         names |= names_inside(call, outer)
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
-        use = self._run(call, names, outer, depth)
+        use = self._run(call, names, outer)
         return "derived" if use == "none" else use
 
-    def _run(self, call: LocalCall, inner: set[str], outer: set[str], depth: int) -> Use:
+    def _run(self, call: LocalCall, inner: set[str], outer: set[str]) -> Use:
         """Return what a function of the file does with names; what it sets is added to others."""
-        definition = call.function.node
+        self._followed += 1
+        try:
+            return self._done_by(call.function.node, inner)
+        finally:
+            self._followed -= 1
+            outer |= derived_attributes(call, inner)
+
+    def _done_by(self, definition: cst.FunctionDef | cst.Lambda, names: set[str]) -> Use:
         if isinstance(definition, cst.Lambda):
-            return self.use(definition.body, inner, depth + 1)
-        if self.may_evaluate(definition.body.body, inner, depth + 1):
+            return self.use(definition.body, names)
+        if self.may_evaluate(definition.body.body, names):
             return "evaluated"
-        outer |= derived_attributes(call, inner)
         values = (node.value for node in contents_of(definition.body, SCOPES).of(cst.Return))
-        results = (self.use(node, inner, depth + 1) for node in values if node is not None)
+        results = (self.use(node, names) for node in values if node is not None)
         return "derived" if "derived" in results else "none"
 
 
