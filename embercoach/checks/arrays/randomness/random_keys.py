@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
     assignment_counts,
     bindings_at,
@@ -500,11 +502,18 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
     )
 
 
+@kept_for_file
+def _run_in_threads(module: Module) -> frozenset[FunctionInfo]:
+    """The functions of a file that several threads run: started in a loop, or by ``map``."""
+    starts = (fact for fact in module.facts() if type(fact) is ThreadStart)
+    return frozenset(s.function for s in starts if s.place.loops or last_name(s.node) == "map")
+
+
 @check("RANDOM-006", of=(PREFIX,))
 def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.random.normal(...)`` without a key or seed in the target of several threads."""
     function = fact.place.function
-    if function is None or not function.threaded_often or not draws(fact):
+    if function is None or not draws(fact) or function not in _run_in_threads(module):
         return
     if key_of(fact) is not None:
         return
