@@ -46,3 +46,34 @@ def note_reading(source: str) -> None:
 def characters_read() -> int:
     """Characters of all modules so far."""
     return _ReadCount.characters
+
+
+#: Nodes of a tree that are walked in the time of one evaluation.
+_WALKED = 16
+
+
+class _Checked:
+    """The file whose checks run."""
+
+    work = Work(1 << 62)
+
+
+def begin_checks(work: Work) -> None:
+    """Count the walks from now on as work of a file."""
+    _Checked.work = work
+
+
+def take_walk(nodes: int) -> None:
+    """Count a walk of so many nodes.
+
+    Raises:
+        WorkExceededError: the file that is checked has taken all the work that it may.
+    """
+    _Checked.work.left -= nodes // _WALKED
+    if _Checked.work.left < 0:
+        raise WorkExceededError
+
+
+#: What one question of a check may follow, beside the work of the file: calls inside of each other,
+#: calls of one function, and expressions, names or functions one after the other.
+MOST_CALLS, MOST_CALLERS, MOST_STEPS = 4, 32, 64

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.parse import outline_of
-from embercoach.analysis.syntax.trees import children, names_below, walk
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.files import MOST_NAMED_BYTES, read_text
 
@@ -33,25 +33,17 @@ def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
 @kept_for_file
 def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
     """All nodes below tests of errors, and of local functions that these name."""
+    contents = contents_of(tree)
     found: set[cst.CSTNode] = set()
-    local: list[cst.FunctionDef] = []
-    pending: list[tuple[cst.CSTNode, bool, bool]] = [(tree, False, False)]
-    while pending:
-        node, inside, nested = pending.pop()
-        if isinstance(node, cst.With):
-            inside = inside or any(_tests_errors(item.item) for item in node.items)
-        inside = inside or _tests_errors(node)
-        if inside:
-            found.add(node)
-        if isinstance(node, cst.FunctionDef):
-            if nested:
-                local.append(node)
-            nested = True
-        pending.extend((child, inside, nested) for child in children(node))
+    for node in contents.of(cst.Call, cst.With):
+        items = [item.item for item in node.items] if isinstance(node, cst.With) else [node]
+        if any(map(_tests_errors, items)):
+            found.update(contents_of(node))
     named = {node.value for node in found if isinstance(node, cst.Name)}
-    for function in local:
-        if function.name.value in named:
-            found.update(walk(function))
+    for function in contents.of(cst.FunctionDef):
+        is_local = any(isinstance(node, cst.FunctionDef) for node in contents.above(function))
+        if is_local and function.name.value in named:
+            found.update(contents_of(function))
     return found
 
 
@@ -181,24 +173,10 @@ def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:
 
 def _outwards(module: Module, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """The nodes around a statement, each with the one that it directly contains."""
-    parents = _parents(module.tree)
     yield node, node  # the test of an ``if``, the items of a ``with``
-    while (outer := parents.get(node)) is not None:
+    for outer in contents_of(module.tree).above(node):
         yield outer, node
         node = outer
-
-
-@kept_for_file
-def _parents(tree: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
-    """The node above each statement and each part of one that is no expression."""
-    found: dict[cst.CSTNode, cst.CSTNode] = {}
-    pending = [tree]
-    while pending:
-        outer = pending.pop()
-        inner = [child for child in children(outer) if not isinstance(child, cst.BaseExpression)]
-        found.update(dict.fromkeys(inner, outer))
-        pending += inner
-    return found
 
 
 def is_attempted(module: Module, statement: cst.CSTNode) -> bool:
@@ -207,7 +185,7 @@ def is_attempted(module: Module, statement: cst.CSTNode) -> bool:
         inner is outer.body
         if isinstance(outer, cst.Try)
         else isinstance(outer, cst.With)
-        and any("aises" in n or "suppress" in n for i in outer.items for n in names_below(i))
+        and any("aises" in n or "suppress" in n for i in outer.items for n in contents_of(i).names)
         for outer, inner in _outwards(module, statement)
     )
 
@@ -216,14 +194,14 @@ def _handles(
     outer: cst.CSTNode, inner: cst.CSTNode, errors: frozenset[str], *, broadly: bool
 ) -> bool:
     if isinstance(outer, cst.With):
-        names = {name for item in outer.items for name in names_below(item)}
+        names = {name for item in outer.items for name in contents_of(item).names}
         suppresses = "suppress" in names and names & (errors | _BROAD if broadly else errors)
         return bool(suppresses) or any("patch" in name.lower() for name in names)
     if not isinstance(outer, (cst.Try, cst.TryStar)) or inner is outer.finalbody or outer is inner:
         return False
     broadly = broadly or inner in outer.handlers  # it is the fallback
     for handler in outer.handlers:
-        names = {"Exception"} if handler.type is None else set(names_below(handler.type))
+        names = {"Exception"} if handler.type is None else {*contents_of(handler.type).names}
         if names & errors or (broadly and names & _BROAD):
             return True
     return False
@@ -242,5 +220,5 @@ def _asserted(block: cst.IndentedBlock | cst.Module) -> frozenset[cst.CSTNode]:
 
 @kept_for_file
 def _is_question(test: cst.BaseExpression) -> bool:
-    names = [f"_{name.lower()}" for name in names_below(test)]
+    names = [f"_{name.lower()}" for name in contents_of(test).names]
     return any(mark in name for name in names for mark in _ASKING)

@@ -8,12 +8,12 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.kernel_objects import has_kernels
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import Span, outline_of
-from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.memo import forget_file
-from embercoach.analysis.work import Work, WorkExceededError
+from embercoach.analysis.work import Work, WorkExceededError, begin_checks
 from embercoach.checks.fallbacks import is_meant_to_raise
 from embercoach.checks.registry import (
     Report,
@@ -56,6 +56,7 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     """
     exceeded: str | None = None
     forget_file()
+    begin_checks(module.work)
     try:
         facts = analyse_module(module)
     except WorkExceededError as error:
@@ -76,6 +77,7 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
                 found.extend(file_check(module, facts))
     except WorkExceededError as error:
         exceeded = exceeded or _exceeded(error)
+    begin_checks(Work.of("", is_shared=True))  # what is left to do takes little
     if kernels:
         from embercoach.checks.programs.kernels import kernel_file
 
@@ -115,7 +117,7 @@ def _parts(node: cst.CSTNode) -> set[cst.CSTNode]:
     if isinstance(node, cst.Call):
         parts.update(arg.value for arg in node.args)
     elif isinstance(node, cst.Subscript):
-        parts.update(part for element in node.slice for part in walk(element))
+        parts.update(part for element in node.slice for part in contents_of(element))
     return parts
 
 

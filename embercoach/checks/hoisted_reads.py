@@ -5,17 +5,18 @@ All of them are unsafe: they read the whole array, also where the loop stops ear
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import shape_at
-from embercoach.analysis.syntax.trees import children, dotted, parameters_of, target_names, walk
+from embercoach.analysis.syntax.trees import dotted, parameters_of, target_names
 from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix
 
 if TYPE_CHECKING:
@@ -29,32 +30,6 @@ if TYPE_CHECKING:
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
-@lru_cache(maxsize=64)
-def stored(root: cst.CSTNode) -> frozenset[str]:
-    """The names that a statement binds, deletes, or changes parts of."""
-    found: set[str] = set()
-    for node in walk(root):
-        if isinstance(node, cst.Assign):
-            targets: list[cst.CSTNode] = [one.target for one in node.targets]
-        elif isinstance(
-            node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)
-        ):
-            targets = [node.target]
-        elif isinstance(node, (cst.AsName, cst.FunctionDef, cst.ClassDef)):
-            targets = [node.name]
-        else:
-            continue
-        while targets:
-            target = targets.pop()
-            if isinstance(target, (cst.Tuple, cst.List)):
-                targets.extend(element.value for element in target.elements)
-            elif isinstance(target, (cst.Subscript, cst.Attribute)):
-                targets.append(target.value)
-            elif isinstance(target, cst.Name):
-                found.add(target.value)
-    return frozenset(found)
-
-
 def may_be_none(module: Module, function: FunctionInfo | None, name: str) -> bool:
     """Test whether a scope tests a name itself, or whether its parameter has a default."""
     if function is None:
@@ -63,37 +38,32 @@ def may_be_none(module: Module, function: FunctionInfo | None, name: str) -> boo
     return any(default is not None for default in defaults) or name in _tested(function.node.body)
 
 
-@lru_cache(maxsize=16)
+@kept_for_file
 def _tested(body: cst.CSTNode) -> frozenset[str]:
     """The names whose own truth a body tests, or that it compares with None."""
     found: list[cst.CSTNode] = []
-    for node in walk(body):
+    for node in contents_of(body):
         if isinstance(node, (cst.If, cst.IfExp, cst.While, cst.Assert)):
             found.append(node.test)
         elif isinstance(node, cst.BooleanOperation):
             found += (node.left, node.right)
         elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
             found.append(node.expression)
-        elif isinstance(node, cst.ComparisonTarget) and dotted(node.comparator) == "None":
-            found.append(parents(body)[node].left)  # type: ignore[attr-defined]
+        elif isinstance(node, cst.Comparison) and "None" in (
+            dotted(target.comparator) for target in node.comparisons
+        ):
+            found.append(node.left)
     return frozenset(node.value for node in found if isinstance(node, cst.Name))
-
-
-@lru_cache(maxsize=16)
-def parents(root: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
-    """The node above each node below a root."""
-    return {child: node for node in walk(root) for child in children(node)}
 
 
 def comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst.BaseComp]:
     """The comprehensions of a statement that evaluate a node repeatedly, outermost first."""
     if not isinstance(statement, cst.BaseSmallStatement):
         return []
-    above = parents(statement)
     found: list[cst.BaseComp] = []
     inner = once = node
-    while inner in above:
-        inner, below = above[inner], inner
+    for above in contents_of(statement).above(node):
+        inner, below = above, inner
         if isinstance(inner, (cst.Lambda, cst.FunctionDef)):
             return []
         if isinstance(inner, cst.CompFor) and below is inner.iter:
@@ -113,11 +83,8 @@ def clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
 
 def comprehension_of(statement: cst.CSTNode, clause: cst.CompFor) -> cst.CSTNode | None:
     """The comprehension that has a clause."""
-    above = parents(statement)
-    node: cst.CSTNode | None = clause
-    while node is not None and not isinstance(node, COMPREHENSIONS):
-        node = above.get(node)
-    return node
+    above = contents_of(statement).above(clause)
+    return next((node for node in above if isinstance(node, COMPREHENSIONS)), None)
 
 
 #: Expressions that ``.tolist()`` can follow without parentheses.
@@ -169,11 +136,11 @@ def _before_loops(
     """The outermost loop around a place, or statement with a comprehension, that keeps a name."""
     before: cst.CSTNode | None = None
     if comprehensions_around(place.statement, node):
-        if name in stored(place.statement):
+        if name in contents_of(place.statement).stored:
             return None
         before = place.statement
     for loop in layout_of(module, place.function).loops(place.statement):
-        if name in stored(loop):
+        if name in contents_of(loop).stored:
             break
         before = loop
     return before
@@ -222,7 +189,7 @@ def _iteration(
     scope: cst.CSTNode = binder if isinstance(binder, cst.For) else place.statement
     edits: list[tuple[cst.CSTNode, str]] = [(source, f"{module.parsed.code(source)}.tolist()")]
     names = set(target_names(target))
-    above = parents(scope)
+    above = contents_of(scope).parents
     for node in _uses(binder, place, names):
         parent = above.get(node)
         if isinstance(parent, cst.Arg):
@@ -244,27 +211,18 @@ def _uses(binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]) -> I
     """The uses of a loop's variables that still hold what the loop bound."""
     if isinstance(binder, cst.CompFor):
         whole = comprehension_of(place.statement, binder)
-        roots = children(whole) if whole is not None else []
-        skipped = {id(node) for node in walk(binder.target)}
-        for root in roots:
-            for node in walk(root):
-                if isinstance(node, cst.Name) and node.value in names and id(node) not in skipped:
-                    yield node
+        for node in () if whole is None else contents_of(whole).of(cst.Name):
+            if node.value in names and node not in contents_of(binder.target):
+                yield node
         return
     left = set(names)
     for statement in binder.body.body:
-        rebound: set[str] = set()
-        skipped = set()
-        if isinstance(statement, cst.SimpleStatementLine):
-            for small in statement.body:
-                if isinstance(small, cst.Assign):
-                    for one in small.targets:
-                        rebound |= set(target_names(one.target))
-                        skipped |= {id(n) for n in walk(one.target) if isinstance(n, cst.Name)}
-        for node in walk(statement):
-            if isinstance(node, cst.Name) and node.value in left and id(node) not in skipped:
+        simple = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+        targets = [target for small in simple for target in assigned_to(small)]
+        for node in contents_of(statement).of(cst.Name):
+            if node.value in left and not any(node in contents_of(one) for one in targets):
                 yield node
-        left -= rebound
+        left.difference_update(name for target in targets for name in target_names(target))
 
 
 def _is_cast(call: cst.Call) -> bool:
@@ -346,5 +304,5 @@ def _range_names(binder: cst.CSTNode) -> Iterator[str]:
         counter = target.elements[0].value
     if not isinstance(counter, cst.Name):
         return
-    if not isinstance(binder, cst.For) or counter.value not in stored(binder.body):
+    if not isinstance(binder, cst.For) or counter.value not in contents_of(binder.body).stored:
         yield counter.value

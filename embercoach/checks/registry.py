@@ -50,7 +50,7 @@ class Located(Protocol):
 
 
 class Report(Struct, frozen=True):
-    """A finding of a check, before its node has a position. Build it with :meth:`at`.
+    """A finding of a check, before its node has a position. Most are built by :meth:`at`.
 
     Attributes:
         context: one of ``embercoach.rulebook.CONTEXTS``; None for that of the place.
@@ -84,12 +84,8 @@ class Report(Struct, frozen=True):
         message: str,
         help: str,  # noqa: A002 (the name of the field)
         node: cst.CSTNode | None = None,
-        place: FactPlace | None = None,
         context: str | None = None,
         change: ProposedFix | None = None,
-        text_span: tuple[int, int] | None = None,
-        covers: tuple[cst.CSTNode, ...] = (),
-        replaces: tuple[str, ...] = (),
         subject: cst.CSTNode | None = None,
         related: tuple[Stop, ...] = (),
     ) -> Report:
@@ -97,16 +93,13 @@ class Report(Struct, frozen=True):
         return cls(
             code,
             node or where.node,
-            place or where.place,
+            where.place,
             message,
             help,
             context,
             change,
-            text_span,
-            covers,
-            replaces,
-            subject,
-            related,
+            subject=subject,
+            related=related,
         )
 
     def about(self, subject: cst.CSTNode) -> Report:
@@ -152,7 +145,7 @@ F = TypeVar("F", bound=Callable[..., "Iterator[Report | MetalReport]"])
 def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     """Register a check: a generator of reports about one fact, or about one file.
 
-    The annotation of its first parameter is the fact's type, one of ``FACTS``.
+    The annotation of its first parameter is the fact's type, one of ``FACTS`` or several.
 
     Args:
         codes: the codes that it may report.
@@ -167,14 +160,15 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     prefixes = tuple(name for name in names if not name or name.endswith("."))
 
     def register(function: F) -> F:
-        fact = next(iter(function.__annotations__.values()), None)
-        if fact not in CHECKS:
-            known = ", ".join(FACTS)
-            raise TypeError(
-                f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
-            )
+        annotation = next(iter(function.__annotations__.values()), None)
+        for fact in str(annotation).split(" | "):
+            if fact not in CHECKS:
+                known = ", ".join(FACTS)
+                raise TypeError(
+                    f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
+                )
+            CHECKS[fact].append(Check(function, names, prefixes))
         CODES.update(codes)
-        CHECKS[fact].append(Check(function, names, prefixes))
         _of_call.cache_clear()
         _of_fact.cache_clear()
         return function

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.memo import kept_for_file
 
@@ -59,5 +59,6 @@ def _shown_nodes(module: Module) -> frozenset[cst.CSTNode]:
     text = "".join(module.source.split())
     if not any(mark in text for mark in ("=}", "=!", "=:")):
         return frozenset()  # no need to walk
-    parts = (n for n in walk(module.tree) if isinstance(n, cst.FormattedStringExpression))
-    return frozenset(n for part in parts if part.equal is not None for n in walk(part.expression))
+    parts = contents_of(module.tree).of(cst.FormattedStringExpression)
+    shown = (part.expression for part in parts if part.equal is not None)
+    return frozenset(node for expression in shown for node in contents_of(expression))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embercoach.checks import Project, check_source
-from embercoach.checks.arrays.pulls.pull_reports import Remedy
+from embercoach.checks.arrays.pulls.pull_reports import PullRemedy
 from tests.checks.findings import findings
 
 PULLS = ("GRAPH-BREAK-00", "HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")
@@ -21,20 +21,20 @@ def run(model, x: mx.array, y: mx.array, xs: list[mx.array], ws: dict[str, mx.ar
 """
 #: Bodies of a function, and the remedy of the last read in them; None for a note.
 LOOPS = {
-    "an operand again": ("for a in xs:\n    out.append(y * a.max().item())", Remedy.PASS_ON),
+    "an operand again": ("for a in xs:\n    out.append(y * a.max().item())", PullRemedy.PASS_ON),
     "a size": ("for a in xs:\n    out.append(mx.zeros((a.max().item(),)))", None),
     "a slice bound": ("for a in xs:\n    out.append(y[: a.max().item()])", None),
     "an operand of a builtin": ("for a in xs:\n    out.append(y * max(1, int(a.max())))", None),
     "an operand, and printed": ("for a in xs:\n    v = a.max().item()\n    print(y * v, v)", None),
     "through NumPy": (
         "for a in xs:\n    out.append(y + mx.array(np.flip(np.array(a))))",
-        Remedy.COMPUTE,
+        PullRemedy.COMPUTE,
     ),
     "by a function that only NumPy has": (
         "for a in xs:\n    out.append(mx.array(np.unique(np.array(a))))",
         None,
     ),
-    "the same array": ("for i in range(n):\n    out.append(i + y.sum().item())", Remedy.HOIST),
+    "the same array": ("for i in range(n):\n    out.append(i + y.sum().item())", PullRemedy.HOIST),
     "an array that the loop changes": (
         "for i in range(n):\n    y = y * 2\n    out.append((i, y.sum().item()))",
         None,
@@ -53,7 +53,7 @@ LOOPS = {
     ),
     "a row": (
         "for _ in xs:\n    out.append([y[i].sum().item() for i in range(n)])",
-        Remedy.ELEMENTS,
+        PullRemedy.ELEMENTS,
     ),
     "items that the loop assigns": (
         "for i in range(n):\n    y[0] = i\n    out.append((i, y.sum().item()))",
@@ -61,9 +61,9 @@ LOOPS = {
     ),
     "a cast": (
         "for i in range(n):\n    out.append((i, y.astype(mx.int32).sum().item()))",
-        Remedy.HOIST,
+        PullRemedy.HOIST,
     ),
-    "an element": ("for i in range(n):\n    out.append((i, y[i].item()))", Remedy.ELEMENTS),
+    "an element": ("for i in range(n):\n    out.append((i, y[i].item()))", PullRemedy.ELEMENTS),
     "an element of a list": (
         "for i in range(n):\n    out.append((i, xs[i].item()))",
         None,
@@ -82,13 +82,13 @@ LOOPS = {
     ),
     "an element, for a function of the host": (
         "for i in range(n):\n    out.append(opt(y[i].item()))",
-        Remedy.ELEMENTS,
+        PullRemedy.ELEMENTS,
     ),
     "read before": (
         "for a in xs:\n    out.append(a.item())\n    out.append(y * a.item())",
         None,
     ),
-    "each row": ("for row in y:\n    out.append(np.array(row).tolist())", Remedy.ELEMENTS),
+    "each row": ("for row in y:\n    out.append(np.array(row).tolist())", PullRemedy.ELEMENTS),
     "few iterations": ("for i in range(4):\n    out.append((i, y[i].item()))", None),
     "a return follows": ("for i in range(n):\n    return y[i].item() + i", None),
     "in some iterations": (
@@ -113,10 +113,10 @@ LOOPS = {
         "for a in xs:\n    opt.update(model, ws)\n    out.append(a.sum().item())",
         None,
     ),
-    "the size of a copy": ("for a in xs:\n    print(np.array(a).size)", Remedy.METADATA),
+    "the size of a copy": ("for a in xs:\n    print(np.array(a).size)", PullRemedy.METADATA),
     "copied twice": (
         "for a in xs:\n    model.use(np.array(a))\n    model.use(np.array(a))",
-        Remedy.FIRST_COPY,
+        PullRemedy.FIRST_COPY,
     ),
     "a result of other data each time": (
         "for a in xs:\n    model.text(mx.mean(model(a)).item())",
@@ -127,7 +127,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize(("body", "remedy"), LOOPS.values(), ids=LOOPS)
-def test_a_read_in_a_loop(body: str, remedy: Remedy | None) -> None:
+def test_a_read_in_a_loop(body: str, remedy: PullRemedy | None) -> None:
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     found = findings(PROGRAM.format(lines), PULLS)[-1]
     assert found.context == ("avoidable" if remedy else "minor")
@@ -153,16 +153,16 @@ def run(xs: list[mx.array]):
 
 
 FORWARD = {
-    "a check": ("if mx.any(mx.isnan(x)):\n            raise ValueError", Remedy.MOVE_CHECK),
-    "an assertion": ("assert mx.all(x > 0)", Remedy.MOVE_CHECK),
+    "a check": ("if mx.any(mx.isnan(x)):\n            raise ValueError", PullRemedy.MOVE_CHECK),
+    "an assertion": ("assert mx.all(x > 0)", PullRemedy.MOVE_CHECK),
     "a branch": ("if mx.any(x > 0):\n            x = self.layer(x)", None),
-    "an operand": ("x = x / x.max().item()", Remedy.PASS_ON),
+    "an operand": ("x = x / x.max().item()", PullRemedy.PASS_ON),
     "rows of a file": ("x = x @ self.store.load(x.tolist())", None),
 }
 
 
 @pytest.mark.parametrize(("body", "remedy"), FORWARD.values(), ids=FORWARD)
-def test_a_read_in_a_forward_pass(body: str, remedy: Remedy | None) -> None:
+def test_a_read_in_a_forward_pass(body: str, remedy: PullRemedy | None) -> None:
     program = f"class A(nn.Module):\n    def __call__(self, x):\n        {body}\n        return x\n"
     found = findings(program, PULLS)[-1]
     assert found.context == ("avoidable" if remedy else "minor")

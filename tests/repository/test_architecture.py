@@ -198,6 +198,29 @@ def test_texts_for_people_pass_the_sanitizer() -> None:
     assert {name for name in MODULES if read(name)[1] & writing} == WRITERS
 
 
+#: Functions that walk trees of libcst. Checks ask `analysis.dataflow.contents` instead.
+WALKS = {
+    *("walk", "children", "names_below", "head_of", "around", "statements_below"),
+    *("small_statements", "matchers.findall"),
+}
+#: Checks of arrays that walk: for comments in a text, and to join the trees of two parsers.
+WALKERS = {
+    "embercoach.checks.arrays.python_scalar",
+    "embercoach.checks.arrays.shape_errors",
+}
+
+
+def test_checks_of_arrays_walk_no_trees() -> None:
+    shared = {name for name in MODULES if name.rpartition(".")[0] == "embercoach.checks"}
+    arrays = {name for name in MODULES if name.startswith("embercoach.checks.arrays.")}
+    walking = {
+        name
+        for name in shared | arrays
+        if any(call in WALKS or call.endswith(".visit") for call in read(name)[1])
+    }
+    assert walking == WALKERS
+
+
 def test_the_kernel_pack_needs_no_analyzer() -> None:
     reaching = {
         name

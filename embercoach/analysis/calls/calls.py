@@ -9,7 +9,6 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import (
     binding,
-    fourier,
     functions,
     kernel_objects,
     library_calls,
@@ -301,11 +300,9 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
         given = (array.literal, array.scalar, array.traced, array.pulls)
-        cast = Array(known, *given)
-        return cast if array.role is None else fourier.keep(cast, array.role, name)
+        return Array(known, *given)
     entry = mlx_api.array_member(name)
-    result = UNKNOWN if entry is None else api_result(entry, arguments, array)
-    return result if array.role is None else fourier.keep(result, array.role, name)
+    return UNKNOWN if entry is None else api_result(entry, arguments, array)
 
 
 def _function(

@@ -56,7 +56,6 @@ class FunctionInfo(Struct, eq=False):
     vmapped: bool = False
     differentiated: bool = False
     threaded: bool = False  # runs in a thread other than the one that imports the module
-    threaded_often: bool = False  # in several threads
     # What mx.compile returns of it is called, or only differentiated: that runs it uncompiled.
     called_compiled: bool = False
     differentiated_compiled: bool = False

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from embercoach.analysis.calls import constants
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
     annotated_result,
@@ -21,7 +20,7 @@ from embercoach.analysis.calls.parameters import (
     parameter_value,
     plain,
 )
-from embercoach.analysis.dataflow.scopes import assigned_attributes
+from embercoach.analysis.dataflow.scopes import assignment_counts
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
@@ -374,11 +373,10 @@ def _run(
         frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)
     if frame.yielded is not None:
-        return Sequence("iterator", detached(frame.yielded))
+        return Sequence("iterator", frame.yielded)
     if frame.returned is None:
         return NONE if falls else UNKNOWN
-    result = detached(frame.returned)
-    return join(result, NONE) if falls else result
+    return join(frame.returned, NONE) if falls else frame.returned
 
 
 @link("left_in")
@@ -426,7 +424,7 @@ def must_execute(
     frame = _entered(info, tuple(values), record=False, depth=1)
     frame.names.set_all(given)
     if owner:  # any of several assignments may hold, of whatever object they are
-        repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
+        repeated = (name for name, n in assignment_counts(info.module).items() if n > 1)
         frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
     frame.must = must = MustExecute(arrays)
     with suppress(WorkExceededError):

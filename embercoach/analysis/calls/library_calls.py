@@ -9,7 +9,6 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import (
-    fourier,
     kernel_objects,
     numpy_api,
     sibling_files,
@@ -562,7 +561,6 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 _SPECIAL: dict[str, Handler] = {
     **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
-    **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,
     "mlx.core.async_eval": _evaluated,

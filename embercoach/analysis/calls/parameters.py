@@ -125,7 +125,7 @@ def plain(value: Value) -> Value:
     if isinstance(value, Number):
         return Number(value.kind)
     if isinstance(value, Array):
-        if value.pulls or value.literal or value.scalar or value.role:
+        if value.pulls or value.literal or value.scalar:
             return Array(value.dtype, False, False, value.traced)
         return value
     if isinstance(value, Str):

@@ -280,7 +280,7 @@ def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Non
         if is_map:
             given = [a._replace(value=element_of(frame, a.value)) for a in given]
         target = arguments[index].value
-        _mark_threaded(frame, node, target, given, has_result=True, repeats=is_map)
+        _mark_threaded(frame, node, target, given, has_result=True)
 
 
 def _mark_threaded(
@@ -290,7 +290,6 @@ def _mark_threaded(
     given: list[Argument],
     *,
     has_result: bool,
-    repeats: bool = False,
 ) -> None:
     mark(frame, (node, frame.statement), value, "threaded")
     if isinstance(value, Function) and frame.record and value.info.module is frame.module:
@@ -302,7 +301,3 @@ def _mark_threaded(
             taken = values.get(parameter.name)
             if taken is not None and taken is not UNKNOWN and not parameter.star:
                 parameter.observe(plain(taken))
-    while isinstance(value, Transformed):
-        value = value.inner
-    if isinstance(value, Function) and (frame.loops or repeats):
-        value.info.threaded_often = True

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_append, is_at_update
 from embercoach.analysis.dataflow.scopes import display, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import LocalCall
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Dict, Sequence, as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.lattice import Value
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
-#: Functions that are followed for one result, windows, casts and variables for one expression, and
-#: additions of one function that are looked at.
-_MOST_CALLS, _MOST_WRAPPED, _MOST_ADDED = 3, 6, 8
 _WRAPPING = frozenset(f"mlx.core.{name}" for name in ("stop_gradient", "clip", "contiguous"))
 _CASTS = frozenset(("astype", "reshape"))
 _ADDING = frozenset(
@@ -63,7 +62,7 @@ class Accumulation(NamedTuple):
 
     def adds_one_of(self, names: set[str]) -> bool:
         """Return whether what is added mentions one of some names."""
-        return not names.isdisjoint(name for node in self.added for name in names_below(node))
+        return any(not names.isdisjoint(contents_of(node).names) for node in self.added)
 
 
 class _Reader(NamedTuple):
@@ -102,7 +101,7 @@ class _Reader(NamedTuple):
         self, node: cst.BaseExpression, statement: cst.CSTNode
     ) -> cst.BaseExpression | None:
         """The expression that a window, a cast, or a variable is of, if that is one."""
-        for _ in range(_MOST_WRAPPED):
+        for _ in range(MOST_STEPS):
             inner = self._wrapped(node)
             if isinstance(node, cst.Name) and self.module is not None:
                 reaching = scope_of(self.module, self.function).reaching
@@ -132,7 +131,7 @@ class _Reader(NamedTuple):
         """Return how an expression adds arrays to what a path holds, and what it adds."""
         node = self.unwrapped(given, statement)
         if isinstance(node, cst.IfExp):  # ``x if total is None else total + x``
-            arms = (node.body, node.orelse) if depth < _MOST_CALLS else ()
+            arms = (node.body, node.orelse) if depth < MOST_CALLS else ()
             found = (self.added_to(path, arm, statement, depth + 1) for arm in arms)
             return next(filter(None, found), None)
         if isinstance(node, cst.BinaryOperation):
@@ -174,7 +173,7 @@ class _Reader(NamedTuple):
     ) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
         """``total = add_trees(total, gradients)`` of a function of the file."""
         local = None if self.module is None else evaluation_of(self.module).local_call(node)
-        if local is None or depth >= _MOST_CALLS:
+        if local is None or depth >= MOST_CALLS:
             return None
         names = [n for n, value in passed_with_owner(local).items() if path_of(value) == path]
         inside = _Reader(local.function, self.module)
@@ -287,7 +286,7 @@ def _is_scaled(node: cst.BaseExpression, path: str) -> bool:
 
 
 def _mentions(node: cst.BaseExpression, path: str) -> bool:
-    return path.rpartition(".")[2] in names_below(node)
+    return path.rpartition(".")[2] in contents_of(node).names
 
 
 @kept_for_file
@@ -307,7 +306,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
     own = {parameter.name for parameter in function.parameters}
     outer = {*function.nonlocal_names, *function.global_names} if is_here else set()
     found = [*_additions(function, module, is_here=is_here)]
-    for fact in module.facts_of(function) if is_here and depth < _MOST_CALLS else ():
+    for fact in module.facts_of(function) if is_here and depth < MOST_CALLS else ():
         if isinstance(fact, LocalCall):
             found += by_caller(fact, accumulated(fact.function, module, depth + 1))
     return [
@@ -316,7 +315,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         if (item.path.partition(".")[0] in own and (item.in_place or "." in item.path))
         or item.path in outer
         or (item.kind == "list" and is_here and _is_outer(item.path, function, module))
-    ][:_MOST_ADDED]
+    ][:MOST_CALLERS]
 
 
 def _additions(function: FunctionInfo, module: Module, *, is_here: bool) -> Iterator[Accumulation]:
@@ -327,7 +326,7 @@ def _additions(function: FunctionInfo, module: Module, *, is_here: bool) -> Iter
     """
     keywords = {parameter.name for parameter in function.parameters if parameter.star == "**"}
     derived = derived_names(function.node.body, keywords) if keywords and is_here else set()
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         for item in accumulations(statement, function, module if is_here else None):
             yield item._replace(inner=(item.node, statement) if is_here else None)
         for item in accumulations(statement, function, None) if derived else ():

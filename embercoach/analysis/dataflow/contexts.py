@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import LEAVING, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.facts.facts import LocalCall, calls_by_function
-from embercoach.analysis.syntax.trees import (
-    dotted,
-    keyed_path,
-    small_statements,
-    statements_below,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, dotted, keyed_path
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Decorators that keep the result of a function.
 _CACHED = frozenset(f"functools.{name}" for name in ("cache", "lru_cache", "cached_property"))
-#: Calls inside of each other that are followed.
-_MOST_CALLS = 4
 
 
 def runs_once(place: FactPlace, function: FunctionInfo) -> bool:
@@ -40,7 +34,7 @@ def runs_once(place: FactPlace, function: FunctionInfo) -> bool:
     return function in _at_construction(function.module) or _fills_cache(place, function)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _at_construction(module: Module) -> frozenset[FunctionInfo]:
     callers = {
         function: {call.place.function for call in calls}
@@ -53,7 +47,7 @@ def _at_construction(module: Module) -> frozenset[FunctionInfo]:
         for f in module.functions
         if (f.cls is not None and f.name in CONSTRUCTORS) or not _CACHED.isdisjoint(f.decorators)
     }
-    for _ in range(_MOST_CALLS):
+    for _ in range(MOST_CALLS):
         further = {f for f, given in callers.items() if f not in found and given <= found}
         if not further:
             break
@@ -90,7 +84,7 @@ def _missing(test: cst.BaseExpression) -> Iterator[str]:
 
 
 def _assigned(body: cst.BaseSuite) -> Iterator[str]:
-    for statement in small_statements(body):
+    for statement in contents_of(body).statements:
         if isinstance(statement, cst.Assign):
             for target in statement.targets:
                 is_entry = isinstance(target.target, cst.Subscript)
@@ -107,7 +101,7 @@ def is_forward(function: FunctionInfo | None) -> bool:
     return function.name == "__call__" and is_layer(function.cls)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     """The functions that a loop of the same file calls, here or through others, and the calls.
 
@@ -136,10 +130,9 @@ def is_hot(function: FunctionInfo) -> bool:
     return function in hot_functions(function.module) and not has_loop(function)
 
 
-@lru_cache(maxsize=64)
 def has_loop(function: FunctionInfo) -> bool:
     """Test whether a function has a loop."""
-    return any(isinstance(n, (cst.For, cst.While)) for n in statements_below(function.node.body))
+    return bool(contents_of(function.node.body, SCOPES).of(cst.For, cst.While))
 
 
 def _is_listed(loop: cst.For | cst.While | None) -> bool:
@@ -234,7 +227,7 @@ def _goes_on(place: FactPlace, module: Module) -> bool:
         rest = level.statements[level.position + 1 :]
         last = rest[-1] if rest else None
         if isinstance(last, LEAVING) and not any(
-            isinstance(node, cst.Continue) for statement in rest for node in walk(statement)
+            contents_of(statement).of(cst.Continue) for statement in rest
         ):
             left = True
             if not isinstance(last, cst.Break):
@@ -281,11 +274,9 @@ def evaluated_by(statement: cst.CSTNode, module: Module) -> frozenset[str]:
     call = statement.value if isinstance(statement, cst.Expr) else None
     fact = evaluation_of(module).calls.get(call) if isinstance(call, cst.Call) else None
     if fact is None or fact.symbol != "mlx.core.eval":
-        owners = (
-            n.func.value
-            for n in (walk(statement) if isinstance(statement, cst.BaseSmallStatement) else ())
-            if isinstance(n, cst.Call) and isinstance(n.func, cst.Attribute) and is_pull(n)
-        )
+        is_simple = isinstance(statement, cst.BaseSmallStatement)
+        calls = contents_of(statement).calls if is_simple else ()
+        owners = (c.func.value for c in calls if isinstance(c.func, cst.Attribute) and is_pull(c))
         return frozenset(path for owner in owners if (path := keyed_path(owner)) is not None)
     nodes: list[cst.CSTNode] = [argument.node for argument in fact.arguments]
     for node in tuple(nodes):

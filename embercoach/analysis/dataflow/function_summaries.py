@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import closure_of, parameter_value
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     display,
@@ -23,19 +24,10 @@ from embercoach.analysis.facts.facts import (
     CallFact,
     FactPlace,
     LocalCall,
+    ProjectCall,
     calls_by_function,
 )
-from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    SCOPES,
-    Kinds,
-    children,
-    dotted,
-    names_below,
-    statements_below,
-    target_names,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, Kinds, dotted
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -46,7 +38,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
+from embercoach.analysis.work import MOST_CALLERS, take_walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,22 +49,6 @@ if TYPE_CHECKING:
 #: What a parameter of a function of another file holds, of which nothing else is known.
 _TRACED = Array(traced=True)
 _LIBRARY = frozenset((BoundMember, LibraryObject, Symbol))
-
-
-def nodes_in(
-    tree: cst.CSTNode, module: Module, closed: Kinds = (*DEFINITIONS, cst.Lambda)
-) -> Iterator[cst.CSTNode]:
-    """Walk a tree at the cost of the file's budget, but for the definitions in it.
-
-    Raises:
-        WorkExceededError: the file has taken all the work that it may.
-    """
-    work = module.work
-    for node in walk(tree, closed):
-        work.left -= 1
-        if work.left < 0:
-            raise WorkExceededError
-        yield node
 
 
 def calls_in(info: FunctionInfo, module: Module) -> tuple[CallFact, ...]:
@@ -108,6 +84,18 @@ def evaluated_calls(info: FunctionInfo) -> tuple[CallFact, ...]:
     return tuple(found)
 
 
+@kept_for_file
+def reached_by(info: FunctionInfo) -> tuple[FunctionInfo, ...]:
+    """Return a function, and those of its file that it calls, by itself or through others."""
+    reached, pending = {info: None}, [info]
+    while pending:
+        callees = [c for c in pending.pop().calls if c.module is info.module and c not in reached]
+        reached.update(dict.fromkeys(callees))
+        pending += callees
+    take_walk(len(reached))
+    return tuple(reached)
+
+
 def frame_of(info: FunctionInfo) -> Frame:
     """Return a frame for the expressions of a function, whichever file it is in."""
     frame = Frame(info.module, info, closure_of(info), record=False)
@@ -130,40 +118,29 @@ def located_calls(
         statement: of a body that is an expression.
         closed: kinds of nodes that are not entered.
     """
-    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(body, statement or body)]
-    while pending:
-        node, statement = pending.pop()
-        if isinstance(node, closed):
-            continue
-        if isinstance(node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
-            statement = node
-        if type(node) is cst.Call:
-            yield node, statement
-        pending += [(child, statement) for child in reversed(children(node))]
+    contents = contents_of(body, closed)
+    for call in contents.calls:
+        around = contents.statement_of(call)
+        yield call, statement or around if around is body else around
 
 
 def derived_names(body: cst.CSTNode, names: set[str]) -> set[str]:
     """Return some names, and those that a body binds to what is made of them."""
     found = set(names)
-    for statement in statements_below(body):
-        value = statement.value if type(statement) is cst.Assign else None
-        if type(statement) is cst.For:
-            value = statement.iter
-        if value is not None and not found.isdisjoint(names_below(value)):
+    for statement in contents_of(body, SCOPES).of(cst.Assign, cst.For):
+        value = statement.iter if isinstance(statement, cst.For) else statement.value  # type: ignore[attr-defined]
+        if not found.isdisjoint(contents_of(value).names):
             found.update(bound_by(statement))
     return found
 
 
-def bound_by(statement: cst.CSTNode) -> Iterator[str]:
-    """Yield the names that an assignment or a loop binds."""
-    for target in statement.targets if isinstance(statement, cst.Assign) else ():
-        yield from target_names(target.target)
-    if isinstance(statement, cst.For):
-        yield from target_names(statement.target)
-
-
-#: Items of a list of functions, and calls of one function, that are looked at.
-_MOST_ITEMS = _MOST_CALLERS = 16
+def passed_values(call: LocalCall | ProjectCall) -> dict[str, Value]:
+    """Return the values of a call by parameter: of a function of the file, those of all calls."""
+    function = call.function
+    if isinstance(call, ProjectCall):
+        return bind(function, UNKNOWN if call.is_bound else None, call.arguments)
+    names = (parameter.name for parameter in function.parameters)
+    return dict(zip(names, function.analysed_with or (), strict=False))
 
 
 def functions_at(
@@ -174,7 +151,7 @@ def functions_at(
     if direct is not None or not isinstance(node, cst.Name):
         return [] if direct is None else [direct]
     body = module.tree if function is None else function.node.body
-    loops = (n for n in walk(body, SCOPES) if isinstance(n, (cst.For, cst.CompFor)))
+    loops: list[cst.For | cst.CompFor] = contents_of(body, SCOPES).of(cst.For, cst.CompFor)
     made = (
         _function(container.at(item))
         for loop in loops
@@ -193,7 +170,7 @@ def _function(expression: Expression) -> FunctionInfo | None:
     return _by_node(scope.module).get(node)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _by_node(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
     return {info.node: info for info in module.functions}
 
@@ -203,13 +180,13 @@ def _passed(
 ) -> Iterator[tuple[cst.BaseExpression, FunctionInfo | None] | None]:
     """Yield what the calls in the file pass for a parameter, and the callers; None if unknown."""
     calls = calls_by_function(function.module).get(function, ())
-    for call in calls[:_MOST_CALLERS]:
+    for call in calls[:MOST_CALLERS]:
         given = passed_with_owner(call).get(name)
         if any(argument.star for argument in call.node.args):
             yield None
         elif given is not None:
             yield given, call.place.function
-    if len(calls) > _MOST_CALLERS:
+    if len(calls) > MOST_CALLERS:
         yield None
 
 
@@ -259,7 +236,7 @@ def _items(
     else:
         return
     targets = display(loop.target)
-    for row in rows[:_MOST_ITEMS]:
+    for row in rows[:MOST_CALLERS]:
         if isinstance(row, list) and targets is not None and len(row) == len(targets):
             for target, item in zip(targets, row, strict=True):
                 if isinstance(target, cst.Name) and target.value == name:

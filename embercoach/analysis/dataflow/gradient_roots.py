@@ -11,7 +11,9 @@ from msgspec import Struct
 
 from embercoach.analysis.calls.functions import follow_gradient
 from embercoach.analysis.calls.parameters import canonical_values
-from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.gradient_marks import (
     DISCRETE,
     GRADIENT,
@@ -280,7 +282,7 @@ def _copies(frame: Frame, name: str) -> Iterator[str]:
     """Paths that the body assigns a name to: ``self.model = model``."""
     if frame.info is None or isinstance(frame.info.node, cst.Lambda):
         return
-    for statement in small_statements(frame.info.node.body):
+    for statement in contents_of(frame.info.node.body).statements:
         if isinstance(statement, cst.Assign) and _is_name(statement.value, name):
             for target in statement.targets:
                 path = dotted(target.target)
@@ -290,8 +292,8 @@ def _copies(frame: Frame, name: str) -> Iterator[str]:
 
 def _passed_to(frame: Frame, info: FunctionInfo, name: str) -> Iterator[tuple[FunctionInfo, str]]:
     """Yield the parameters that get a parameter of a function: ``lambda m: loss(m)``."""
-    for node in walk(info.node.body):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+    for node in contents_of(info.node.body).calls:
+        if isinstance(node.func, cst.Name):
             callee = frame.lookup(node.func.value)
             if isinstance(callee, Function) and callee.bound is None:
                 pairs = zip(node.args, callee.info.parameters, strict=False)
@@ -306,13 +308,13 @@ def _is_model(info: FunctionInfo, name: str) -> bool:
     """Return whether a parameter is named as a model, or called."""
     if "model" in name:
         return True
-    calls = (node.func for node in walk(info.node.body) if isinstance(node, cst.Call))
-    return any(isinstance(func, cst.Name) and func.value == name for func in calls)
+    return any(_is_name(call.func, name) for call in contents_of(info.node.body).calls)
 
 
 def _may_be_tree(info: FunctionInfo, name: str) -> bool:
     """Return whether the body treats a parameter as a dictionary or a list of arrays."""
-    return any(_is_name(used, name) for node in walk(info.node.body) for used in _trees_in(node))
+    nodes = contents_of(info.node.body)
+    return any(_is_name(used, name) for node in nodes for used in _trees_in(node))
 
 
 def _trees_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -325,7 +327,7 @@ def _trees_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         if isinstance(key, (cst.SimpleString, cst.FormattedString)):
             yield node.value
     elif isinstance(node, (cst.For, cst.CompFor)):
-        yield from walk(node.iter)
+        yield from contents_of(node.iter)
     elif isinstance(node, cst.Call):
         known = isinstance(node.func, cst.Name) and node.func.value in _TREE_FUNCTIONS
         yield from (a.value for a in node.args if known or a.star)
@@ -385,10 +387,9 @@ def _unreached(root: GradientRoot, result: Value, run: GradientRun) -> tuple[Unr
 def _method_with(operation: str, run: GradientRun) -> FunctionInfo | None:
     """The method of a layer that calls an operation."""
     for info, _ in run.results:
-        if info.cls is not None and is_layer(info.cls):
-            calls = (node for node in walk(info.node.body) if isinstance(node, cst.Call))
-            if any((dotted(call.func) or "").rpartition(".")[2] == operation for call in calls):
-                return info
+        is_layers = info.cls is not None and is_layer(info.cls)
+        if is_layers and operation in map(last_name, contents_of(info.node.body).calls):
+            return info
     return None
 
 

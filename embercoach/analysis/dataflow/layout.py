@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -61,7 +60,7 @@ def is_older(path: str, loop: cst.CSTNode, place: FactPlace, module: Module) -> 
     return not any(layout.is_bound_in(binding, loop) for binding in bindings)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def reads_of(module: Module, function: FunctionInfo | None) -> dict[str, list[cst.CSTNode]]:
     """Return the statements of a scope that read each name, as often as they read it."""
     root = module.tree if function is None else function.node.body

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import called_back, evaluated_calls
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     derived_attributes,
     names_inside,
     written_arguments,
@@ -29,7 +29,6 @@ from embercoach.analysis.syntax.trees import (
     dotted,
     parameters_of,
     target_names,
-    walk,
 )
 from embercoach.analysis.values.lattice import (
     BoundMember,
@@ -47,6 +46,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -164,19 +164,17 @@ _METHODS = frozenset(
         *("astype", "mean", "reshape", "square", "squeeze", "sum", "transpose", "var"),
     )
 )
-#: Functions inside of each other that are followed.
-_MOST_FOLLOWED = 2
 _TESTS = (cst.Assert, cst.FormattedString, cst.Yield, cst.Await, cst.While, cst.BooleanOperation)
 
 
 @kept_for_file
 def is_plainly_lazy(function: FunctionInfo, depth: int = 0) -> bool:
     """Return whether a function only calls lazy operations, and tests nothing but None."""
-    for node in walk(function.node.body):
-        if isinstance(node, _TESTS):
-            return False
-        if isinstance(node, (cst.If, cst.IfExp)) and not _is_presence(node.test):
-            return False
+    contents = contents_of(function.node.body)
+    tests = [node.test for node in contents.of(cst.If)]
+    tests += [node.test for node in contents.of(cst.IfExp)]
+    if contents.of(*_TESTS) or not all(map(_is_presence, tests)):
+        return False
     return all(_is_lazy(call, depth) for call in evaluated_calls(function))
 
 
@@ -190,7 +188,7 @@ def _is_presence(test: cst.BaseExpression) -> bool:
 
 def _is_lazy(call: CallFact, depth: int) -> bool:
     if type(call.callee) is Function:
-        return depth < _MOST_FOLLOWED and is_plainly_lazy(call.callee.info, depth + 1)
+        return depth < MOST_CALLS and is_plainly_lazy(call.callee.info, depth + 1)
     if call.symbol in ("builtins.min", "builtins.max"):
         return all(as_number(argument.value) is not None for argument in call.arguments)
     effect, func = effect_of(call.callee), call.node.func
@@ -202,9 +200,7 @@ def _is_lazy(call: CallFact, depth: int) -> bool:
 Use = Literal["none", "derived", "evaluated"]
 
 #: Attributes of an array that are known without its numbers.
-_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
-#: Times that a body is walked for names that are derived from each other; calls that are followed.
-_MOST_ROUNDS, _MOST_CALLS = 3, 3
+METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 
 
 class Evaluation:
@@ -220,6 +216,7 @@ class Evaluation:
         self._module = module
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
+        self._followed = 0  # calls inside of each other, of the question at hand
         self.calls: dict[cst.CSTNode, CallFact] = {}
         #: Questions about each loop, and what is known of functions: each takes a walk.
         self.asked: Counter[cst.CSTNode | None] = Counter()
@@ -247,7 +244,7 @@ class Evaluation:
         functions = self._module.functions
         properties = {info.name for info in functions if info.is_property}
         methods = {info.name for info in functions}
-        return frozenset({*assigned_attributes(self._module), *methods} - properties)
+        return frozenset({*assignment_counts(self._module), *methods} - properties)
 
     def effect(self, call: cst.Call) -> Effect:
         """Return what a call does with its arguments."""
@@ -256,15 +253,15 @@ class Evaluation:
             return "unknown"
         return effect_of(fact.callee)
 
-    def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str], depth: int = 0) -> bool:
+    def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str]) -> bool:
         """Return whether statements may evaluate arrays that are derived from names.
 
         What is derived from them is added to ``names``.
         """
         statements = list(body)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(MOST_CALLS):
             before = len(names)
-            if any(self._statement(s, names, depth) for s in statements):
+            if any(self._statement(s, names) for s in statements):
                 return True
             if len(names) == before:
                 break
@@ -295,7 +292,7 @@ class Evaluation:
             return known
         seen, pending = {body}, [body]
         while pending and not known:
-            for node in walk(pending.pop(), (cst.ClassDef,)):
+            for node in contents_of(pending.pop(), (cst.ClassDef,)):
                 known = test(node)
                 if known:
                     break
@@ -317,31 +314,29 @@ class Evaluation:
         fact = self.calls.get(node)
         return fact is not None and is_update(fact)
 
-    def result_of(self, call: cst.CSTNode) -> Value | None:
-        """Return the result of a call, if checks may have asked for it."""
-        fact = self.calls.get(call)
-        return None if fact is None else fact.result
+    def calls_in(self, body: cst.CSTNode) -> list[CallFact]:
+        """Return the facts of the calls in a body or an expression."""
+        facts = map(self.calls.get, contents_of(body).calls)
+        return [fact for fact in facts if fact is not None]
 
     def local_call(self, call: cst.CSTNode) -> LocalCall | None:
         """Return the fact of a call of a function of the file."""
         return self._local.get(call)
 
-    def _statement(self, node: cst.CSTNode, names: set[str], depth: int) -> bool:
+    def _statement(self, node: cst.CSTNode, names: set[str]) -> bool:
         kind = type(node)
         if kind is cst.SimpleStatementLine:
-            return any(self._statement(s, names, depth) for s in node.body)  # type: ignore[attr-defined]
+            return any(self._statement(s, names) for s in node.body)  # type: ignore[attr-defined]
         if isinstance(node, SCOPES):
-            return self._escapes and any(
-                dotted(n) in names for n in walk(node) if isinstance(n, cst.Name)
-            )
+            return self._escapes and not names.isdisjoint(contents_of(node).names)
         if isinstance(node, cst.BaseCompoundStatement):
-            return self._compound(node, names, depth)
+            return self._compound(node, names)
         value = getattr(node, "value", None)
         if kind is cst.Assert:
             value = node.test  # type: ignore[attr-defined]
         if kind is cst.Raise or value is None:
             return False
-        use = self.use(value, names, depth)
+        use = self.use(value, names)
         if use == "evaluated" or (kind is cst.Assert and use == "derived"):
             return True
         if use == "derived":
@@ -353,23 +348,23 @@ class Evaluation:
                 return not self._bind(node.target, names) and self._escapes  # type: ignore[attr-defined]
         return False
 
-    def _compound(self, node: Any, names: set[str], depth: int) -> bool:
+    def _compound(self, node: Any, names: set[str]) -> bool:
         kind = type(node)
         if kind is cst.If or kind is cst.While:
-            if self.use(node.test, names, depth) != "none":
+            if self.use(node.test, names) != "none":
                 return True
         elif kind is cst.For:
-            use = self.use(node.iter, names, depth)
+            use = self.use(node.iter, names)
             if use == "evaluated":
                 return True
             if use == "derived":
                 self._bind(node.target, names)
         elif kind is cst.With:
-            if any(self.use(item.item, names, depth) != "none" for item in node.items):
+            if any(self.use(item.item, names) != "none" for item in node.items):
                 return self._escapes
-        elif kind is cst.Match and self.use(node.subject, names, depth) != "none":
+        elif kind is cst.Match and self.use(node.subject, names) != "none":
             return True
-        return any(self._statement(s, names, depth) for s in _inner(node))
+        return any(self._statement(s, names) for s in _inner(node))
 
     def _bind(self, target: cst.CSTNode, names: set[str]) -> bool:
         """Add the names of a target; False unless it is a name, or part of a named object."""
@@ -386,7 +381,7 @@ class Evaluation:
             names.update((path,) if _holds(target.value, names) else ())
         return path in names or path.partition(".")[0] in names
 
-    def use(self, node: cst.CSTNode, names: set[str], depth: int = 0) -> Use:
+    def use(self, node: cst.CSTNode, names: set[str]) -> Use:
         """Return what an expression does with the arrays of some names."""
         kind = type(node)
         if kind is cst.Name:
@@ -396,16 +391,16 @@ class Evaluation:
             if path in names:
                 return "derived"
             attribute = node.attr.value  # type: ignore[attr-defined]
-            if attribute in _METADATA:
+            if attribute in METADATA:
                 return "none"
             if attribute not in self._attributes and _holds(node.value, names):  # type: ignore[attr-defined]
                 return "derived"  # a property, such as ``state``
-            return self.use(node.value, names, depth)  # type: ignore[attr-defined]
+            return self.use(node.value, names)  # type: ignore[attr-defined]
         if kind is cst.Call:
-            return self._call(node, names, depth)  # type: ignore[arg-type]
-        if isinstance(node, cst.BaseComp) and self.use(node.for_in.iter, names, depth) == "derived":
+            return self._call(node, names)  # type: ignore[arg-type]
+        if isinstance(node, cst.BaseComp) and self.use(node.for_in.iter, names) == "derived":
             names = names.union(target_names(node.for_in.target))
-        uses = {self.use(child, names, depth) for child in children(node)}
+        uses = {self.use(child, names) for child in children(node)}
         if "evaluated" in uses:
             return "evaluated"
         if "derived" not in uses:
@@ -419,23 +414,23 @@ class Evaluation:
             return "evaluated"
         return self._unclear if kind in _ESCAPING else "derived"
 
-    def _call(self, node: cst.Call, names: set[str], depth: int) -> Use:
+    def _call(self, node: cst.Call, names: set[str]) -> Use:
         effect = self.effect(node)
         mapped = [a.value for a in node.args if effect == "lazy" and type(a.value) is cst.Lambda]
-        given = [self.use(a.value, names, depth) for a in node.args if a.value not in mapped]
+        given = [self.use(a.value, names) for a in node.args if a.value not in mapped]
         # ``tree_map(lambda p: decay * p, tree)`` runs the function, and keeps it nowhere.
         for function in mapped:
             parts = _parameters(function) if "derived" in given else set()
-            given.append(self.use(function.body, names | parts, depth))
+            given.append(self.use(function.body, names | parts))
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
-        given.append("none" if owner is None else self.use(owner, names, depth))
+        given.append("none" if owner is None else self.use(owner, names))
         if "evaluated" in given:
             return "evaluated"
         local = self._local.get(node)
         if dotted(node.func) in names and (effect == "lazy" or _is_forward(local)):
             return "derived"  # by the weights of a layer
         if "derived" not in given:
-            return self._holding(node, owner, names, depth)
+            return self._holding(node, owner, names)
         other = self.elsewhere.get(node)
         is_lazy = keeps_lazy(node) or (other is not None and is_plainly_lazy(other.function))
         if effect == "unknown" and local is None and is_lazy:
@@ -447,29 +442,27 @@ class Evaluation:
         # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
         if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
-        if local is not None and depth < _MOST_CALLS:
-            return self._passed(local, given, names, depth)
+        if local is not None and self._followed < MOST_CALLS:
+            return self._passed(local, given, names)
         called = called_back(self.calls.get(node))
-        if called is None or depth >= _MOST_CALLS or not self._escapes:
+        if called is None or self._followed >= MOST_CALLS or not self._escapes:
             return self._unclear
-        uses = {self._passed(call, given, names, depth) for call in called}
+        uses = {self._passed(call, given, names) for call in called}
         return "evaluated" if "evaluated" in uses else "derived"
 
-    def _holding(
-        self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str], depth: int
-    ) -> Use:
+    def _holding(self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str]) -> Use:
         """Return what a call does that gets an object whose attribute is meant, or a closure."""
         local = self._local.get(node)
         passed = any(_holds(argument.value, names) for argument in node.args)
         if local is None:
             # A method that nothing is known of is one of an attribute, or the caller's question.
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
-        if depth >= _MOST_CALLS:
+        if self._followed >= MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
         inner = names_inside(local, names)
-        return self._run(local, inner, names, depth) if inner else "none"
+        return self._run(local, inner, names) if inner else "none"
 
-    def _passed(self, call: LocalCall, given: list[Use], outer: set[str], depth: int) -> Use:
+    def _passed(self, call: LocalCall, given: list[Use], outer: set[str]) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
@@ -481,18 +474,25 @@ class Evaluation:
         names |= names_inside(call, outer)
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
-        use = self._run(call, names, outer, depth)
+        use = self._run(call, names, outer)
         return "derived" if use == "none" else use
 
-    def _run(self, call: LocalCall, inner: set[str], outer: set[str], depth: int) -> Use:
+    def _run(self, call: LocalCall, inner: set[str], outer: set[str]) -> Use:
         """Return what a function of the file does with names; what it sets is added to others."""
-        definition = call.function.node
+        self._followed += 1
+        try:
+            return self._done_by(call.function.node, inner)
+        finally:
+            self._followed -= 1
+            outer |= derived_attributes(call, inner)
+
+    def _done_by(self, definition: cst.FunctionDef | cst.Lambda, names: set[str]) -> Use:
         if isinstance(definition, cst.Lambda):
-            return self.use(definition.body, inner, depth + 1)
-        if self.may_evaluate(definition.body.body, inner, depth + 1):
+            return self.use(definition.body, names)
+        if self.may_evaluate(definition.body.body, names):
             return "evaluated"
-        outer |= derived_attributes(call, inner)
-        results = (self.use(node, inner, depth + 1) for node in _results_of(definition))
+        values = (node.value for node in contents_of(definition.body, SCOPES).of(cst.Return))
+        results = (self.use(node, names) for node in values if node is not None)
         return "derived" if "derived" in results else "none"
 
 
@@ -516,13 +516,6 @@ def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
     return path is not None and any(name.startswith(f"{path}.") for name in names)
 
 
-def _results_of(definition: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
-    """Yield what a function returns."""
-    for node in walk(definition.body, SCOPES):
-        if isinstance(node, cst.Return) and node.value is not None:
-            yield node.value
-
-
 def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield the statements in the suites of a compound statement."""
     for part in (getattr(node, n, None) for n in ("body", "orelse", "finalbody")):
@@ -535,16 +528,7 @@ def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from part.body.body
 
 
+@kept_for_file
 def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
     """Return the effects of the calls of the file that is checked."""
-    if module not in _known:
-        _known.clear()
-        _known[module] = {}
-    found = _known[module].get(is_certain)
-    if found is None:
-        found = _known[module][is_certain] = Evaluation(module, is_certain=is_certain)
-    return found
-
-
-#: Of the file that is checked: facts lead back to the module, which they would keep.
-_known: WeakKeyDictionary[Module, dict[bool, Evaluation]] = WeakKeyDictionary()
+    return Evaluation(module, is_certain=is_certain)

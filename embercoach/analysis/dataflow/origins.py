@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.contexts import hot_functions
 from embercoach.analysis.dataflow.scopes import Bound, assignments_of, bindings_at, passed_arguments
 from embercoach.analysis.facts.facts import (
@@ -20,7 +21,6 @@ from embercoach.analysis.facts.facts import (
     Fact,
     calls_by_function,
 )
-from embercoach.analysis.syntax.trees import head_of, names_below
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Kernel,
@@ -308,8 +308,8 @@ class Origins:
             return False
         names = self._comprehended.get(id(statement))
         if names is None:
-            clauses = (node for node in head_of(statement) if isinstance(node, cst.CompFor))
-            names = frozenset(name for clause in clauses for name in names_below(clause.target))
+            clauses = head_contents(statement).of(cst.CompFor)
+            names = frozenset(n for clause in clauses for n in contents_of(clause.target).names)
             self._comprehended[id(statement)] = names
         return name in names
 

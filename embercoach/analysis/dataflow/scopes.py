@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 from msgspec import Struct
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import Reaching
-from embercoach.analysis.syntax.trees import (
-    all_statements,
-    dotted,
-    names_below,
-    small_statements,
-    targets_of,
-)
+from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
@@ -235,7 +230,7 @@ def names_inside(call: LocalCall, names: set[str]) -> set[str]:
     if function.nonlocal_names or function.global_names or function.outer is not None:
         own = {parameter.name for parameter in function.parameters}
         free = names - own
-        found |= free & set(names_below(function.node.body)) if free else set()
+        found |= free & contents_of(function.node.body).names if free else set()
     return found
 
 
@@ -251,16 +246,10 @@ def written_arguments(
 
 
 @kept_for_file
-def assigned_attributes(module: Module) -> Counter[str]:
+def assignment_counts(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
-    found: Counter[str] = Counter()
-    for node in all_statements(module.tree):
-        if type(node) is cst.AnnAssign and node.value is None:
-            continue
-        for target in targets_of(node):
-            if type(target) is cst.Attribute:
-                found[target.attr.value] += 1
-    return found
+    targets = contents_of(module.tree).targets
+    return Counter(target.attr.value for target in targets if isinstance(target, cst.Attribute))
 
 
 class AssignedValue(NamedTuple):
@@ -279,7 +268,7 @@ def assignments_of(cls: ClassInfo, name: str) -> tuple[AssignedValue, ...]:
         path = f"{setter.parameters[0].name}.{name}"
         found += [
             AssignedValue(_assigned_value(statement, path), statement, setter)
-            for statement in small_statements(setter.node.body)
+            for statement in contents_of(setter.node.body).statements
             if path in map(dotted, targets_of(statement))
         ]
     return tuple(found)
@@ -315,7 +304,7 @@ def fixed_attribute(
     if path is None or function is None or function.cls is None:
         return None
     owner, _, name = path.partition(".")
-    if owner != "self" or "." in name or assigned_attributes(module)[name] != 1:
+    if owner != "self" or "." in name or assignment_counts(module)[name] != 1:
         return None
     return made_in_init(function.cls, name)
 
@@ -381,11 +370,7 @@ def _declared(module: Module) -> frozenset[str]:
     """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
     if "global " not in module.source and "nonlocal " not in module.source:
         return frozenset()
-    nodes = small_statements(module.tree, ())
-    declarations = (
-        node for node in nodes if type(node) is cst.Global or type(node) is cst.Nonlocal
-    )
-    return frozenset(item.name.value for node in declarations for item in node.names)
+    return frozenset(item.name.value for item in contents_of(module.tree).of(cst.NameItem))
 
 
 def items(expression: Expression) -> list[Expression] | None:

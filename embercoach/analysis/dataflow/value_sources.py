@@ -14,8 +14,9 @@ import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.calls.parameters import closure_of, parameter_value
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     assignments_of,
     bindings_at,
     made_in_init,
@@ -26,16 +27,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.syntax.trees import (
-    SCOPES,
-    all_statements,
-    dotted,
-    evaluated,
-    names_below,
-    small_statements,
-    targets_of,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -51,7 +43,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
+from embercoach.analysis.work import MOST_CALLS, WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +54,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Expressions that are looked at for one question, and calls inside of each other.
-MOST_STEPS, MOST_CALLS = 192, 4
+#: Expressions that are looked at for one question.
+_MOST_EXPRESSIONS = 192
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 _SEQUENTIAL = frozenset(("mlx.nn.Sequential", "mlx.nn.layers.containers.Sequential"))
 
@@ -170,7 +162,7 @@ class Sources:
                 continue
             seen.add(key)
             self._steps += 1
-            if self._steps > MOST_STEPS:
+            if self._steps > _MOST_EXPRESSIONS:
                 return []
             further = self._step(current, through_callers=through_callers)
             if further is None:
@@ -266,7 +258,9 @@ class Sources:
         if source.call is not None:
             calls = [source.call]
         elif through_callers and source.module is self.module:
-            calls = [self.of(call, call.node) for call in self.callers(function)[:MOST_STEPS]]
+            calls = [
+                self.of(call, call.node) for call in self.callers(function)[:_MOST_EXPRESSIONS]
+            ]
         else:
             return None
         found: list[Source] = []
@@ -316,7 +310,7 @@ def value_in(
         frame = Frame(module, function, outer, record=False)
         frame.statement = node if statement is None else statement
         if function is not None:
-            names = set(names_below(node))
+            names = contents_of(node).names
             for parameter in function.parameters:
                 if parameter.name in names:
                     frame.names[parameter.name] = parameter_value(function, parameter, None)
@@ -433,8 +427,7 @@ def is_set_once(cls: ClassInfo, name: str, module: Module) -> bool:
 @kept_for_file
 def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
     """How often the text of a class assigns to each path."""
-    targets = (target for node in all_statements(cls.node) for target in targets_of(node))
-    return Counter(map(dotted, targets))
+    return Counter(map(dotted, contents_of(cls.node).targets))
 
 
 class _Others(NamedTuple):
@@ -446,22 +439,18 @@ class _Others(NamedTuple):
 
 @kept_for_file
 def _others(module: Module) -> _Others:
-    assigned: Counter[str] = Counter()
-    bases: set[str] = set()
-    for node in all_statements(module.tree):
-        if type(node) is cst.ClassDef:
-            bases.update((dotted(base.value) or "").rpartition(".")[2] for base in node.bases)
-        for target in targets_of(node):
-            if type(target) is cst.Attribute and dotted(target.value) != "self":
-                assigned[target.attr.value] += 1
-    return _Others(assigned, frozenset(bases))
+    contents = contents_of(module.tree)
+    attributes = (target for target in contents.targets if isinstance(target, cst.Attribute))
+    assigned = Counter(a.attr.value for a in attributes if dotted(a.value) != "self")
+    bases = (base for node in contents.of(cst.ClassDef) for base in node.bases)
+    names = ((dotted(base.value) or "").rpartition(".")[2] for base in bases)
+    return _Others(assigned, frozenset(names))
 
 
 #: Methods that change which entries a dictionary or a list has.
 _CHANGES = frozenset(
     ("pop", "popitem", "clear", "update", "setdefault", "append", "extend", "insert", "remove")
 )
-_WRITES = frozenset((cst.AssignTarget, cst.AugAssign, cst.Del))
 _FIELDS = frozenset(("field", "dataclasses.field"))
 _PLAIN_OBJECTS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 
@@ -538,25 +527,17 @@ def changed_containers(module: Module) -> frozenset[str]:
 @kept_for_file
 def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
     """The literal keys that a file assigns under, and the last names of what else it changes."""
-    keys: set[str | int] = set()
-    owners: set[str] = set()
-    for node in walk(module.tree):
-        if type(node) in _WRITES:
-            target: cst.CSTNode = node.target  # type: ignore[attr-defined]
-            if isinstance(target, cst.Subscript):
-                key = _literal(target)
-                if key is None:
-                    owners.add((dotted(target.value) or "").rpartition(".")[2])
-                else:
-                    keys.add(key)
-        elif type(node) is cst.Call and type(node.func) is cst.Attribute:
-            changed = node.func.value if node.func.attr.value in _CHANGES else None
-            key = _literal(changed) if isinstance(changed, cst.Subscript) else None
-            if key is not None:  # ``config["optimizer"].pop("lr")``
-                keys.add(key)
-            elif changed is not None:
-                owners.add((dotted(changed) or "").rpartition(".")[2])
-    return frozenset(keys), frozenset(owners - {""})
+    contents = contents_of(module.tree)
+    items = [target for target in contents.targets if isinstance(target, cst.Subscript)]
+    methods = (call.func for call in contents.calls if isinstance(call.func, cst.Attribute))
+    changed = [method.value for method in methods if method.attr.value in _CHANGES]
+    # Of ``config["optimizer"].pop("lr")`` the key as well.
+    changed_items = [node for node in changed if isinstance(node, cst.Subscript)]
+    keys = {key for node in (*items, *changed_items) if (key := _literal(node)) is not None}
+    owners = [node.value for node in items if _literal(node) is None]
+    owners += [n for n in changed if not isinstance(n, cst.Subscript) or _literal(n) is None]
+    names = {(dotted(owner) or "").rpartition(".")[2] for owner in owners}
+    return frozenset(keys), frozenset(names - {""})
 
 
 def _attribute(
@@ -570,7 +551,7 @@ def _attribute(
     found: list[Source] = []
     for base in bases:
         held = _field(sources, base, name)
-        if held is None or assigned_attributes(source.module)[name] > 1:
+        if held is None or assignment_counts(source.module)[name] > 1:
             return None
         found.append(held)
     return found or None
@@ -583,7 +564,7 @@ def _field(sources: Sources, base: Source, name: str) -> Source | None:
         return None
     made = sources.value(base.at(node.func))
     if isinstance(made, Symbol) and made.name in _PLAIN_OBJECTS:
-        is_set = assigned_attributes(base.module)[name] > 0
+        is_set = assignment_counts(base.module)[name] > 0
         return None if is_set else _keyword(base, node, name)
     if not isinstance(made, Class):
         return None
@@ -591,7 +572,7 @@ def _field(sources: Sources, base: Source, name: str) -> Source | None:
     if init is None:
         return _of_dataclass(base, node, made.info, name)
     value = made_in_init(made.info, name)
-    if value is None or assigned_attributes(init.module)[name] != 1 or init.cls is not made.info:
+    if value is None or assignment_counts(init.module)[name] != 1 or init.cls is not made.info:
         return None
     statement = next(one.statement for one in assignments_of(made.info, name) if one.value is value)
     return Source(value, statement, init, init.module, base)
@@ -600,7 +581,7 @@ def _field(sources: Sources, base: Source, name: str) -> Source | None:
 def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> Source | None:
     owners = {field: cls for cls in reversed([*lineage(info)]) for field in cls.annotations}
     cls = owners.get(name)
-    if cls is None or assigned_attributes(info.module)[name] > 0:
+    if cls is None or assignment_counts(info.module)[name] > 0:
         return None
     given = _keyword(base, node, name)
     places = [a.value for a in node.args if a.keyword is None]
@@ -618,7 +599,7 @@ def field_default(source: Source) -> Source | None:
         return None
     owner, name = dotted(node.value), node.attr.value
     known = source.module
-    if owner != "self" or (cls, name) in known.fields or assigned_attributes(known)[name]:
+    if owner != "self" or (cls, name) in known.fields or assignment_counts(known)[name]:
         return None
     default = _default(cls, name)
     return None if default is None else Source(default, cls.node, None, cls.module)
@@ -626,8 +607,8 @@ def field_default(source: Source) -> Source | None:
 
 def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
     """The default of a field, or what its ``default_factory`` returns."""
-    for node in walk(cls.node.body):
-        if not isinstance(node, cst.AnnAssign) or dotted(node.target) != name:
+    for node in contents_of(cls.node.body).of(cst.AnnAssign):
+        if dotted(node.target) != name:
             continue
         value = node.value
         if not isinstance(value, cst.Call) or dotted(value.func) not in _FIELDS:
@@ -674,14 +655,12 @@ def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CS
     if function.is_async or function.name == "__init__":
         return []
     found: list[tuple[cst.BaseExpression, cst.CSTNode]] = []
-    for statement in small_statements(node.body):
-        if isinstance(statement, cst.Return):
-            if statement.value is None:
-                return []
-            found.append((statement.value, statement))
-    if found and any(type(inner) is cst.Yield for inner in walk(node.body, SCOPES)):
-        return []
-    return found
+    contents = contents_of(node.body, SCOPES)
+    for statement in contents.of(cst.Return):
+        if statement.value is None:
+            return []
+        found.append((statement.value, statement))
+    return [] if contents.of(cst.Yield) else found
 
 
 def reaching_of(source: Source) -> Reaching:

@@ -5,22 +5,23 @@ Asked for findings alone: the nodes of a body are walked once, and kept for the 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from enum import Enum, auto
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import numpy_api
-from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.lazy_evaluation import METADATA, evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names
+from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
 from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol, holds_arrays
+from embercoach.analysis.work import MOST_STEPS
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.reaching import Reaching
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
@@ -41,60 +42,27 @@ class Use(Enum):
     HOST = auto()
 
 
-#: Expressions that are followed for one value.
-_MOST_USES = 64
 #: Builtins whose result is the value, in another form.
 _PASSING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "list", "round"))
 _SHOWING = frozenset(("builtins.print", "builtins.str", "builtins.repr", "builtins.format"))
 #: What a logger is called.
 _LOGGERS = ("logging.", "logger.", "log.", "tqdm.write", "self.logger.")
-_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 _TESTED = (cst.If, cst.While, cst.IfExp, cst.Assert)
 #: Nodes that use the value below them on the host.
 _USING = (cst.Return, cst.Yield, cst.Await, cst.WithItem, cst.Match)
-
-
-class Region:
-    """The nodes of a body: around each its parent, and each read of a name with its statement."""
-
-    def __init__(self, body: cst.CSTNode) -> None:
-        """Walk the body."""
-        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        self.reads: dict[str, list[tuple[cst.Name, cst.CSTNode]]] = defaultdict(list)
-        #: Calls by their function's name, for a second read of the same array.
-        self.calls: dict[str, list[tuple[cst.Call, cst.CSTNode]]] = defaultdict(list)
-        pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(body, body)]
-        while pending:
-            node, statement = pending.pop()
-            if isinstance(node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
-                statement = node
-            if type(node) is cst.Name:
-                self.reads[node.value].append((node, statement))
-            elif type(node) is cst.Call:
-                name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-                self.calls[name].append((node, statement))
-            for child in children(node):
-                self.parents[child] = node
-                pending.append((child, statement))
-
-
-@lru_cache(maxsize=8)
-def region_of(body: cst.CSTNode) -> Region:
-    """The nodes of a body; of few bodies, as it keeps them in memory."""
-    return Region(body)
 
 
 def uses_of(
     node: cst.CSTNode, body: cst.CSTNode, module: Module, function: FunctionInfo | None
 ) -> frozenset[Use]:
     """The uses of an expression's value in a body of that function, or of the module."""
-    return _Uses(region_of(body), module, scope_of(module, function).reaching).of(node)
+    return _Uses(contents_of(body), module, scope_of(module, function).reaching).of(node)
 
 
 class _Uses:
     """The search for one value."""
 
-    def __init__(self, region: Region, module: Module, reaching: Reaching | None) -> None:
+    def __init__(self, region: Contents, module: Module, reaching: Reaching | None) -> None:
         self._region = region
         self._evaluation = evaluation_of(module)
         self._reaching = reaching
@@ -105,7 +73,7 @@ class _Uses:
     def of(self, node: cst.CSTNode) -> frozenset[Use]:
         self._pending.append(node)
         while self._pending:
-            if len(self._seen) > _MOST_USES:
+            if len(self._seen) > MOST_STEPS:
                 return frozenset((Use.HOST,))
             at = self._pending.pop()
             if at not in self._seen:
@@ -168,7 +136,7 @@ class _Uses:
             self._found.add(Use.HOST)
 
     def _attribute(self, node: cst.Attribute) -> None:
-        if node.attr.value in _METADATA:
+        if node.attr.value in METADATA:
             self._found.add(Use.METADATA)
             return
         call = self._region.parents.get(node)
@@ -189,7 +157,8 @@ class _Uses:
             self._found.add(Use.HOST)
             return
         for name in target_names(target):
-            for read, statement in self._region.reads.get(name, []):
+            for read in self._region.reads.get(name, ()):
+                statement = self._region.statement_of(read)
                 if self._may_hold(name, statement, binder) and not self._is_target(read):
                     self._pending.append(read)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import element_of, evaluate
 from embercoach.analysis.facts.facts import (
@@ -20,7 +19,6 @@ from embercoach.analysis.values.inheritance import is_layer, is_module
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
-    Array,
     Dict,
     Instance,
     Sequence,
@@ -134,8 +132,6 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
         _note_write(frame, target, base.name, is_item=True)
     elif frame.record and as_array(base) is not None:
         frame.add(ItemStoreFact(target, frame.place(), base, value))
-    if type(base) is Array and base.role is not None:
-        fourier.touch(frame, target, value)
     path = dotted(target.value)
     if path is None:
         return

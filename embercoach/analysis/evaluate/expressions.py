@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls import calls, fourier, string_methods
+from embercoach.analysis.calls import calls, string_methods
 from embercoach.analysis.evaluate import evidence, exactness, members, operators
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, element_of, evaluate
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
@@ -180,11 +180,10 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
     if array is not None:
         if frame.record and type(base) is Array:
             frame.add(ArrayIndexFact(node, frame.place(), array, tuple(indices)))
-        role = None if array.role is None else fourier.sliced(array.role, node)
         pulls = array.pulls
         if frame.gradient is not None:
             pulls = pulls.union(*(marks_of(index[1]) for index in indices if index is not None))
-        return Array(array.dtype, array.literal, False, array.traced, pulls, role)
+        return Array(array.dtype, array.literal, False, array.traced, pulls)
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
         if type(node.value) is cst.Attribute and node.value.attr.value == "at":
             return ArrayAt(Array(traced=True))

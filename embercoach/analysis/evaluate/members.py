@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import fourier, numpy_api, sibling_files, string_methods, torch_api
+from embercoach.analysis.calls import numpy_api, sibling_files, string_methods, torch_api
 from embercoach.analysis.calls.call_results import result_value, weight_dtype
 from embercoach.analysis.calls.parameters import SETTING_NAMES
 from embercoach.analysis.calls.torch_api import OF_MODULE
@@ -120,11 +120,10 @@ def _array(frame: Frame, owner: Array, name: str) -> Value:
     if name in ("size", "ndim", "itemsize", "nbytes"):
         return INT
     if name == "T":
-        return fourier.transposed(owner)
+        return owner
     if name in ("real", "imag"):
         dtype = "float32" if owner.dtype == "complex64" else owner.dtype
-        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls)
-        return part if owner.role is None else fourier.keep(part, owner.role, name)
+        return Array(dtype, owner.literal, False, owner.traced, owner.pulls)
     if name == "at":
         return ArrayAt(owner)
     if mlx_api.array_member(name) is None:

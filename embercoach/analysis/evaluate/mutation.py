@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.evaluate.dispatch import element_of
 from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.trees import dotted, walk
@@ -127,7 +126,7 @@ def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
     if isinstance(owner, (Instance, Class)) and (
         owner.info.module is frame.module or not owner.info.module.is_shared
     ):
-        kept = detached(open_ended(value) if frame.module.mentions_kernels else value)
+        kept = open_ended(value) if frame.module.mentions_kernels else value
         if frame.traceless and owner.info.module.is_shared:
             frame.module.project.calls.note_attribute(owner.info, name, kept)
         else:

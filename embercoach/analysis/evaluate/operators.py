@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.calls import fourier, sibling_files, string_methods, torch_api
+from embercoach.analysis.calls import sibling_files, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
@@ -144,10 +144,7 @@ def binary(
             frame.add(fact)
         elif frame.must is not None and frame.must.certain:
             frame.must.operations.append(fact)
-    result = _with_arrays(node, symbol, left, right, a, b)
-    if (a is not None and a.role is not None) or (b is not None and b.role is not None):
-        return fourier.operate(result, symbol, (left, left_node), (right, right_node))
-    return result
+    return _with_arrays(node, symbol, left, right, a, b)
 
 
 def _with_arrays(

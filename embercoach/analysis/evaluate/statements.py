@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from msgspec.structs import replace
 
-from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, mutation, operators
@@ -44,7 +43,6 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
     value = evaluate(frame, node.value)
     if type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
-        frame.module.numbers.add(node)
     if type(value) is Dict and value.exact and isinstance(node.value, cst.Name):
         # What is done to it under one name happens under the other.
         value = mutation.open_ended(value)
@@ -72,7 +70,6 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
         value = declared if value is UNKNOWN else join(declared, NONE)
     elif type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
-        frame.module.numbers.add(node)
     elif isinstance(value, (Sequence, Dict)) and _is_empty(value) and type(declared) is type(value):
         value = declared
     assign(frame, node.target, value)
@@ -96,7 +93,6 @@ def _augmented(frame: Frame, node: cst.AugAssign) -> bool:
         if frame.record and node.target in frame.module.array_parts:
             base = evaluate(frame, node.target.value)
             frame.add(ItemStoreFact(node.target, frame.place(), base, value, in_place=True))
-        fourier.touch(frame, node.target, None)
         return True
     assign(frame, node.target, value)
     return True

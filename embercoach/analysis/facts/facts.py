@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +23,7 @@ from embercoach.analysis.values.lattice import (
     as_numpy,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,13 +251,13 @@ class StoreFact(Fact, frozen=True, eq=False):
     value: Value
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
     """Return the calls of a file by their nodes; of few files, as it keeps them in memory."""
     return {f.node: f for f in module.facts() if isinstance(f, CallFact)}
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...]]:
     """Return the calls of a file's functions, in the order of the text; of few files."""
     found: dict[FunctionInfo, list[LocalCall]] = {}
@@ -277,6 +277,34 @@ class BinaryFact(Fact, frozen=True, eq=False):
     left: Operand
     right: Operand
     in_place: bool = False
+
+
+#: Functions of MLX that compute what an operator does.
+OPERATORS = {
+    "mlx.core.add": "+",
+    "mlx.core.subtract": "-",
+    "mlx.core.multiply": "*",
+    "mlx.core.divide": "/",
+}
+
+
+class Arithmetic(NamedTuple):
+    """An arithmetic operation, by an operator or a function."""
+
+    operator: str
+    left: Operand | Argument
+    right: Operand | Argument
+
+
+def arithmetic_of(fact: Fact) -> Arithmetic | None:
+    """Return the operation of ``x - y`` and ``mx.subtract(x, y)``."""
+    if isinstance(fact, BinaryFact):
+        return Arithmetic(fact.operator, fact.left, fact.right)
+    operator = OPERATORS.get(fact.symbol or "") if isinstance(fact, CallFact) else None
+    if operator is None or not isinstance(fact, CallFact):
+        return None
+    first, second = fact.positional(0), fact.positional(1)
+    return None if first is None or second is None else Arithmetic(operator, first, second)
 
 
 class InvertFact(Fact, frozen=True, eq=False):

@@ -131,7 +131,6 @@ class Module:
         self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
         self.mentions_compile = "compile" in source
         self.is_script = "__main__" in source
-        self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.shape_source: SourceFile | None = None
@@ -143,7 +142,6 @@ class Module:
             self.frame.names["__file__"] = FilePath(path)
             self.grown = grown_by_functions(source)
         self.functions: list[FunctionInfo] = []
-        self.numbers: set[cst.CSTNode] = set()  # assignments of bare numbers
         self.array_parts: set[cst.CSTNode] = set()  # subscripts of arrays
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
         #: What this file's calls of shared functions gave.

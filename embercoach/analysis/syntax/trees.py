@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 
@@ -239,24 +239,6 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
             elif type(target) is cst.Tuple or type(target) is cst.List:
                 targets.extend(e.value for e in target.elements)
     return found
-
-
-def all_statements(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield a body's statements, and all that are in them, with the clauses of compound ones."""
-    pending = [body]
-    while pending:
-        node: Any = pending.pop()
-        kind = type(node)
-        if kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite:
-            yield from node.body
-        elif kind is cst.IndentedBlock or kind is cst.Module:
-            pending.extend(reversed(node.body))
-        else:
-            yield node
-            parts = (getattr(node, name, None) for name in ("finalbody", "orelse", "body"))
-            pending += (part for part in parts if part is not None)
-            pending.extend(getattr(node, "handlers", ()))
-            pending.extend(getattr(node, "cases", ()))
 
 
 DEFINITIONS = (cst.FunctionDef, cst.ClassDef)

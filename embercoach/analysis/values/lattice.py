@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.values.gradient_marks import GradientMark
-    from embercoach.analysis.values.spectra import Role
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
@@ -66,7 +65,6 @@ class Array(Value, frozen=True):
     literal: built from host constants alone (``mx.array(0.5)``, ``mx.zeros(3)``).
     scalar: built by ``mx.array`` from one Python number.
     traced: depends on a parameter of the function at hand.
-    role: what its numbers mean, where they come from a Fourier transform.
     """
 
     dtype: str | None = None
@@ -74,7 +72,6 @@ class Array(Value, frozen=True):
     scalar: bool = False
     traced: bool = False
     pulls: Pulls = NO_PULLS
-    role: Role | None = None
 
     @property
     def merge_key(self) -> object:
@@ -89,7 +86,6 @@ class Array(Value, frozen=True):
             self.scalar and other.scalar,
             self.traced or other.traced,
             self.pulls | other.pulls,
-            self.role if self.role == other.role else None,
         )
 
 

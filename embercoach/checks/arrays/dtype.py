@@ -9,10 +9,11 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.call_results import model_dtype as set_dtype
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
 from embercoach.analysis.facts.facts import Operand, calls_of
-from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
+from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     Array,
@@ -24,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     as_numpy,
 )
 from embercoach.analysis.values.promotion import HALF, INTEGERS
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -78,8 +80,7 @@ def _is_filled(end: Source, sources: Sources) -> bool:
     """Test for ``mx.zeros(shape)``, ``mx.triu(mx.full(shape, -1e9))`` without a dtype."""
     if not isinstance(end.node, cst.Call):
         return False
-    names = (node.attr.value for node in walk(end.node) if isinstance(node, cst.Attribute))
-    if "float32" in names:
+    if "float32" in contents_of(end.node).names:
         return False
     value = as_array(sources.value(end))
     return value is not None and value.literal and value.dtype == "float32"
@@ -93,16 +94,14 @@ def is_cast_back(fact: Fact, module: Module) -> bool:
     if found and all(map(_is_cast, found)):
         return True
     statement = fact.place.statement
-    names = {name for target in targets_of(statement) for name in names_below(target)}
+    names = {name for target in targets_of(statement) for name in contents_of(target).names}
     body = statement if function is None else function.node.body
-    for node in walk(body):
-        if isinstance(node, cst.Call) and _is_cast(node):
-            receiver = cst.ensure_type(node.func, cst.Attribute).value
-            if isinstance(receiver, cst.Name) and receiver.value in names:
-                return True
-            if fact.node in walk(receiver):
-                return True
-    return False
+    casts = (call.func for call in contents_of(body).calls if _is_cast(call))
+    receivers = [cst.ensure_type(function, cst.Attribute).value for function in casts]
+    return any(
+        (isinstance(one, cst.Name) and one.value in names) or fact.node in contents_of(one)
+        for one in receivers
+    )
 
 
 def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
@@ -125,7 +124,7 @@ def may_be_parameter(fact: Fact, node: cst.BaseExpression) -> bool:
     return function is None or function.cls is None or is_layer(function.cls)
 
 
-def model_dtype(fact: Fact, module: Module) -> str | None:
+def half_of_models(fact: Fact, module: Module) -> str | None:
     """The half-precision dtype that a file sets for its models, for an array in a module."""
     function = fact.place.function
     if function is None or function.cls is None or not is_layer(function.cls):
@@ -135,8 +134,6 @@ def model_dtype(fact: Fact, module: Module) -> str | None:
 
 #: Expressions of a Python number.
 LITERALS = (cst.Float, cst.Integer, cst.UnaryOperation, cst.BinaryOperation)
-#: Operands of a call that are compared with each other.
-_MOST_OPERANDS = 100
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
@@ -157,7 +154,7 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     for param, argument in fact.matched:
         if not entry.dtype_from or param.name in entry.dtype_from:
             operands.extend(_operands(argument))
-    for first, second in combinations(operands[:_MOST_OPERANDS], 2):
+    for first, second in combinations(operands[:MOST_STEPS], 2):
         yield from _strong(fact, module, first, second)
 
 
@@ -183,7 +180,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
         dtype, is_scalar = array.dtype, constant.scalar
         may_be_half = dtype is None and not array.literal
         if may_be_half and not may_be_parameter(fact, other.node):
-            dtype = model_dtype(fact, module)
+            dtype = half_of_models(fact, module)
         if dtype not in HALF and not may_be_half:
             continue
         if not constant.literal:

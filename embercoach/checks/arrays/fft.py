@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import libcst as cst
 from msgspec import Struct
+from msgspec.structs import replace
 
-from embercoach.analysis.calls.fourier import ExpressionValue, role_of, text_of
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import resolved
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
+from embercoach.analysis.dataflow.scopes import resolved, scope_of
+from embercoach.analysis.facts.facts import (
+    Argument,
+    Arithmetic,
+    CallFact,
+    Fact,
+    ItemStoreFact,
+    Operand,
+    arithmetic_of,
+)
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray
 from embercoach.analysis.shapes.node_shapes import values_by_call
 from embercoach.analysis.shapes.size_integers import (
@@ -21,20 +33,317 @@ from embercoach.analysis.shapes.size_integers import (
     compare,
     product,
 )
-from embercoach.analysis.syntax.trees import dotted, evaluated, walk
-from embercoach.analysis.values.lattice import Symbol, as_array
-from embercoach.analysis.values.spectra import Length, Signal, Spectrum
+from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.values.lattice import (
+    NONE,
+    BoundMember,
+    Number,
+    Sequence,
+    Str,
+    Symbol,
+    Value,
+    as_array,
+)
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.spectra import Axes
+#: An operand or an argument: its value, and its expression.
+Part = Operand | Argument
+#: How a function has scaled a spectrum itself: not, by one factor, or in another way.
+Scaling = Literal["none", "factor", "unknown"]
+#: Constant axes, None for all of them, or the text of an expression that gives them.
+Axes = tuple[int, ...] | str | None
 
-#: Casts, and names, that a number is followed through.
-MOST_FOLLOWED = 8
+
+class Length(Struct, frozen=True):
+    """A length that a transform is given (``n=``, ``s=``).
+
+    text: the expression that was passed, in one spelling.
+    node: the expression.
+    """
+
+    text: str
+    node: cst.BaseExpression
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Length and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+class Spectrum(Struct, frozen=True):
+    """The result of a forward transform, or the product of such.
+
+    norms: the ``norm`` of each forward transform in the product, None if unknown.
+    is_real: made by ``rfft`` or its kin, which keep about half of the coefficients.
+    length: what the transform was given, None for the length of its input.
+    inputs: the expressions of the inputs.
+    factor: what the function has multiplied or divided it by, where that is one expression.
+    filtered: multiplied by an array whose own scale is not known.
+    conjugated: conjugated, or a product with a conjugate, which correlates.
+    """
+
+    norms: tuple[str | None, ...]
+    axes: Axes
+    is_real: bool
+    length: Length | None
+    inputs: tuple[cst.BaseExpression, ...]
+    scaling: Scaling = "none"
+    factor: cst.BaseExpression | None = None
+    filtered: bool = False
+    conjugated: bool = False
+
+
+class Signal(Struct, frozen=True):
+    """The result of the inverse transform at ``node`` of a spectrum."""
+
+    node: cst.Call
+    spectrum: Spectrum
+    norm: str | None
+    axes: Axes
+    length: Length | None
+
+
+Role = Spectrum | Signal
+
+
+FORWARD = ("fft", "fft2", "fftn", "rfft", "rfft2", "rfftn")
+INVERSE = ("ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn")
+NORMS = ("backward", "ortho", "forward")
+#: Functions and methods whose result is the spectrum, or has the scale of the signal, given.
+SHIFTS = ("fftshift", "ifftshift")
+SPECTRUM_KEEPERS = ("astype", "contiguous", "stop_gradient", "conj", "conjugate")
+RESHAPERS = ("reshape", "transpose", "squeeze", "expand_dims", "swapaxes", "moveaxis", "flatten")
+SIGNAL_KEEPERS = (*SPECTRUM_KEEPERS, *RESHAPERS, "real", "roll", "pad", "flip")
+
+
+class FourierRoles:
+    """The spectra and signals among the values of one function.
+
+    They are followed through what neither scales nor mixes: filtering by multiplication, taking
+    the real part, cutting a signal. All else drops them.
+    """
+
+    def __init__(self, module: Module, function: FunctionInfo | None) -> None:
+        self._evaluation = evaluation_of(module)
+        self._reaching = scope_of(module, function).reaching
+        self._order = layout_of(module, function).order
+        self._known: dict[tuple[cst.CSTNode, cst.CSTNode], Role | None] = {}
+        stores = (fact for fact in module.facts_of(function) if type(fact) is ItemStoreFact)
+        #: Writes of anything but a plain number, which masks coefficients out: that is a filter.
+        self._stores = [s for s in stores if s.in_place or not isinstance(s.value, Number)]
+
+    def of(self, node: cst.CSTNode, statement: cst.CSTNode) -> Role | None:
+        """The role of an expression's value in a statement."""
+        key = node, statement
+        if key not in self._known:
+            self._known[key] = None  # in a loop it may depend on itself
+            self._known[key] = self._made(node, statement)
+        return self._known[key]
+
+    def _made(self, node: cst.CSTNode, statement: cst.CSTNode) -> Role | None:
+        if isinstance(node, cst.Name):
+            return self._held(node.value, statement)
+        if isinstance(node, cst.Subscript):
+            return sliced(self.of(node.value, statement), node)
+        if isinstance(node, cst.Attribute):
+            role = self.of(node.value, statement)
+            is_whole = node.attr.value == "T" and isinstance(role, Signal)
+            return role if is_whole else _kept(role, node.attr.value)
+        call = self._evaluation.calls.get(node)
+        fact = call or self._evaluation.operations.get(node)
+        operation = None if fact is None else arithmetic_of(fact)
+        if operation is not None:
+            return self._operated(statement, operation)
+        return None if call is None else self._returned(call)
+
+    def _held(self, name: str, statement: cst.CSTNode) -> Role | None:
+        """The role of what a name holds where a statement begins."""
+        found: list[Role | None] = []
+        for binding in self._reaching.before(statement, name) or ():
+            role = None
+            if binding.kind == "updated":
+                role = self.of(binding.statement, binding.statement)
+            elif binding.kind == "assigned" and binding.value is not None:
+                role = self.of(binding.value, binding.statement)
+            if role is not None and self._is_changed(name, binding.statement, statement):
+                is_spectrum = isinstance(role, Spectrum)
+                role = replace(role, scaling="unknown") if is_spectrum else None
+            found.append(role)
+        return found[0] if found and all(role == found[0] for role in found) else None
+
+    def _is_changed(self, name: str, start: cst.CSTNode, stop: cst.CSTNode) -> bool:
+        """Test whether a statement between two others writes items of an array."""
+        first, last = (self._order.get(id(statement), -1) for statement in (start, stop))
+        writes = (s.place.statement for s in self._stores if dotted(s.node.value) == name)
+        return any(first < self._order.get(id(write), -1) < last for write in writes)
+
+    def _returned(self, call: CallFact) -> Role | None:
+        statement, callee = call.place.statement, call.callee
+        if isinstance(callee, BoundMember) and call.receiver_node is not None:
+            return _kept(self.of(call.receiver_node, statement), callee.name)
+        name = (call.symbol or "").rpartition(".")[2]
+        first = call.positional(0)
+        if first is None or not (call.symbol or "").startswith("mlx.core."):
+            return None
+        if name not in (*FORWARD, *INVERSE):
+            return _kept(self.of(first.node, statement), name)
+        given = {param.name: argument for param, argument in call.matched}
+        if "a" not in given or any(argument.star for argument in call.arguments):
+            return None
+        norm, axes, length = _norm(given), _axes(name, given), _length_of(given)
+        if name in FORWARD:
+            return Spectrum((norm,), axes, name[0] == "r", length, (given["a"].node,))
+        spectrum = self.of(given["a"].node, statement)
+        if not isinstance(spectrum, Spectrum):
+            return None
+        return Signal(call.node, spectrum, norm, axes, length)
+
+    def _operated(self, statement: cst.CSTNode, operation: Arithmetic) -> Role | None:
+        """The role of a product or quotient, by those of its operands."""
+        symbol, left, right = operation
+        a, b = self.of(left.node, statement), self.of(right.node, statement)
+        if symbol not in ("*", "/"):
+            return None
+        if isinstance(a, Spectrum) and isinstance(b, Spectrum):
+            return _product(a, b) if symbol == "*" else None
+        if symbol == "*" and b is not None:
+            a, b, left, right = b, a, right, left
+        if isinstance(a, Spectrum) and b is None:
+            return _scaled(a, symbol, right)
+        return a if isinstance(a, Signal) and b is None and _is_filter(right.value) else None
+
+
+@kept_for_file
+def fourier_roles(module: Module, function: FunctionInfo | None) -> FourierRoles:
+    """Return the spectra and signals of a function."""
+    return FourierRoles(module, function)
+
+
+def _norm(given: dict[str, Argument]) -> str | None:
+    argument = given.get("norm")
+    if argument is None:
+        return "backward"
+    text = argument.value.text if isinstance(argument.value, Str) else None
+    return text if text in NORMS else None
+
+
+def _axes(short: str, given: dict[str, Argument]) -> Axes:
+    argument = given.get("axis") or given.get("axes")
+    if argument is None:
+        return None if short[-1] == "n" else (-2, -1) if short[-1] == "2" else (-1,)
+    value = argument.value
+    if value is NONE:
+        return None
+    consts = _consts(value)
+    if None in consts:
+        return spelled(argument.node)
+    return tuple(c for c in consts if c is not None)
+
+
+def _length_of(given: dict[str, Argument]) -> Length | None:
+    argument = given.get("n") or given.get("s")
+    if argument is None or argument.value is NONE:
+        return None
+    return Length(spelled(argument.node), argument.node)
+
+
+def _consts(value: Value) -> tuple[int | None, ...]:
+    items = value.items if isinstance(value, Sequence) else (value,)
+    return tuple(
+        item.const if isinstance(item, Number) and isinstance(item.const, int) else None
+        for item in items or (value,)
+    )
+
+
+def spelled(node: cst.BaseExpression) -> str:
+    """An expression in one spelling, whatever its spaces and parentheses are."""
+    return ast.unparse(ast.parse(f"({cst.Module([]).code_for_node(node)}\n)", mode="eval"))
+
+
+def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
+    if (a.axes, a.is_real) != (b.axes, b.is_real):
+        return None
+    if a.length != b.length and a.length is not None and b.length is not None:
+        return None
+    # A kernel's spectrum over n is as good as the product over n.
+    scaling: Scaling = a.scaling if b.scaling == "none" else b.scaling
+    if "none" not in (a.scaling, b.scaling):
+        scaling = "unknown"
+    return Spectrum(
+        a.norms + b.norms,
+        a.axes,
+        a.is_real,
+        a.length or b.length,
+        a.inputs + b.inputs,
+        scaling,
+        a.factor or b.factor,
+        a.filtered or b.filtered,
+        a.conjugated or b.conjugated,
+    )
+
+
+def _scaled(spectrum: Spectrum, symbol: str, other: Part) -> Spectrum:
+    """Return a spectrum times or over something that is not a spectrum."""
+    if symbol == "*" and _is_filter(other.value):
+        return replace(spectrum, filtered=True)
+    scaling: Scaling = "factor" if spectrum.scaling == "none" else "unknown"
+    return replace(spectrum, scaling=scaling, factor=other.node)
+
+
+def _is_filter(value: Value) -> bool:
+    """Return whether a factor looks like an array of weights, and not like a scale.
+
+    The spectrum of a kernel from elsewhere is complex, and may have been scaled there.
+    """
+    array = as_array(value)
+    if array is None:
+        return False
+    return not array.literal and not array.scalar and array.dtype != "complex64"
+
+
+def sliced(role: Role | None, node: cst.Subscript) -> Role | None:
+    """The role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
+    if isinstance(role, Signal):
+        return role
+    if not isinstance(role, Spectrum):
+        return None
+    parts = [element.slice for element in node.slice]
+    if all(_is_whole(part) or _is_new_axis(part) for part in parts):
+        return role
+    axes = role.axes
+    if not isinstance(axes, tuple) or max(axes, default=0) >= 0:
+        return None
+    # Of ``x[a:b, :]`` the last axis is whole, whether the colon stands for it or not.
+    last = parts[min(axes) :]
+    return role if len(last) == -min(axes) and all(map(_is_whole, last)) else None
+
+
+def _is_whole(part: cst.BaseSlice) -> bool:
+    if isinstance(part, cst.Slice):
+        return part.lower is None and part.upper is None and part.step is None
+    return isinstance(part, cst.Index) and isinstance(part.value, cst.Ellipsis)
+
+
+def _is_new_axis(part: cst.BaseSlice) -> bool:
+    return isinstance(part, cst.Index) and dotted(part.value) == "None"
+
+
+def _kept(role: Role | None, name: str) -> Role | None:
+    """The role of the result of a function or method for an array with a role."""
+    keepers = SIGNAL_KEEPERS if isinstance(role, Signal) else SPECTRUM_KEEPERS
+    if isinstance(role, Spectrum) and name in ("conj", "conjugate"):
+        role = replace(role, conjugated=not role.conjugated)
+    return role if name in keepers or name in SHIFTS else None
+
+
 _CASTS = ("array", "float", "int")
 
 
@@ -62,7 +371,7 @@ class TransformLengths:
         if length is None or self.measures(length.node, spectrum.inputs, spectrum.axes):
             return self.measures(number, inputs, spectrum.axes)
         return any(
-            text_of(core) == length.text or self._is_product(core, length.node)
+            spelled(core) == length.text or self._is_product(core, length.node)
             for core in self._cores(number)
         )
 
@@ -70,7 +379,7 @@ class TransformLengths:
         self, number: cst.BaseExpression, inputs: tuple[cst.BaseExpression, ...], axes: Axes
     ) -> bool:
         """Return whether a number is the length of those axes of one of some arrays."""
-        parts = [part for one in inputs for part in walk(one)]
+        parts = [part for one in inputs for part in contents_of(one)]
         names = {dotted(part) for part in parts} - {None}
         return any(
             _counted(core) in names or any(self._is_axes(core, part, axes) for part in parts)
@@ -91,7 +400,7 @@ class TransformLengths:
 
     def _cores(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """A number, and what it is made of by casts, ``1 / n`` and names."""
-        for _ in range(MOST_FOLLOWED):
+        for _ in range(MOST_STEPS):
             yield node
             inner = self._inner(node)
             if inner is None:
@@ -168,19 +477,17 @@ def _counted(node: cst.BaseExpression) -> str | None:
     return None
 
 
-INVERSE = "mlx.core.fft.i"
 #: The factor of a transform and of its inverse by norm, as a power of sqrt(n).
 FORWARD_POWER = {"backward": 0, "ortho": -1, "forward": -2}
 INVERSE_POWER = {"backward": 0, "ortho": 1, "forward": 2}
 FACTOR = {-2: "1 / n", -1: "1 / sqrt(n)", 1: "sqrt(n)", 2: "n"}
 DROP_FACTOR = 'Drop the factor, or pass norm="forward" to the inverse to scale by hand'
-OPERATORS = {"mlx.core.multiply": "*", "mlx.core.divide": "/"}
 
 
 @check("FFT-NORM-003", of=("mlx.core.fft.",))
 def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fft.irfft(mx.fft.rfft(x))``."""
-    signal = _inverse(fact)
+    signal = _inverse(fact, module)
     if signal is None or signal.length is not None or not signal.spectrum.is_real:
         return
     name = _name(fact)
@@ -212,7 +519,7 @@ def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if "fft" not in module.source:
         return
     calls = [fact for fact in facts if isinstance(fact, CallFact)]
-    pairs = [(fact, signal) for fact in calls if (signal := _inverse(fact)) is not None]
+    pairs = [(fact, signal) for fact in calls if (signal := _inverse(fact, module)) is not None]
     scalings = [found for fact in facts if pairs and (found := _scaling(fact)) is not None]
     for fact, signal in pairs:
         own = [s for s in scalings if s.fact.place.function is fact.place.function]
@@ -222,39 +529,31 @@ def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
         yield from _scaled_after(signal, own, lengths)
 
 
-class _Scaling(Struct, frozen=True):
+class _Scaling(NamedTuple):
     """A multiplication or division, by an operator or a function."""
 
     fact: Fact
-    operator: str
-    left: ExpressionValue
-    right: ExpressionValue
+    operation: Arithmetic
 
-    def factor_of(self, signal: Signal) -> tuple[ExpressionValue, ExpressionValue] | None:
+    def factor_of(self, signal: Signal, module: Module) -> tuple[Part, Part] | None:
         """The signal, if it is scaled here, and the factor or divisor."""
-        if _is_of(self.left, signal):
-            return self.left, self.right
-        return (
-            (self.right, self.left) if self.operator == "*" and _is_of(self.right, signal) else None
-        )
-
-
-def _is_of(operand: ExpressionValue, signal: Signal) -> bool:
-    role = role_of(operand[0])
-    return isinstance(role, Signal) and role.node is signal.node
+        place = self.fact.place
+        roles = fourier_roles(module, place.function)
+        operator, left, right = self.operation
+        for scaled, factor in (
+            ((left, right), (right, left)) if operator == "*" else ((left, right),)
+        ):
+            role = roles.of(scaled.node, place.statement)
+            if isinstance(role, Signal) and role.node is signal.node:
+                return scaled, factor
+        return None
 
 
 def _scaling(fact: Fact) -> _Scaling | None:
-    if isinstance(fact, BinaryFact) and fact.operator in ("*", "/"):
-        sides = ((one.value, one.node) for one in (fact.left, fact.right))
-        return _Scaling(fact, fact.operator, *sides)
-    if isinstance(fact, CallFact) and isinstance(fact.callee, Symbol):
-        operator = OPERATORS.get(fact.callee.name)
-        first, second = fact.positional(0), fact.positional(1)
-        if operator is not None and first is not None and second is not None:
-            left, right = (first.value, first.node), (second.value, second.node)
-            return _Scaling(fact, operator, left, right)
-    return None
+    operation = arithmetic_of(fact)
+    if operation is None or operation.operator not in ("*", "/"):
+        return None
+    return _Scaling(fact, operation)
 
 
 def _mismatch(
@@ -290,7 +589,7 @@ def _mismatch(
 
 
 def _matching_norm(
-    module: Module, fact: CallFact, norms: Sequence[str | None]
+    module: Module, fact: CallFact, norms: tuple[str | None, ...]
 ) -> ProposedFix | None:
     """Pass the norm of the transform to the inverse."""
     if len(set(norms)) != 1 or not fact.arguments:
@@ -310,11 +609,11 @@ def _matching_norm(
 
 def _may_rescale(scaling: _Scaling, signal: Signal, lengths: TransformLengths) -> bool:
     """Test whether the function itself may compensate for the norms."""
-    scaled = scaling.factor_of(signal)
+    scaled = scaling.factor_of(signal, lengths.module)
     if scaled is not None:
-        array = as_array(scaled[1][0])
+        array = as_array(scaled[1].value)
         return array is None or array.scalar or array.literal
-    operands = (scaling.left[1], scaling.right[1])
+    operands = (scaling.operation.left.node, scaling.operation.right.node)
     return any(lengths.is_length(one, signal.spectrum, _length(signal)) for one in operands)
 
 
@@ -329,7 +628,7 @@ def _scaled_before(
         return
     if not lengths.is_length(spectrum.factor, spectrum, spectrum.length):
         return
-    scaled = [s for s in scalings if s.factor_of(signal) is not None]
+    scaled = [s for s in scalings if s.factor_of(signal, lengths.module) is not None]
     if any(_may_rescale(s, signal, lengths) for s in scaled):
         return
     yield Report.at(
@@ -348,13 +647,14 @@ def _scaled_after(
     if not _is_default_pair(signal) or spectrum.scaling != "none" or _correlates(spectrum):
         return
     for scaling in scalings:
-        scaled = scaling.factor_of(signal)
+        scaled = scaling.factor_of(signal, lengths.module)
         if scaled is None:
             continue
-        if scaling.operator == "*" and (spectrum.filtered or not _is_same_length(signal, lengths)):
+        operator = scaling.operation.operator
+        if operator == "*" and (spectrum.filtered or not _is_same_length(signal, lengths)):
             continue  # resampled to another length, or by a filter meant for an unscaled pair
-        if lengths.is_length(scaled[1][1], spectrum, _length(signal), scaled[0][1]):
-            done = "divided" if scaling.operator == "/" else "multiplied"
+        if lengths.is_length(scaled[1].node, spectrum, _length(signal), scaled[0].node):
+            done = "divided" if operator == "/" else "multiplied"
             yield Report.at(
                 scaling.fact,
                 "FFT-NORM-002",
@@ -389,12 +689,12 @@ def _length(signal: Signal) -> Length | None:
     return signal.length or signal.spectrum.length
 
 
-def _inverse(fact: CallFact) -> Signal | None:
+def _inverse(fact: CallFact, module: Module) -> Signal | None:
     """The signal that an inverse transform returns in this call."""
-    if not isinstance(fact.callee, Symbol) or not fact.callee.name.startswith(INVERSE):
+    if _name(fact) not in INVERSE:
         return None
-    role = role_of(fact.result)
-    return role if isinstance(role, Signal) and role.node is fact.node else None
+    role = fourier_roles(module, fact.place.function).of(fact.node, fact.place.statement)
+    return role if isinstance(role, Signal) else None
 
 
 def _name(fact: CallFact) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec.structs import replace
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, as_array, as_number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
@@ -168,19 +169,16 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
     for fact in facts:
         for number in _scalars_of(fact):
             origin = number.origin
-            if origin is None or origin in seen or origin not in module.numbers:
-                continue
-            if not isinstance(origin, (cst.Assign, cst.AnnAssign)):
+            if origin is None or origin in seen or origin not in contents_of(module.tree):
                 continue
             seen.add(origin)
-            yield Report.at(
-                fact,
+            yield Report(
                 "ASSIGN-SCALAR-001",
-                node=origin,
+                origin,
+                fact.place._replace(statement=origin),
                 message="Python number assigned here is used in array arithmetic",
                 help="Use mx.array(value, dtype=x.dtype) in the arithmetic"
                 + (OF_FRACTION if number.kind == "float" else ""),
-                place=fact.place._replace(statement=origin),
             )
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls.transforms import ThreadStart
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     by_parameter,
     made_in_init,
     passed_with_owner,
@@ -19,9 +20,10 @@ from embercoach.analysis.dataflow.scopes import (
 )
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
-from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, holds_arrays
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -42,8 +44,6 @@ _WEIGHTED = frozenset(
         *("RNN", "MultiHeadAttention", "Conv1d", "Conv2d", "Conv3d", "Transformer", "Sequential"),
     )
 )
-#: Functions that are followed for one array, and calls of one function.
-_MOST_CALLS, _MOST_CALLERS = 3, 16
 _HELP = "Evaluate it before, with `mx.eval()`, in the thread that computes it"
 
 
@@ -99,8 +99,7 @@ class _Threads:
         target, statement, function = fact.function, fact.place.statement, fact.place.function
         scope = scope_of(self._module, target)
         around = scope_of(self._module, target.outer)
-        names = {n.value: n for n in walk(target.node.body) if isinstance(n, cst.Name)}
-        for name, used in names.items():
+        for name, (*_, used) in contents_of(target.node.body).reads.items():
             if scope.binds(name) or not around.binds(name):
                 continue
             if target.outer is function:
@@ -127,10 +126,9 @@ class _Threads:
         cls, own = target.cls, target.parameters[0].name if target.parameters else ""
         if cls is None or not fact.is_bound:
             return
-        for node in walk(target.node.body):
-            path = dotted(node) if isinstance(node, cst.Attribute) else None
-            owner, _, name = (path or "").partition(".")
-            if owner != own or "." in name or assigned_attributes(self._module)[name] != 1:
+        for node in contents_of(target.node.body).of(cst.Attribute):
+            owner, _, name = (dotted(node) or "").partition(".")
+            if owner != own or "." in name or assignment_counts(self._module)[name] != 1:
                 continue
             init, made = cls.methods.get("__init__"), made_in_init(cls, name)
             if init is None or made is None:
@@ -144,18 +142,17 @@ class _Threads:
                 if m.parameters
             )
             if not is_known and self._certainly.may_evaluate_in(target, {f"{own}.{name}"}):
-                assert isinstance(node, cst.Attribute)
                 yield self._report(fact, node, "evaluated in another thread, which raises")
                 return
 
     def _is_given(self, made: cst.BaseExpression, init: FunctionInfo) -> bool:
         """Return whether an object is made with a lazy array that its maker never evaluates."""
-        for call in calls_by_function(self._module).get(init, ())[:_MOST_CALLERS]:
+        for call in calls_by_function(self._module).get(init, ())[:MOST_CALLERS]:
             node, caller = passed_with_owner(call).get(dotted(made) or ""), call.place.function
             if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
                 made_here = call.place.statement
                 lines = layout_of(self._module, caller).outward(made_here)
-                others = [s for v in lines for s in v.statements if made_here not in walk(s)]
+                others = [s for v in lines for s in v.statements if made_here not in contents_of(s)]
                 if self._evaluation.may_evaluate(others, {node.value}):
                     return False
                 if self._is_lazy(node, made_here, caller):
@@ -185,7 +182,7 @@ class _Threads:
         """Lazy arrays that callers hand to an object whose thread evaluates them."""
         cls, own = worker.cls, worker.parameters[0].name if worker.parameters else "self"
         assert cls is not None
-        read = {n.attr.value for n in walk(worker.node.body) if isinstance(n, cst.Attribute)}
+        read = {node.attr.value for node in contents_of(worker.node.body).of(cst.Attribute)}
         for method in cls.methods.values():
             if _runs_in_thread(method):
                 continue
@@ -200,7 +197,7 @@ class _Threads:
 
     def _passed(self, method: FunctionInfo, kept: _Kept) -> Iterator[Report]:
         name = kept.node.value
-        for call in calls_by_function(self._module).get(method, ())[:_MOST_CALLERS]:
+        for call in calls_by_function(self._module).get(method, ())[:MOST_CALLERS]:
             node, caller = passed_with_owner(call).get(name), call.place.function
             if node is None or (caller is not None and _runs_in_thread(caller)):
                 continue
@@ -226,9 +223,8 @@ class _Threads:
             what = f"lazy array `{self._module.parsed.code(node)}`" if is_short else "lazy array"
             problem = f"{what} is {problem}"
         related = () if stop is None else (stop,)
-        return Report.at(
-            fact, "THREAD-002", node=node, message=problem, help=_HELP, related=related, place=place
-        )
+        place = place or fact.place
+        return Report("THREAD-002", node, place, problem, _HELP, related=related)
 
     def _is_lazy(
         self,
@@ -257,7 +253,7 @@ class _Threads:
                 return _is_weighted(local.function.cls)
             results = returned_by(local.function)
             return (
-                depth < _MOST_CALLS
+                depth < MOST_CALLS
                 and bool(results)
                 and all(self._is_lazy(v, s, local.function, depth + 1) for v, s in results)
             )
@@ -330,15 +326,15 @@ def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, _Kept]]:
     if isinstance(method.node, cst.Lambda) or not method.parameters:
         return
     own, *others = (parameter.name for parameter in method.parameters)
-    for statement in small_statements(method.node.body):
+    for statement in contents_of(method.node.body).statements:
         call = statement.value if isinstance(statement, cst.Expr) else None
         func = call.func if isinstance(call, cst.Call) and len(call.args) == 1 else None
         if not isinstance(func, cst.Attribute) or func.attr.value not in ("append", "put"):
             continue
         owner, _, attribute = (dotted(func.value) or "").partition(".")
         if owner == own and attribute and "." not in attribute and isinstance(call, cst.Call):
-            for node in walk(call.args[0].value):
-                if isinstance(node, cst.Name) and node.value in others:
+            for node in contents_of(call.args[0].value).of(cst.Name):
+                if node.value in others:
                     yield attribute, _Kept(node, statement)
 
 

@@ -11,7 +11,7 @@ from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.scopes import (
     MAX_STEPS,
     Expression,
-    assigned_attributes,
+    assignment_counts,
     display,
     items,
     resolve_name,
@@ -109,7 +109,7 @@ def _made_by_a_factory(kernel: PythonKernel, facts: list[Fact]) -> Iterator[Buil
         found = scope_of(module, factory.outer).find(name)
         if found is None or found[1] is None or found[1].node is not factory.node:
             return
-    elif name in assigned_attributes(module):
+    elif name in assignment_counts(module):
         return
     for fact in facts:
         if not isinstance(fact, FunctionVisit) or fact.function is not factory:

@@ -68,9 +68,10 @@ def _placed_in_python(report: MetalReport, places: TextPlaces) -> Iterator[Repor
             line = _line_of(second, places.module)
             related = (Stop(second.node, second.place.statement, OTHER, span=second.span),)
         message = message.replace(ELSEWHERE, line)
-    yield Report.at(
-        where,
+    yield Report(
         report.code,
+        where.node,
+        where.place,
         message=readable_names(message),
         help=readable_names(report.help),
         text_span=where.span,

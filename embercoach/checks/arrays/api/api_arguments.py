@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import (
     bindings_at,
     is_rebound,
@@ -14,7 +15,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import Source, changed_keys, sources_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import is_scalar
-from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.lattice import (
     Array,
     BoundMember,
@@ -30,6 +31,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import DTYPES, FLOATING
+from embercoach.analysis.work import MOST_CALLS
 from embercoach.checks.fallbacks import REFUSED, is_expected, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
 
-#: Dictionaries and calls that are followed one after the other.
-_DEEPEST = 4
 #: Characters of a called expression that a message quotes.
 _LONGEST_NAME = 32
 #: What takes entries out of a dictionary.
@@ -117,7 +117,7 @@ def _listed(entry: ApiEntry) -> str:
 
 
 def _keys(
-    passed: Source, where: Fact, module: Module, depth: int = _DEEPEST
+    passed: Source, where: Fact, module: Module, depth: int = MOST_CALLS
 ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
     """Yield the keys of a dictionary, and the call and the expression that each is reported at."""
     if depth == 0 or _is_reduced(passed):
@@ -179,18 +179,16 @@ def _is_reduced(passed: Source) -> bool:
 @kept_for_file
 def _reduced(tree: cst.CSTNode) -> frozenset[str]:
     """The paths of what a tree takes entries out of, or deletes."""
-    found: set[str] = set()
-    for node in walk(tree):
-        target: cst.CSTNode | None = None
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            target = node.func.value if node.func.attr.value in _REMOVES else None
-        elif isinstance(node, cst.Del):
-            parts = node.target
-            target = parts.value if isinstance(parts, cst.Subscript) else parts
-        path = None if target is None else dotted(target)
-        if path is not None:
-            found.add(path)
-    return frozenset(found)
+    contents = contents_of(tree)
+    methods = (call.func for call in contents.calls)
+    found: list[cst.CSTNode] = [
+        method.value
+        for method in methods
+        if isinstance(method, cst.Attribute) and method.attr.value in _REMOVES
+    ]
+    parts = (statement.target for statement in contents.of(cst.Del))
+    found += [part.value if isinstance(part, cst.Subscript) else part for part in parts]
+    return frozenset(path for target in found if (path := dotted(target)) is not None)
 
 
 #: Methods of arrays whose arguments are checked: those that torch and NumPy spell otherwise.
@@ -242,9 +240,10 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if is_expected(module, fact.place.statement, REFUSED, broadly=True):
         return
-    yield Report.at(
-        fact,
+    yield Report(
         "API-003",
+        fact.node,
+        fact.place,
         message=f"`{_written(fact, module)}()` {problem}",
         help=_help(fact, entry, problem),
         change=_change(fact, module, entry, problem),

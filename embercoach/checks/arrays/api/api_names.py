@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Array, LibraryObject, Symbol
 from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
-from embercoach.checks.hoisted_reads import parents
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -173,7 +173,6 @@ def _change(fact: CallFact, module: Module, instead: Deprecated) -> ProposedFix 
 
 #: The names that users give to modules of MLX.
 LONGEST = 40  # characters of a name that is compared with MLX's
-MOST_CHAINED = 16
 _SHORT = {"mlx.core": "mx", "mlx.nn": "nn", "mlx.optimizers": "optim"}
 
 
@@ -303,8 +302,8 @@ def _missing_in_chain(fact: MissingMemberFact, call: cst.Call, module: Module) -
     """The members that follow in ``x.permute(0, 2, 1).unsqueeze(0)``."""
     from embercoach.analysis.mlx_api import replacements
 
-    above = parents(fact.place.statement)
-    for _ in range(MOST_CHAINED):
+    above = contents_of(fact.place.statement).parents
+    while True:
         node = above.get(call)
         outer = None if node is None else above.get(node)
         if not isinstance(node, cst.Attribute) or node.value is not call:

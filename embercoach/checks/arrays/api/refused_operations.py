@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import assigned_to, reads_of
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
-from embercoach.analysis.facts.facts import CallFact, calls_by_function, calls_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, targets_of, walk
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, calls_by_function, calls_of
+from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.lattice import (
     Array,
     ArrayAt,
@@ -26,7 +27,8 @@ from embercoach.analysis.values.lattice import (
     as_number,
     join_all,
 )
-from embercoach.analysis.values.promotion import COMPLEX
+from embercoach.analysis.values.promotion import COMPLEX, FLOATING
+from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
@@ -37,13 +39,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import (
         Argument,
         ArrayIndexFact,
-        BinaryFact,
         Fact,
         InvertFact,
     )
     from embercoach.analysis.project.module import Module
-
-FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
 
 
 @check("API-005")
@@ -101,7 +100,7 @@ def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
     if isinstance(value, Array):
         if value.dtype == "bool" and not stored:
             return "a boolean mask", "Use `mx.where(mask, x, other)`: shapes depend on no data"
-        if value.dtype in FLOATING:
+        if value.dtype in FLOATING | COMPLEX:
             return f"a {value.dtype} array", "Convert the indices: `.astype(mx.int32)`"
     if isinstance(value, Numpy) and value.flat and not value.scalar:
         if value.kind == "int":
@@ -123,8 +122,6 @@ def _is_stored(fact: ArrayIndexFact) -> bool:
 _SIZES = frozenset(
     ("size", "dim", "dims", "width", "channels", "features", "hidden", "len", "length", "rank")
 )
-#: Callers of a function that returns the parts, which are looked at.
-_MOST_CALLERS = 8
 
 
 @check("API-009", of=("mlx.core.split", ".split"))
@@ -198,9 +195,9 @@ def _names(fact: CallFact, module: Module) -> int | None:
 
 def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
     calls = () if function is None else calls_by_function(module).get(function, ())
-    found = [(call, *_unpacking(call.place.statement)) for call in calls[:_MOST_CALLERS]]
+    found = [(call, *_unpacking(call.place.statement)) for call in calls[:MOST_CALLERS]]
     counts = {names if value is call.node else None for call, value, names in found}
-    return next(iter(counts)) if len(counts) == 1 and len(calls) <= _MOST_CALLERS else None
+    return next(iter(counts)) if len(counts) == 1 and len(calls) <= MOST_CALLERS else None
 
 
 def _unpacking(statement: cst.CSTNode) -> tuple[cst.CSTNode | None, int]:
@@ -239,11 +236,10 @@ def _is_size(node: cst.BaseExpression, names: int, fact: CallFact, module: Modul
 def _is_quotient(node: cst.CSTNode, names: int) -> bool:
     """``x.shape[-1] // 2`` of two parts; a quotient of two sizes may be the number of parts."""
     return any(
-        isinstance(inner, cst.BinaryOperation)
-        and isinstance(inner.operator, cst.FloorDivide)
+        isinstance(inner.operator, cst.FloorDivide)
         and isinstance(inner.right, cst.Integer)
         and evaluated(inner.right) == names
-        for inner in walk(node)
+        for inner in contents_of(node).of(cst.BinaryOperation)
     )
 
 
@@ -260,7 +256,7 @@ def _sizes_layer(name: str, function: FunctionInfo | None, module: Module) -> bo
     return any(
         isinstance(fact, CallFact)
         and (fact.symbol or "").startswith("mlx.nn.")
-        and name in {n for argument in fact.arguments for n in names_below(argument.node)}
+        and any(name in contents_of(argument.node).names for argument in fact.arguments)
         for fact in module.facts_of(init)
     )
 
@@ -326,23 +322,16 @@ def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 @check("COMPLEX-001")
-def unsupported_operator(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``z % 2``, ``z & mask``."""
-    if fact.operator in METHODS and (_is_complex(fact.left.array) or _is_complex(fact.right.array)):
-        yield from _operator(fact, module, fact.operator)
-
-
-@check("COMPLEX-001")
-def unsupported_inversion(fact: InvertFact, module: Module) -> Iterator[Report]:
-    """``~z``."""
-    if _is_complex(as_array(fact.value)):
-        yield from _operator(fact, module, "~")
-
-
-def _operator(fact: Fact, module: Module, operator: str) -> Iterator[Report]:
-    entry = mlx_api.array_member(METHODS[operator])
-    if entry is not None and "self" in entry.real_only:
-        yield from _unsupported(fact, module, f"`{operator}`")
+def unsupported_operator(fact: BinaryFact | InvertFact, module: Module) -> Iterator[Report]:
+    """``z % 2``, ``z & mask``, ``~z``."""
+    if isinstance(fact, BinaryFact):
+        operator, values = fact.operator, [fact.left.value, fact.right.value]
+    else:
+        operator, values = "~", [fact.value]
+    if operator in METHODS and any(_is_complex(as_array(value)) for value in values):
+        entry = mlx_api.array_member(METHODS[operator])
+        if entry is not None and "self" in entry.real_only:
+            yield from _unsupported(fact, module, f"`{operator}`")
 
 
 def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
@@ -474,7 +463,6 @@ def _maps_purely(fact: CallFact, module: Module) -> bool:
     function = resolved(first.node, fact.place.function, module)
     if not isinstance(function, cst.Lambda):
         return False
-    calls = [node for node in walk(function.body) if isinstance(node, cst.Call)]
-    known = calls_of(module)
-    names = [(known[c].symbol or "") if c in known else "" for c in calls]
+    facts = map(calls_of(module).get, contents_of(function.body).calls)
+    names = [(fact.symbol or "") if fact is not None else "" for fact in facts]
     return all(name.startswith(_CORE) and name not in EVALUATING for name in names)

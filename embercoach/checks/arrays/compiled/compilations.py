@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import is_traced
 from embercoach.analysis.dataflow.function_summaries import (
     evaluated_calls,
     frame_of,
     located_calls,
-    nodes_in,
 )
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     made_in_init,
     passed_with_owner,
     scope_of,
@@ -28,13 +27,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import Source, changed_containers, sources_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.syntax.trees import (
-    children,
-    dotted,
-    names_below,
-    small_statements,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -49,8 +42,8 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.arrays.modules.module_modes import DEEPEST, is_by_mode
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS, WorkExceededError
+from embercoach.checks.arrays.modules.module_modes import is_by_mode
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -86,8 +79,6 @@ def compiled_method(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 #: Work for each function that a check looks at.
 STEPS_A_FUNCTION = 4
-#: Functions of other files that are looked at.
-MOST_IMPORTED = 32
 
 
 def root_of(value: Value) -> FunctionInfo | None:
@@ -133,17 +124,17 @@ def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
     )
     in_order = sorted(found, key=lambda info: (str(info.module.path), info.qualified_name))
     reached = dict.fromkeys(in_order)
-    while in_order and len(reached) < MOST_IMPORTED:
+    while in_order and len(reached) < MOST_CALLERS:
         callees = (root_of(call.callee) for call in evaluated_calls(in_order.pop(0)))
         more = dict.fromkeys(
             c for c in callees if c is not None and c.module is not module and c not in reached
         )
         reached.update(more)
         in_order += more
-    return tuple(reached)[:MOST_IMPORTED]
+    return tuple(reached)[:MOST_CALLERS]
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
     found: dict[FunctionInfo | None, list[FunctionInfo]] = {}
     for info in module.functions:
@@ -159,8 +150,6 @@ def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> F
 
 
 _NAMES = re.compile(r"\b(update|apply_gradients)\b")
-#: Updates of a file that are looked at.
-MOST_UPDATES = 64
 
 
 class Update(NamedTuple):
@@ -182,7 +171,7 @@ class Update(NamedTuple):
         return next(loops, None) is not None
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def updates_of(module: Module) -> tuple[Update, ...]:
     """The calls of a file that update a module by an optimizer, up to a number."""
     if _NAMES.search(module.source) is None:
@@ -193,7 +182,7 @@ def updates_of(module: Module) -> tuple[Update, ...]:
         for function, body in bodies
         for node, statement in located_calls(body)
     )
-    return tuple(islice((update for update in found if update is not None), MOST_UPDATES))
+    return tuple(islice((update for update in found if update is not None), MOST_STEPS))
 
 
 def sources_in(update: Update, module: Module) -> tuple[Source, ...]:
@@ -220,10 +209,6 @@ def update_in(
     return Update(node, statement, function, owner, model)
 
 
-#: Names and calls that are followed.
-_MOST_NAMES, _MOST_CALLS = 8, 3
-
-
 def variable(path: str, function: FunctionInfo | None, module: Module) -> Hashable:
     """A key that is the same for all names of one variable, such as ``model`` and ``self.model``.
 
@@ -233,7 +218,7 @@ def variable(path: str, function: FunctionInfo | None, module: Module) -> Hashab
         module: the file.
     """
     scope = scope_of(module, function)
-    for _ in range(_MOST_NAMES):
+    for _ in range(MOST_STEPS):
         name, _, rest = path.partition(".")
         found = scope.find(name)
         if found is None:
@@ -262,12 +247,12 @@ def _attribute_of(name: str, scope: Scope, module: Module) -> Hashable | None:
     if len(scope.reaching.bindings.get(name, ())) != 1:
         return None
     first = owner.parameters[0].name
-    for statement in small_statements(owner.node.body):
+    for statement in contents_of(owner.node.body).statements:
         if not isinstance(statement, cst.Assign) or dotted(statement.value) != name:
             continue
         for target in statement.targets:
             holder, _, attribute = (dotted(target.target) or "").partition(".")
-            if holder == first and assigned_attributes(module)[attribute] == 1:
+            if holder == first and assignment_counts(module)[attribute] == 1:
                 return owner.cls, attribute
     return None
 
@@ -277,13 +262,11 @@ def calls_variable(
 ) -> bool:
     """Return whether a function calls a variable, or passes it to a function that does."""
     evaluation = evaluation_of(module)
-    for node in nodes_in(function.node.body, module):
-        if not isinstance(node, cst.Call):
-            continue
+    for node in contents_of(function.node.body, SCOPES).calls:
         callee = dotted(node.func)
         if callee is not None and is_same(callee):
             return True
-        local = evaluation.local_call(node) if depth < _MOST_CALLS else None
+        local = evaluation.local_call(node) if depth < MOST_CALLS else None
         if local is None or any(a.star for a in node.args):
             continue
         for name, argument in passed_with_owner(local).items():
@@ -298,8 +281,6 @@ Option = Literal["inputs", "outputs"]
 #: The place of an option among the arguments of ``mx.compile``.
 _PLACES: dict[Option, int] = {"outputs": 2, "inputs": 1}
 RANDOM_STATE = "mlx.core.random.state"
-#: Elements of ``inputs=`` and ``outputs=`` that are looked at.
-MOST_CAPTURED = 64
 #: The attribute that holds the state of a module, of an optimizer, or of ``mx.random``.
 STATE = "state"
 
@@ -345,7 +326,7 @@ def captured_owners(fact: CompileFact, option: Option, module: Module) -> list[S
     sources = sources_of(module)
     found: list[Source] = []
     pending = [sources.at_place(argument.node, _place_of(fact))]
-    for _ in range(MOST_CAPTURED):
+    for _ in range(MOST_STEPS):
         if not pending:
             return found
         source = pending.pop()
@@ -446,7 +427,7 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
         info = update.function
         if info is None or info not in functions or not _is_outer(update.owner, info):
             continue
-        if update.model is None and _mentions(info, f"{update.owner}.state", module):
+        if update.model is None and _mentions(info, f"{update.owner}.state"):
             continue  # the state is an argument and a result
         state = sources_in(update, module)
         for name in _PLACES:
@@ -454,11 +435,10 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
             lacking = [s for s in state if not is_captured(s, captured)]
             if lacking:
                 shown = (dotted(lacking[0].node) or "").rpartition(".")[2]
-                yield Report.at(
-                    fact,
+                yield Report(
                     "COMPILE-005",
-                    node=update.node,
-                    place=place_in(fact, info, update.statement),
+                    update.node,
+                    place_in(fact, info, update.statement),
                     message=f"updates `{shown}`, which `{name}=` of mx.compile lacks"[:80],
                     help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
                     context="compiled",
@@ -486,10 +466,8 @@ def imported_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                 return
 
 
-def _mentions(info: FunctionInfo, path: str, module: Module) -> bool:
-    return any(
-        dotted(n) == path for n in nodes_in(info.node.body, module) if isinstance(n, cst.Attribute)
-    )
+def _mentions(info: FunctionInfo, path: str) -> bool:
+    return path in map(dotted, contents_of(info.node.body, SCOPES).of(cst.Attribute))
 
 
 def _is_outer(path: str, info: FunctionInfo) -> bool:
@@ -533,16 +511,15 @@ def leaking_callback(fact: CompileFact, module: Module) -> Iterator[Report]:
     if fact.has_star or fact.option(2, "outputs") is not None:
         return
     for info in functions:
-        for node in nodes_in(info.node.body, module):
-            for argument in node.args if isinstance(node, cst.Call) else ():
+        for node in contents_of(info.node.body, SCOPES).calls:
+            for argument in node.args:
                 target = _added_to(argument.value)
                 if target is None or not _leaks(target, info, functions, module):
                     continue
-                yield Report.at(
-                    fact,
+                yield Report(
                     "COMPILE-006",
-                    node=argument.value,
-                    place=place_in(fact, info, info.statement or info.node),
+                    argument.value,
+                    place_in(fact, info, info.statement or info.node),
                     message="the callback stores traced arrays outside of the compiled function",
                     help="Collect them in a local list, and return it",
                     context="compiled",
@@ -685,21 +662,16 @@ def _outlives(name: str, info: FunctionInfo, functions: frozenset[FunctionInfo])
     return found is not None and found[0].owner not in functions
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _reads(module: Module) -> dict[str, frozenset[FunctionInfo | None]]:
     """The functions of a file that read an attribute, by its name."""
     found: dict[str, set[FunctionInfo | None]] = {}
-    bodies = {id(info.node): info for info in module.functions}
-    pending: list[tuple[cst.CSTNode, FunctionInfo | None]] = [(module.tree, None)]
-    while pending:
-        node, function = pending.pop()
-        function = bodies.get(id(node), function)
-        if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
-            pending.append((node.target.value, function))
-            continue
-        if isinstance(node, cst.Attribute):
-            found.setdefault(node.attr.value, set()).add(function)
-        pending += [(child, function) for child in children(node)]
+    bodies: dict[cst.CSTNode, FunctionInfo] = {info.node: info for info in module.functions}
+    contents = contents_of(module.tree)
+    for node in contents.of(cst.Attribute):
+        if not isinstance(contents.parents[node], cst.AssignTarget):
+            around = next((one for one in contents.above(node) if one in bodies), module.tree)
+            found.setdefault(node.attr.value, set()).add(bodies.get(around))
     return {name: frozenset(functions) for name, functions in found.items()}
 
 
@@ -729,9 +701,8 @@ def uncaptured_statistics(fact: CompileFact, module: Module) -> Iterator[Report]
 def _runs(fact: CompileFact, name: str, module: Module) -> bool:
     node = fact.node
     given = node.args[0].value if isinstance(node, cst.Call) and node.args else None
-    return (given is not None and name in names_below(given)) or any(
-        name in names_below(info.node.body) for info in traced_by(fact, module)
-    )
+    bodies = (info.node.body for info in traced_by(fact, module))
+    return any(name in contents_of(n).names for n in (given, *bodies) if n is not None)
 
 
 def _has_norm(owner: Source, module: Module) -> bool:
@@ -741,10 +712,10 @@ def _has_norm(owner: Source, module: Module) -> bool:
     made = [end.node for end in ends if isinstance(end.node, cst.Call)]
     if len(made) != len(ends) or not made:
         return False
-    if is_by_mode(sources.value(owner), module, DEEPEST, names=(_NORM,)):
+    if is_by_mode(sources.value(owner), module, names=(_NORM,)):
         return True
     return all((dotted(call.func) or "").endswith("Sequential") for call in made) and any(
-        isinstance(node, cst.Call) and (dotted(node.func) or "").endswith(f"nn.{_NORM}")
+        (dotted(node.func) or "").endswith(f"nn.{_NORM}")
         for call in made
-        for node in walk(call)
+        for node in contents_of(call).calls
     )

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import annotated_value
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.scopes import passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import (
     CallFact,
     CompiledCall,
     CompileFact,
-    LocalCall,
     calls_by_function,
 )
 from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
     SCOPES,
-    all_statements,
-    children,
     dotted,
     evaluated,
-    names_below,
-    small_statements,
     target_names,
     targets_of,
-    walk,
 )
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
@@ -45,9 +41,15 @@ from embercoach.analysis.values.lattice import (
     as_number,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import root_of
-from embercoach.checks.arrays.compiled.stale import member_of
-from embercoach.checks.arrays.compiled.varying import FEW_VALUED, Varying, walks_few
+from embercoach.checks.arrays.compiled.stale import member_path
+from embercoach.checks.arrays.compiled.varying import (
+    FEW_VALUED,
+    Varying,
+    grown_lists,
+    walks_few,
+)
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import VALUE, Report, check
 
@@ -63,11 +65,12 @@ if TYPE_CHECKING:
 #: Functions that run once in a process, or once for each object.
 _ONCE = frozenset({"main", "__init__", "setup", "build"})
 _CACHES = ("lru_cache", "cache", "cached_property")
-_LOOPS = (cst.For, cst.While, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+#: Nodes whose contents may run several times.
+_REPEATING = (cst.For, cst.While, cst.BaseComp, cst.FunctionDef, cst.Lambda)
 
 
 @check("COMPILE-003", of=(VALUE,))
-def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
+def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(f)(x)`` in a function, or in a loop."""
     function, loop = fact.place.function, fact.place.loop
     if function is None and loop is None:
@@ -147,24 +150,14 @@ def _is_made_by(maker: FunctionInfo, value: Value) -> bool:
     return root is not None and root.outer is maker
 
 
-#: Targets of assignments that bind local variables alone.
-_LOCAL = (cst.Name, cst.Tuple)
-
-
-@lru_cache(maxsize=16)
+@kept_for_file
 def _keeps_nothing(maker: FunctionInfo) -> bool:
     """Return whether no call of a function keeps its result for the next one."""
     if _is_cached(maker) or isinstance(maker.node, cst.Lambda):
         return False
-    returns = 0
-    for node in walk(maker.node.body, SCOPES):
-        if isinstance(node, cst.Return):
-            returns += 1
-        elif type(node) in (cst.Global, cst.Nonlocal, cst.Yield) or (
-            type(node) is cst.AssignTarget and type(node.target) not in _LOCAL
-        ):
-            return False
-    return returns == 1
+    contents = contents_of(maker.node.body, SCOPES)
+    keeps = contents.changed or contents.of(cst.Global, cst.Nonlocal, cst.Yield)
+    return not keeps and len(contents.of(cst.Return)) == 1
 
 
 def _assigned_name(statement: cst.CSTNode, node: cst.Call, made: int) -> str | None:
@@ -185,35 +178,17 @@ def _is_invariant(call: CallFact, loop: cst.For | cst.While, module: Module) -> 
 
     Nothing that it gets is bound in the loop, and no attribute of that is set there.
     """
-    if not any(
-        isinstance(line, cst.SimpleStatementLine) and call.place.statement in line.body
-        for line in loop.body.body
-    ):
-        return False
     reaching = scope_of(module, call.place.function).reaching
     layout = layout_of(module, call.place.function)
-    used = {node.value for node in walk(call.node) if isinstance(node, cst.Name)}
-    bound = {
-        name
+    level = next(layout.outward(call.place.statement), None)
+    if level is None or level.owner is not loop or level.arm != "body":
+        return False
+    used = contents_of(call.node).names
+    return used.isdisjoint(contents_of(loop.body).changed) and not any(
+        layout.is_bound_in(binding, loop)
         for name in used
         for binding in reaching.bindings.get(name, ())
-        if binding.statement is loop or layout.is_inside(binding.statement, loop)
-    }
-    return not bound and used.isdisjoint(_owners_changed(loop))
-
-
-@lru_cache(maxsize=8)
-def _owners_changed(loop: cst.For | cst.While) -> frozenset[str]:
-    """The names of what a loop sets attributes or items of."""
-    found: set[str] = set()
-    for node in walk(loop.body, (cst.BaseExpression, *SCOPES)):
-        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-        if isinstance(node, (cst.AugAssign, cst.AnnAssign)):
-            targets = [node.target]
-        for target in targets:
-            if isinstance(target, (cst.Attribute, cst.Subscript)):
-                found.add((dotted(target.value) or "").partition(".")[0])
-    return frozenset(found)
+    )
 
 
 def _is_cached(function: FunctionInfo) -> bool:
@@ -275,38 +250,15 @@ def _is_only_called(
     name: str, binding: cst.CSTNode | None, body: cst.CSTNode, *, in_loops: bool = False
 ) -> bool:
     """Return whether a body calls a name, and no more: unless ``in_loops``, not in inner loops."""
-    calls = 0
-    pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
-    while pending:
-        node, repeats = pending.pop()
-        if node is binding:
-            continue
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
-            if node.func.value == name:
-                if repeats and not in_loops:
-                    return False
-                calls += 1
-                pending += [(argument, repeats) for argument in node.args]
-                continue
-        elif isinstance(node, cst.Name) and node.value == name:
+    contents = contents_of(body)
+    uses = [use for use in contents.uses(name) if contents.statement_of(use) is not binding]
+    for use in uses:
+        call, *outer = contents.above(use)
+        if not isinstance(call, cst.Call) or call.func is not use:
             return False
-        inner = node is not body and isinstance(node, (*_LOOPS, cst.FunctionDef, cst.Lambda))
-        pending += [(child, repeats or inner) for child in _below(node)]
-    return calls > 0
-
-
-def _below(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """The nodes below, without the names of attributes, keywords and parameters."""
-    if isinstance(node, cst.Param):
-        return [] if node.default is None else [node.default]
-    if isinstance(node, (cst.Attribute, cst.Arg)):
-        return [node.value]
-    if isinstance(node, cst.FunctionDef):
-        return [node.params, node.body]
-    return children(node)
-
-
-_GROWS = frozenset(("append", "extend", "insert"))
+        if not in_loops and any(isinstance(node, _REPEATING) for node in outer[:-1]):
+            return False
+    return bool(uses)
 
 
 def changes_shape(varying: Varying, node: cst.BaseExpression, statement: cst.CSTNode) -> bool:
@@ -390,43 +342,20 @@ def _is_grown(name: str, place: FactPlace, module: Module) -> bool:
         owner = owner.outer
     if owner is None or isinstance(owner.node, cst.Lambda):
         return False  # a list of the module: who adds to it is not known
-    return any(_adds(loop, name) for loop in _loops(owner.node))
+    around = contents_of(owner.node.body, DEFINITIONS).of(cst.For, cst.While)
+    return any(_adds(loop, name) for loop in around)
 
 
-@lru_cache(maxsize=4)
-def _loops(function: cst.FunctionDef) -> tuple[cst.For | cst.While, ...]:
-    """The loops of a function, without those of functions in it."""
-    closed = (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)
-    nodes = walk(function.body, closed)
-    return tuple(node for node in nodes if isinstance(node, (cst.For, cst.While)))
-
-
-@lru_cache(maxsize=32)
 def _adds(body: cst.CSTNode, path: str) -> bool:
     """Return whether a loop or a method adds to a list, and does not begin a new one."""
-    nodes = [*walk(body)]
-    if any(dotted(t) == path for n in nodes if isinstance(n, cst.Assign) for t in targets_of(n)):
-        return False
-    return any(added == path for added in _added(nodes)) and not any(
-        _method(n, path) in ("pop", "clear", "popleft") for n in nodes
+    contents = contents_of(body)
+    targets = (target for node in contents.of(cst.Assign) for target in targets_of(node))
+    emptied = {f"{path}.{method}" for method in ("pop", "clear", "popleft")}
+    return (
+        path in grown_lists(body)
+        and path not in map(dotted, targets)
+        and emptied.isdisjoint(dotted(call.func) or "" for call in contents.calls)
     )
-
-
-def _added(nodes: list[cst.CSTNode]) -> Iterator[str | None]:
-    """Yield the paths of what calls and ``+=`` of a list add to."""
-    for node in nodes:
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            if node.func.attr.value in _GROWS:
-                yield dotted(node.func.value)
-        elif isinstance(node, cst.AugAssign) and isinstance(node.value, cst.List):
-            yield dotted(node.target)
-
-
-def _method(node: cst.CSTNode, path: str) -> str:
-    """The name of the method of a list that a node calls."""
-    func = node.func if isinstance(node, cst.Call) else None
-    is_own = isinstance(func, cst.Attribute) and dotted(func.value) == path
-    return cst.ensure_type(func, cst.Attribute).attr.value if is_own else ""
 
 
 def _is_attribute_grown(path: str, function: FunctionInfo | None) -> bool:
@@ -437,11 +366,7 @@ def _is_attribute_grown(path: str, function: FunctionInfo | None) -> bool:
     setters = cls.setters.get(path.rpartition(".")[2], ())
     if any(s.name != "__init__" for s in setters if s is not function):
         return False
-    nodes = [*walk(function.node.body)]
-    is_reset = any(
-        dotted(t) == path for n in nodes if isinstance(n, cst.Assign) for t in targets_of(n)
-    )
-    return not is_reset and any(added == path for added in _added(nodes))
+    return _adds(function.node.body, path)
 
 
 #: Longer expressions are not quoted.
@@ -497,11 +422,12 @@ def _given_in_loops(
     """``model.step(y, i)`` in a loop over ``i``, where the method hands on what it makes of it."""
     if function is None or not names or steps == 0:
         return
-    places = [p.name for p in function.parameters if not p.star and not p.keyword_only]
     evidence = {p.name: p.evidence for p in function.parameters if p.name in names}
     numbers = {n: None if v is None else as_number(v) for n, v in evidence.items()}
     for local in calls_by_function(module).get(function, ()):
-        given = {name: _handed(local, name, places) for name in sorted(names)}
+        has_star = any(argument.star for argument in local.node.args)
+        handed_over = {} if has_star else passed_arguments(local)
+        given = {name: handed_over.get(name) for name in sorted(names)}
         varying = Varying(local.place, module)
         varying.is_float = any(n is not None and n.kind == "float" for n in numbers.values())
         statement = local.place.statement
@@ -529,20 +455,6 @@ def _is_number(
     if number is not None:
         return number.kind != "bool"
     return given is not None and varying.is_host(given, statement)
-
-
-def _handed(local: LocalCall, name: str, places: list[str]) -> cst.BaseExpression | None:
-    """Return the argument of a call for one of the parameters of a function of the file."""
-    for index, argument in enumerate(local.node.args, start=local.is_bound):
-        if argument.star:
-            return None
-        if argument.keyword is not None:
-            to: str | None = argument.keyword.value
-        else:
-            to = places[index] if index < len(places) else None
-        if to == name:
-            return argument.value
-    return None
 
 
 def _changing(fact: Fact, node: cst.BaseExpression, module: Module) -> Report:
@@ -615,11 +527,8 @@ def _is_changing_text(
         return False
     if isinstance(loop.iter, (cst.List, cst.Tuple)):
         return False  # few
-    bound = set(target_names(loop.target))
-    for statement in small_statements(loop.body):
-        if isinstance(statement, cst.Assign) and bound & set(names_below(statement.value)):
-            bound.update(n for t in statement.targets for n in target_names(t.target))
-    return not bound.isdisjoint(names_below(argument.node))
+    bound = derived_names(loop.body, set(target_names(loop.target)))
+    return not bound.isdisjoint(contents_of(argument.node).names)
 
 
 def _parameter(root: FunctionInfo, index: int, argument: Argument) -> FunctionParameter | None:
@@ -638,7 +547,7 @@ def _is_text(value: Value) -> bool:
 
 def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
     """``self.offset``, where the file has ``self.offset += 1``, or a property of such a counter."""
-    name = member_of(node)[0]
+    name = member_path(node)[0]
     if not name:
         return False
     counters = _counters(module)
@@ -653,26 +562,22 @@ def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module:
     return any(
         isinstance(side, cst.Attribute) and side.attr.value in counters
         for value, _ in returned_by(method)
-        for operation in walk(value)
-        if isinstance(operation, cst.BinaryOperation)
-        and not isinstance(operation.operator, FEW_VALUED)
+        for operation in contents_of(value).of(cst.BinaryOperation)
+        if not isinstance(operation.operator, FEW_VALUED)
         for side in (operation.left, operation.right)
     )
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
-    found: set[str] = set()
-    for node in all_statements(module.tree):
-        if type(node) is cst.AugAssign:
-            found.add(member_of(node.target)[0])
-        elif type(node) is cst.Assign and type(node.targets[0].target) is cst.Attribute:
-            path = dotted(node.targets[0].target)
-            if path is not None and any(
-                type(n) is cst.Attribute and dotted(n) == path for n in walk(node.value)
-            ):
-                found.add(path.rpartition(".")[2])
+    contents = contents_of(module.tree)
+    found = {member_path(node.target)[0] for node in contents.of(cst.AugAssign)}
+    for node in contents.of(cst.Assign):
+        target = node.targets[0].target
+        path = dotted(target) if isinstance(target, cst.Attribute) else None
+        if path and path in map(dotted, contents_of(node.value).of(cst.Attribute)):
+            found.add(path.rpartition(".")[2])
     return frozenset(found - {""})
 
 
@@ -686,17 +591,17 @@ def _must_be_python(
     return parameter is not None and parameter.name in _needed(root)
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _needed(root: FunctionInfo) -> frozenset[str]:
     """The names of a function where an array would not do."""
     body = root.node.body
     results = set(_displays(body)) if isinstance(root.node, cst.Lambda) else set[cst.CSTNode]()
     needed: set[str] = set()
-    for node in walk(body):  # a statement comes before its parts
+    for node in contents_of(body):  # a statement comes before its parts
         if type(node) is cst.Return and node.value is not None:
             results.update(_displays(node.value))
         elif node not in results:
-            needed.update(n for part in _needing_numbers(node) for n in names_below(part))
+            needed.update(n for part in _needing_numbers(node) for n in contents_of(part).names)
     return frozenset(needed)
 
 
@@ -733,7 +638,7 @@ def _has_fixed_shapes(root: FunctionInfo | None, module: Module) -> bool:
     return bool(sites) and not any(f.has_star or f.option(3, "shapeless") for f in sites)
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _sites(module: Module) -> dict[FunctionInfo | None, list[CompileFact]]:
     """Where a file compiles each of its functions."""
     found: dict[FunctionInfo | None, list[CompileFact]] = {}

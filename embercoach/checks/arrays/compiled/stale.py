@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.function_summaries import located_calls, nodes_in
-from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import located_calls
+from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
 from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
+    SCOPES,
     dotted,
     evaluated,
     keyed_path,
-    names_below,
-    small_statements,
     targets_of,
-    walk,
 )
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
@@ -34,6 +32,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     holds_arrays,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import (
     calls_variable,
     captured_owners,
@@ -48,12 +47,17 @@ from embercoach.checks.arrays.compiled.compilations import (
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
+
+    #: Changes of a member, by the function that makes them: of which object, and the statements.
+    Stores = dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]
+    #: Whether a path in a function is the variable at hand.
+    Test = Callable[[str, "FunctionInfo | None"], bool]
 
 #: Methods that prepare an object, before anything is traced.
 _PREPARING = ("__init__", "__post_init__", "__new__", "setup", "build", "reset", "load")
@@ -79,7 +83,7 @@ def changes_attribute(method: FunctionInfo, attribute: str, module: Module) -> b
     if not method.parameters or method.name.startswith(_PREPARING):
         return False
     own = f"{method.parameters[0].name}.{attribute}"
-    return _changes(method, own, module) and not _compiles(method, module)
+    return _changes(method, own) and not _compiles(method, module)
 
 
 def changes_variable(name: str, owner: object, module: Module) -> frozenset[FunctionInfo]:
@@ -89,7 +93,7 @@ def changes_variable(name: str, owner: object, module: Module) -> frozenset[Func
         for info in module.functions
         if name in (info.global_names if owner is module else info.nonlocal_names)
         and (owner is module or _is_inside(info, owner))
-        and _changes(info, name, module)
+        and _changes(info, name)
         and not _compiles(info, module)
     )
 
@@ -105,26 +109,21 @@ def _compiles(info: FunctionInfo, module: Module) -> bool:
     return any(type(fact) is CompileFact for fact in module.facts_of(info))
 
 
-def _changes(info: FunctionInfo, path: str, module: Module) -> bool:
+def _changes(info: FunctionInfo, path: str) -> bool:
     given = {p.name for p in info.parameters[info.is_method :]}
-    for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
+    for node in contents_of(info.node.body).statements:
         if isinstance(node, cst.AugAssign) and keyed_path(node.target) == path:
             return True
-        if not isinstance(node, cst.Assign) or path not in map(_target, node.targets):
+        if not isinstance(node, cst.Assign) or path not in map(keyed_path, assigned_to(node)):
             continue
-        if any(keyed_path(n) == path for n in nodes_in(node.value, module) if _is_path(n)):
+        if path in map(keyed_path, contents_of(node.value, SCOPES).of(*_PATHS)):
             return True
-        if not given.isdisjoint(names_below(node.value)) and _is_setter(info, module):
+        if not given.isdisjoint(contents_of(node.value).names) and _is_setter(info, info.module):
             return True
     return False
 
 
-def _is_path(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
-
-
-def _target(target: cst.AssignTarget) -> str | None:
-    return keyed_path(target.target)
+_PATHS = (cst.Name, cst.Attribute, cst.Subscript)
 
 
 def _is_setter(info: FunctionInfo, module: Module) -> bool:
@@ -136,18 +135,9 @@ def _is_setter(info: FunctionInfo, module: Module) -> bool:
     return info in _called_in_loops(module)
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _called_in_loops(module: Module) -> frozenset[FunctionInfo]:
     return frozenset(f.function for f in module.facts() if type(f) is LocalCall and f.place.loops)
-
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
-
-    #: Changes of a member, by the function that makes them: of which object, and the statements.
-    Stores = dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]
 
 
 def is_data(value: Value) -> bool:
@@ -155,7 +145,7 @@ def is_data(value: Value) -> bool:
     return as_number(value) is not None or holds_arrays(value)
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def calls_of_compiled(
     function: FunctionInfo | None, module: Module
 ) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
@@ -191,7 +181,7 @@ def _interleave(
     )
 
 
-def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
+def member_path(node: cst.CSTNode) -> tuple[str, str | None]:
     """The name of an attribute or an entry, and the path of its owner: ``cfg["scale"]``."""
     if type(node) is cst.Attribute:
         return node.attr.value, dotted(node.value)
@@ -203,16 +193,16 @@ def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
     return (f"[{text}]", dotted(node.value)) if isinstance(text, str) else ("", None)
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def _targets_in(
     function: FunctionInfo | None, module: Module
 ) -> tuple[tuple[cst.BaseExpression, cst.CSTNode], ...]:
     """The targets of the assignments of a function, with their statements."""
     body = module.tree if function is None else function.node.body
-    return tuple((t, node) for node in small_statements(body) for t in targets_of(node))
+    return tuple((t, node) for node in contents_of(body).statements for t in targets_of(node))
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def attribute_stores(module: Module) -> dict[str, Stores]:
     """The assignments to attributes and entries of variables, by their names and the function.
 
@@ -221,7 +211,7 @@ def attribute_stores(module: Module) -> dict[str, Stores]:
     found: dict[str, Stores] = {}
     for function in (None, *module.functions):
         for target, node in _targets_in(function, module):
-            name, owner = member_of(target)
+            name, owner = member_path(target)
             if owner is not None:
                 found.setdefault(name, {}).setdefault(function, []).append((owner, node))
     return found
@@ -260,15 +250,6 @@ def _member(owner: Value, name: str) -> Value:
     return UNKNOWN if held is None else held
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
-
-    #: Whether a path in a function is the variable at hand.
-    Test = Callable[[str, "FunctionInfo | None"], bool]
-
 HELP = "Pass it to the compiled function as an array: `mx.array(value)`"
 HELP_WITH_STATE = "Add `[model.state]` to both `inputs=` and `outputs=`"
 
@@ -284,11 +265,9 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     for info in functions:
         seen: set[str] = set()
         reported: set[str] = set()
-        nodes = list(nodes_in(info.node.body, module))
-        labels = {node.keyword for node in nodes if isinstance(node, cst.Arg)}
-        labels.update(node.attr for node in nodes if isinstance(node, cst.Attribute))
-        for node in nodes:
-            path = None if node in labels else _path(node)
+        contents = contents_of(info.node.body, SCOPES)
+        for node in contents.of(*_PATHS):
+            path = None if contents.is_label(node) else _path(node)
             if path is None or path in seen:
                 continue
             seen.add(path)
@@ -301,11 +280,10 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
                 continue  # one report for a dictionary and its entry
             if _is_changed(path, info, functions, fact, module):
                 reported.add(path)
-                yield Report.at(
-                    fact,
+                yield Report(
                     "COMPILE-007",
-                    node=node,
-                    place=place_in(fact, info, info.statement or info.node),
+                    node,
+                    place_in(fact, info, info.statement or info.node),
                     message="read when the function is traced: later changes have no effect",
                     help=HELP,
                     context="compiled",
@@ -320,7 +298,7 @@ def _path(node: cst.CSTNode) -> str | None:
     """The path of a name or an attribute; ``cfg.[scale]`` of the entry ``cfg["scale"]``."""
     if isinstance(node, (cst.Name, cst.Attribute)):
         return dotted(node)
-    name, owner = member_of(node)
+    name, owner = member_path(node)
     if owner is None or "." in owner:
         return keyed_path(node)
     return None if "." in name else f"{owner}.{name}"
@@ -339,7 +317,7 @@ def _is_changed(
     cls = owner_of(name, info, module)
     if "." in attribute:  # of an object or a dictionary that an attribute holds
         methods = () if cls is None or attribute.count(".") > 1 else cls.methods.values()
-        return path in _operands(info, module) and any(
+        return path in _operands(info) and any(
             changes_attribute(method, attribute, module)
             for method in methods
             if method not in functions
@@ -347,7 +325,7 @@ def _is_changed(
     if cls is None:
         return is_set_on_object(name, attribute, info, functions, module)
     value = cls.attributes.get(attribute)
-    if value is None or not (is_data(value) or path in _operands(info, module)):
+    if value is None or not (is_data(value) or path in _operands(info)):
         return False
     return any(
         changes_attribute(method, attribute, module)
@@ -356,15 +334,15 @@ def _is_changed(
     ) or _is_set_outside(attribute, fact, cls, module)
 
 
-@lru_cache(maxsize=8)
-def _operands(info: FunctionInfo, module: Module) -> frozenset[str]:
+@kept_for_file
+def _operands(info: FunctionInfo) -> frozenset[str]:
     """The paths of what a function computes with: numbers and arrays alone."""
-    nodes = list(nodes_in(info.node.body, module))
-    operations = [node for node in nodes if isinstance(node, cst.BinaryOperation)]
+    contents = contents_of(info.node.body, SCOPES)
+    operations = contents.of(cst.BinaryOperation)
     found = {keyed_path(side) for node in operations for side in (node.left, node.right)}
-    for node in nodes:  # ``a = self.alpha``
-        if isinstance(node, cst.Assign) and dotted(node.targets[0].target) in found:
-            found.add(keyed_path(node.value))
+    for statement in contents.of(cst.Assign):  # ``a = self.alpha``
+        if dotted(statement.targets[0].target) in found:
+            found.add(keyed_path(statement.value))
     return frozenset(path for path in found if path is not None)
 
 
@@ -388,7 +366,7 @@ def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: M
 
 
 def _reads(method: FunctionInfo, names: set[str]) -> bool:
-    return not names.isdisjoint(names_below(method.node.body))
+    return not names.isdisjoint(contents_of(method.node.body).names)
 
 
 def _is_method_of(path: str, owner: str, names: set[str]) -> bool:
@@ -473,7 +451,7 @@ def _uses(
     def is_updated(path: str, info: FunctionInfo | None) -> bool:
         return variable(path, info, module) == updated
 
-    if any(_is_set(is_updated, info, module) for info in functions):
+    if any(_is_set(is_updated, info) for info in functions):
         return False
     node, owner = fact.node, fact.place.function
     if isinstance(node, cst.Call) and fact.decorated is None and node.args:
@@ -512,14 +490,11 @@ def _applied(is_updated: Test, info: FunctionInfo, path: str) -> bool:
     return is_updated(path, info)
 
 
-def _is_set(is_updated: Test, info: FunctionInfo, module: Module) -> bool:
+def _is_set(is_updated: Test, info: FunctionInfo) -> bool:
     """``model.update(parameters)``: the weights are arguments."""
-    for node in nodes_in(info.node.body, module):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            path = dotted(node.func.value) if node.func.attr.value == "update" else None
-            if path is not None and is_updated(path, info):
-                return True
-    return False
+    functions = (call.func for call in contents_of(info.node.body, SCOPES).calls)
+    updates = (f for f in functions if isinstance(f, cst.Attribute) and f.attr.value == "update")
+    return any((path := dotted(f.value)) is not None and is_updated(path, info) for f in updates)
 
 
 @check("COMPILE-007")
@@ -531,7 +506,7 @@ def stale_factory(fact: CallFact, module: Module) -> Iterator[Report]:
     for function in _compiled_in(fact.result):
         if function.outer is None or function.outer.node is not factory.node:
             continue
-        if _captures(factory, module) or not _is_stale(fact, factory, function, module):
+        if _captures(factory) or not _is_stale(fact, factory, function, module):
             continue
         compiled = [f for f in module.facts_of(factory) if type(f) is CompileFact]
         where: Fact = compiled[0] if len(compiled) == 1 and factory.module is module else fact
@@ -553,12 +528,10 @@ def _compiled_in(result: Value) -> Iterator[FunctionInfo]:
             yield root
 
 
-def _captures(factory: FunctionInfo, module: Module) -> bool:
+def _captures(factory: FunctionInfo) -> bool:
     """Return whether a factory passes ``inputs=``, for whatever it compiles."""
-    return any(
-        isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "inputs"
-        for node in walk(factory.node)
-    )
+    keywords = (argument.keyword for argument in contents_of(factory.node).of(cst.Arg))
+    return any(keyword is not None and keyword.value == "inputs" for keyword in keywords)
 
 
 def _is_stale(
@@ -578,7 +551,7 @@ def _is_stale(
     sources = sources_of(module)
     callee = Callee(factory, fact.callee.bound is not None)  # type: ignore[attr-defined]
     for parameter in factory.parameters:
-        if not _runs(function, parameter.name, module):
+        if not _runs(function, parameter.name):
             continue
         given = argument_of(sources.of(fact, fact.node), callee, parameter.name)
         path = None if given is None else dotted(given.node)
@@ -597,12 +570,11 @@ def _is_stale(
     return False
 
 
-def _runs(function: FunctionInfo, name: str, module: Module) -> bool:
+def _runs(function: FunctionInfo, name: str) -> bool:
     """Return whether a function calls a model, or passes it to what may call it."""
     if any(parameter.name == name for parameter in function.parameters):
         return False
     return any(
-        isinstance(node, cst.Call)
-        and (dotted(node.func) == name or any(dotted(a.value) == name for a in node.args))
-        for node in nodes_in(function.node.body, module)
+        name in map(dotted, (node.func, *(argument.value for argument in node.args)))
+        for node in contents_of(function.node.body, SCOPES).calls
     )

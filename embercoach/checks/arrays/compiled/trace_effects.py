@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library_calls import HOST_STATE
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import (
     calls_in,
     derived_names,
     evaluated_calls,
     frame_of,
-    nodes_in,
 )
+from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import match
-from embercoach.analysis.syntax.trees import DEFINITIONS, around, children, dotted, evaluated
+from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -33,6 +33,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
     as_number,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compiled.compilations import (
     captures_random_state,
     imported_by,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.layout import Level
     from embercoach.analysis.facts.facts import CallFact, CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
@@ -74,11 +76,10 @@ def _reports(
     is_known = False
     for effect in effects:
         if effect.info.module is module:
-            yield Report.at(
-                fact,
+            yield Report(
                 code,
-                node=effect.node,
-                place=effect.place,
+                effect.node,
+                effect.place,
                 message=effect.message,
                 help=help_text,
                 context="compiled",
@@ -175,7 +176,7 @@ def _change(fact: CompileFact, module: Module) -> ProposedFix | None:
     return ProposedFix(title, False, ((node, f"{partial}({core}.compile, {captured})"),))
 
 
-@lru_cache(maxsize=1)
+@kept_for_file
 def _partial(module: Module) -> str | None:
     """How the file spells ``functools.partial``."""
     for name, value in module.frame.names.items():
@@ -210,8 +211,11 @@ def _is_switched_timer(call: CallFact, name: str) -> bool:
     function = call.place.function
     if function is None or not name.startswith("time."):
         return False
-    outer = around(function.node.body, call.place.statement)
-    return any(isinstance(node, cst.If) for node in outer)
+    return any(isinstance(level.owner, cst.If) for level in _levels(call, function))
+
+
+def _levels(call: CallFact, function: FunctionInfo) -> Iterator[Level]:
+    return layout_of(function.module, function).outward(call.place.statement)
 
 
 HELP = "Use `mx.mean`, `mx.flatten` or `-1` in `reshape`, or drop `shapeless=True`"
@@ -254,27 +258,22 @@ def baked_shape(fact: CompileFact, module: Module) -> Iterator[Report]:
 def _sizes(info: FunctionInfo, arrays: frozenset[str]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """The sizes of arrays that a function computes with, and their statements."""
     unpacked: set[str] = set()
-    pending: list[tuple[cst.CSTNode, cst.CSTNode, bool]] = []
-    body = info.node.body
-    start = info.statement if isinstance(info.node, cst.Lambda) and info.statement else body
-    pending.append((body, start, False))
-    while pending:
-        node, statement, is_used = pending.pop()
-        if isinstance(node, (*DEFINITIONS, cst.Lambda, *_HARMLESS)):
-            continue
-        if isinstance(node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
-            statement = node
+    contents = contents_of(info.node.body, (*SCOPES, *_HARMLESS))
+    for node in contents:
         if isinstance(node, cst.Assign) and _is_shape(node.value, arrays):
             unpacked |= _unpacked(node)
         elif isinstance(node, cst.Assign) and _is_size(node.value, arrays):
             unpacked |= {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
-        elif is_used and (_is_size(node, arrays) or _is_named(node, unpacked)):
-            yield node, statement
-            continue
-        used = is_used or isinstance(node, (cst.BinaryOperation, cst.Comparison, cst.Arg))
-        if isinstance(node, (cst.Attribute, cst.Call)):
-            used = False  # an argument is used, the function is not
-        pending += [(child, statement, used) for child in reversed(children(node))]
+        elif _is_size(node, arrays) or (isinstance(node, cst.Name) and node.value in unpacked):
+            # An argument is used, the function is not.
+            using = next((n for n in contents.above(node) if isinstance(n, _USING)), None)
+            if isinstance(using, (cst.BinaryOperation, cst.Comparison, cst.Arg)):
+                around = contents.statement_of(node)
+                is_lambda = isinstance(info.node, cst.Lambda) and info.statement is not None
+                yield node, (info.statement or around) if is_lambda else around
+
+
+_USING = (cst.BinaryOperation, cst.Comparison, cst.Arg, cst.Attribute, cst.Call)
 
 
 def _bound_names(info: FunctionInfo) -> frozenset[str]:
@@ -304,10 +303,6 @@ def _is_size(node: cst.CSTNode, arrays: frozenset[str]) -> bool:
         return isinstance(evaluated(part.value), int)
     minus = isinstance(part.value, cst.UnaryOperation) and part.value.expression
     return isinstance(minus, cst.Integer) and evaluated(minus) != 1
-
-
-def _is_named(node: cst.CSTNode, names: set[str]) -> bool:
-    return isinstance(node, cst.Name) and node.value in names
 
 
 def _unpacked(node: cst.Assign) -> set[str]:
@@ -342,8 +337,8 @@ def shapeless_slice(fact: CompileFact, module: Module) -> Iterator[Report]:
                 f"slice in `{info.name[:12]}()` {_RAISES}",
             )
             for info in functions
-            for node in nodes_in(info.node.body, module)
-            if isinstance(node, cst.Subscript) and _cuts(node, _bound_names(info))
+            for node in contents_of(info.node.body, SCOPES).of(cst.Subscript)
+            if _cuts(node, _bound_names(info))
         )
         yield from _reports("COMPILE-010", f"{_DROP}, or slice before the call", fact, cut, module)
 
@@ -370,11 +365,6 @@ def _cuts(node: cst.Subscript, names: frozenset[str]) -> bool:
         return False
     parts = [e.slice for e in node.slice]
     return any(isinstance(p, cst.Slice) and (p.lower or p.upper or p.step) for p in parts)
-
-
-_EVALUATE = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
-#: Statements under which a call may not run in a trace.
-_GUARDS = (cst.If, cst.Try, cst.While)
 
 
 #: Statements under which a call may not run in a trace.
@@ -405,7 +395,7 @@ def _evaluates(info: FunctionInfo) -> bool:
     return any(
         call.symbol in EVALUATING
         and any(dotted(argument.node) in computed for argument in call.arguments)
-        and not any(isinstance(node, _GUARDS) for node in around(body, call.place.statement))
+        and not any(isinstance(level.owner, _GUARDS) for level in _levels(call, info))
         for call in evaluated_calls(info)
     )
 
@@ -422,7 +412,7 @@ def traced_counter(fact: CompileFact, module: Module) -> Iterator[Report]:
         _counter(node, path, info, fact)
         for info in functions
         if not isinstance(info.node, cst.Lambda)
-        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression))
+        for node in contents_of(info.node.body).statements
         if isinstance(node, cst.AugAssign)
         and (path := dotted(node.target)) is not None
         and _is_number(path, info, functions, module)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.calls.library_calls import HOST_STATE
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, target_names
 from embercoach.analysis.values.lattice import Symbol, as_number
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
-class Item(NamedTuple):
+class ListItem(NamedTuple):
     """An expression of the items of a list, and names of integers that it may use."""
 
     node: cst.BaseExpression
@@ -71,9 +72,9 @@ def _makers(source: Source) -> list[Source]:
     return [source] if any(end.node is source.node for end in ends) else ends or [source]
 
 
-def items_of(
+def list_items(
     iterable: cst.BaseExpression, index: int | None, place: FactPlace, module: Module
-) -> Iterator[Item]:
+) -> Iterator[ListItem]:
     """Yield the expressions of what a loop's target takes; nothing where they are not known."""
     for end in _makers(sources_of(module).at_place(_walked(iterable, index)[0], place)):
         made = end.node
@@ -81,10 +82,10 @@ def items_of(
             yield from _yielded(end, place)
         if isinstance(made, _COMPREHENSIONS):
             counted, target = made.for_in.iter, made.for_in.target
-            names = {n.value for n in (*walk(counted), target) if isinstance(n, cst.Name)}
             is_range = isinstance(counted, cst.Call) and dotted(counted.func) == "range"
-            integers = frozenset(names if is_range else ())
-            yield Item(made.elt, _place_of(end, place), end.module, integers)
+            names = contents_of(counted).names.union(target_names(target))
+            integers = names if is_range else frozenset()
+            yield ListItem(made.elt, _place_of(end, place), end.module, integers)
         yield from _appended(end, place)
 
 
@@ -93,23 +94,23 @@ def _place_of(end: Source, around: FactPlace) -> FactPlace:
     return around._replace(statement=end.statement, function=end.function, loops=0, loop=None)
 
 
-def _yielded(end: Source, around: FactPlace) -> Iterator[Item]:
+def _yielded(end: Source, around: FactPlace) -> Iterator[ListItem]:
     """The expressions that a generator yields in loops."""
     for callee in sources_of(end.module).callees(end):
         function = callee.function
         if isinstance(function.node, cst.Lambda):
             continue
         layout = layout_of(function.module, function)
-        for statement in small_statements(function.node.body):
+        for statement in contents_of(function.node.body).statements:
             node = statement.value if isinstance(statement, cst.Expr) else None
             loop = next(layout.loops(statement), None)
             value = node.value if isinstance(node, cst.Yield) else None
             if loop is not None and isinstance(value, cst.BaseExpression):
                 place = around._replace(statement=statement, function=function, loop=loop, loops=1)
-                yield Item(value, place, function.module)
+                yield ListItem(value, place, function.module)
 
 
-def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
+def _appended(end: Source, around: FactPlace) -> Iterator[ListItem]:
     """The expressions that loops append to a list that was empty."""
     function, node = end.function, end.node
     if not isinstance(node, cst.List) or node.elements or function is None:
@@ -118,7 +119,7 @@ def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
         return
     names = {dotted(target.target) for target in end.statement.targets}
     layout = layout_of(end.module, function)
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         call = statement.value if isinstance(statement, cst.Expr) else None
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             continue
@@ -127,7 +128,7 @@ def _appended(end: Source, around: FactPlace) -> Iterator[Item]:
         loop = next(layout.loops(statement), None)
         if loop is not None and call.args:
             place = _place_of(end, around)._replace(statement=statement, loop=loop, loops=1)
-            yield Item(call.args[0].value, place, end.module)
+            yield ListItem(call.args[0].value, place, end.module)
 
 
 #: Assignments that are followed one after the other.
@@ -194,7 +195,7 @@ class Varying:
         if steps == 0:
             return False
         place = self._place._replace(statement=statement)
-        for item in items_of(node, None, place, self._module):
+        for item in list_items(node, None, place, self._module):
             inner = Varying(item.place, item.module, is_float=self.is_float)
             if item.place.loop is not None and inner.number(item.node, item.place.statement):
                 return True
@@ -209,7 +210,7 @@ class Varying:
         """Return whether a loop's target takes what is made of counters and literals alone."""
         assert binding.value is not None
         place = self._place._replace(statement=binding.statement)
-        items = list(items_of(binding.value, binding.index, place, self._module))
+        items = list(list_items(binding.value, binding.index, place, self._module))
         return bool(items) and all(
             Varying(item.place, item.module, integers=item.integers).is_host(
                 item.node, item.place.statement
@@ -396,11 +397,11 @@ class Varying:
     def is_inside(self, statement: cst.CSTNode) -> bool:
         """Return whether a statement is the call's loop, or in it."""
         loop = self._place.loop
-        return loop is not None and id(statement) in _inside(loop)
+        return loop is not None and statement in contents_of(loop)
 
     def grows(self, name: str) -> bool:
         """Return whether each round of the loop adds to a list."""
-        return self._place.loop is not None and name in _grown(self._place.loop)
+        return self._place.loop is not None and name in grown_lists(self._place.loop)
 
 
 def _adds_to(binding: Binding) -> bool:
@@ -436,22 +437,14 @@ def _called(node: cst.BaseExpression) -> str | None:
     return dotted(node.func) if isinstance(node, cst.Call) else None
 
 
-@lru_cache(maxsize=8)
-def _inside(loop: cst.For | cst.While) -> frozenset[int]:
-    """The identities of the nodes of a loop."""
-    return frozenset(id(node) for node in walk(loop))
-
-
-@lru_cache(maxsize=8)
-def _grown(loop: cst.For | cst.While) -> frozenset[str]:
-    """The names of the lists that a loop adds to."""
-    return frozenset(
-        dotted(node.func.value) or ""
-        for node in walk(loop)
-        if isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value in _GROWS
-    )
+@kept_for_file
+def grown_lists(body: cst.CSTNode) -> frozenset[str | None]:
+    """The paths of the lists that a body adds to, by methods or ``+=`` of a list."""
+    contents = contents_of(body)
+    functions = [call.func for call in contents.calls]
+    added = [f.value for f in functions if isinstance(f, cst.Attribute) and f.attr.value in _GROWS]
+    added += [n.target for n in contents.of(cst.AugAssign) if isinstance(n.value, cst.List)]
+    return frozenset(map(dotted, added))
 
 
 def walks_few(loop: cst.For | cst.While) -> bool:
@@ -471,12 +464,10 @@ def _walks_layers(loop: cst.For) -> bool:
     """Return whether the loop calls what it walks over, such as a module's layers."""
     target = loop.target
     elements = target.elements if isinstance(target, cst.Tuple) else ()
-    names = {name for element in elements for name in names_below(element.value)}
+    names = {name for element in elements for name in target_names(element.value)}
     if isinstance(loop.iter, cst.Call) and loop.iter.args:
         given = loop.iter.args[0].value
         if isinstance(given, cst.Attribute):
             return True
-    return any(
-        isinstance(node, cst.Call) and (dotted(node.func) or "").partition(".")[0] in names
-        for node in walk(loop.body)
-    )
+    calls = contents_of(loop.body).calls
+    return any((dotted(node.func) or "").partition(".")[0] in names for node in calls)

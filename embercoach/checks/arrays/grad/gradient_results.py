@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.function_summaries import frame_of
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import frame_of, reached_by
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, ProjectCall
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
-from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, as_array
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import in_file
 
@@ -108,13 +109,11 @@ UNREDUCED = frozenset(
         "margin_ranking_loss",
     )
 )
-#: Functions that a differentiated one calls, directly or not, that are looked at.
-MOST_FUNCTIONS = 32
 CUSTOM = "mlx.core.custom_function"
 
 
 @check("GRAD-002", "GRAD-003")
-def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def losses_without_gradient(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Losses whose gradient is zero, and losses that are not scalars."""
     calls: dict[cst.CSTNode, CallFact] | None = None
     zeros: dict[cst.CSTNode, Report] = {}
@@ -155,15 +154,9 @@ def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Rep
 
 def _only_call(operation: str, root: FunctionInfo, module: Module) -> CallFact | None:
     """The call of an operation in the code that is differentiated, if there is one alone."""
-    reached = {root: None}
-    pending = [root]
-    while pending and len(reached) < MOST_FUNCTIONS:
-        callees = [c for c in pending.pop().calls if c.module is module and c not in reached]
-        reached.update(dict.fromkeys(callees))
-        pending += callees
     found = [
         fact
-        for info in reached
+        for info in reached_by(root)
         if info.module is module
         for fact in module.facts_of(info)
         if isinstance(fact, CallFact) and _name(fact) == operation
@@ -230,8 +223,8 @@ def _returned(info: FunctionInfo) -> Iterator[cst.BaseExpression]:
     if isinstance(info.node, cst.Lambda):
         nodes: list[cst.BaseExpression] = [info.node.body]
     else:
-        found = walk(info.node.body, SCOPES)
-        nodes = [n.value for n in found if isinstance(n, cst.Return) and n.value is not None]
+        found = contents_of(info.node.body, SCOPES).of(cst.Return)
+        nodes = [node.value for node in found if node.value is not None]
     for node in nodes:
         yield node.elements[0].value if isinstance(node, cst.Tuple) and node.elements else node
 
@@ -275,32 +268,24 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if function is None or not places or isinstance(info.node, cst.Lambda):
             continue
         primals = places[0].name
-        body = info.node.body
-        statement: cst.CSTNode = info.node
-        tests_type = any(_tests_type(node, primals) for node in walk(body, SCOPES))
-        for node in walk(body, SCOPES):
-            if isinstance(node, cst.BaseSmallStatement):
-                statement = node
-            if _unpacks(node, primals) and not tests_type:
-                yield Report.at(
-                    _placed(info, node, statement),
+        contents = contents_of(info.node.body, SCOPES)
+        if any(_tests_type(call, primals) for call in contents.calls):
+            continue
+        for node in contents.of(cst.Assign, cst.Subscript):
+            if _unpacks(node, primals):
+                yield Report(
                     "GRAD-004",
+                    node,
+                    _place_in(info, contents.statement_of(node)),
                     message=f"`{primals[:16]}` is the array itself, not a tuple of arguments",
                     help=f"Use `{primals}` as the array, without unpacking or indexing it",
                 )
 
 
-class _Placed(NamedTuple):
-    """A node of a function's body, and its place."""
-
-    node: cst.CSTNode
-    place: FactPlace
-
-
-def _placed(info: FunctionInfo, node: cst.CSTNode, statement: cst.CSTNode) -> _Placed:
+def _place_in(info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
     frame = Frame(info.module, info, record=False)
     frame.statement = statement
-    return _Placed(node, frame.place())
+    return frame.place()
 
 
 def _custom_function(info: FunctionInfo) -> FunctionInfo | None:
@@ -322,11 +307,10 @@ def _custom_function(info: FunctionInfo) -> FunctionInfo | None:
     return None
 
 
-def _tests_type(node: cst.CSTNode, primals: str) -> bool:
-    """Return whether a node asks what the primals are: ``isinstance(primals, tuple)``."""
+def _tests_type(node: cst.Call, primals: str) -> bool:
+    """Return whether a call asks what the primals are: ``isinstance(primals, tuple)``."""
     return (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Name)
+        isinstance(node.func, cst.Name)
         and node.func.value in ("isinstance", "type", "hasattr", "len")
         and bool(node.args)
         and isinstance(node.args[0].value, cst.Name)
@@ -435,7 +419,7 @@ def _masked(risk: Risk, *, has_root: bool) -> str:
     return f"Mask the argument as well: `{shown}`"
 
 
-@lru_cache(maxsize=4)
+@kept_for_file
 def _operations(module: Module, info: FunctionInfo) -> dict[cst.CSTNode, CallFact | BinaryFact]:
     facts = module.facts_of(info)
     return {fact.node: fact for fact in facts if isinstance(fact, (CallFact, BinaryFact))}
@@ -608,11 +592,10 @@ class _Texts:
         """Return whether a name has been given a value that is never zero."""
         if not isinstance(node, cst.Name):
             return False
-        for value in bound_once(self._info, node.value):
-            for inner in walk(value):
-                if isinstance(inner, cst.Call) and _called(inner) in _CLAMPS:
-                    return True
-        return False
+        return any(
+            not _CLAMPS.isdisjoint(map(_called, contents_of(value).calls))
+            for value in bound_once(self._info, node.value)
+        )
 
 
 def _has_abs(node: cst.BaseExpression) -> bool:

@@ -11,7 +11,7 @@ from embercoach.analysis.facts.facts import calls_of
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
     SUM,
-    called,
+    computing_call,
     is_same,
     only_end,
     squared,
@@ -58,7 +58,7 @@ def root_by_power(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 def _root_of(fact: Fact, source: Source, sources: Sources) -> Iterator[Report]:
     summed = only_end(source, sources)
-    call = called(summed, sources)
+    call = computing_call(summed, sources)
     if call is not None and call.name in _SUMS:
         difference = squared(call.array, sources)
         if difference is not None:
@@ -135,7 +135,7 @@ def _expanded(source: Source, sources: Sources) -> Source | None:
     if isinstance(node, cst.Subscript):
         is_expansion = all(_keeps_all(element.slice) for element in node.slice)
         return found.at(node.value) if is_expansion else None
-    call = called(found, sources)
+    call = computing_call(found, sources)
     is_expansion = call is not None and call.name == "mlx.core.expand_dims"
     return call.array if call is not None and is_expansion else None
 

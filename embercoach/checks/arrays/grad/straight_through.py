@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.value_sources import reaching_of, sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact, BinaryFact, CallFact
-from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.numerics.compositions import computed
 from embercoach.checks.registry import Report, check
 
@@ -26,7 +27,7 @@ _FROZEN = ("freeze(", "trainable")
 
 
 @check("GRAD-008")
-def unreached_layers(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def unreached_by_gradient(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``book[mx.argmin(distances(encoder(x)))]`` without a straight-through gradient."""
     if any(text in module.source for text in _FROZEN):
         return
@@ -86,8 +87,6 @@ def _given(fact: Fact) -> Iterator[cst.BaseExpression]:
 STOP = "mlx.core.stop_gradient"
 #: Functions whose gradient is zero, and whose results a straight-through expression passes on.
 STEPS = frozenset(f"mlx.core.{name}" for name in ("round", "floor", "ceil", "sign"))
-#: Names that are followed inside of each other, and terms of one sum.
-MOST_NAMES, MOST_TERMS = 4, 32
 
 
 class _Term(NamedTuple):
@@ -167,7 +166,7 @@ class _Terms:
     def add(self, source: Source, sign: int, *, is_stopped: bool, names: int = 0) -> None:
         """Add the terms of an expression."""
         node = source.node
-        if len(self.found) >= MOST_TERMS:
+        if len(self.found) >= MOST_STEPS:
             return
         if isinstance(node, cst.BinaryOperation) and _is_sum(node):
             other = sign if isinstance(node.operator, cst.Add) else -sign
@@ -181,7 +180,7 @@ class _Terms:
         if call is not None and call.name == STOP and call.array is not None:
             self.add(call.array, sign, is_stopped=True, names=names)
             return
-        further = self._assigned(source) if names < MOST_NAMES else None
+        further = self._assigned(source) if names < MOST_CALLS else None
         if further is not None:
             inner = _Terms(self._sources)
             inner.add(further, sign, is_stopped=False, names=names + 1)
@@ -210,8 +209,8 @@ class _Terms:
 def _key(source: Source) -> tuple[object, ...]:
     """The text of a term and the bindings of its names, which equal terms have in common."""
     reaching = reaching_of(source)
-    names = [node.value for node in walk(source.node) if isinstance(node, cst.Name)]
-    bindings = (reaching.before(source.statement, name) for name in names)
+    names = contents_of(source.node).of(cst.Name)
+    bindings = (reaching.before(source.statement, name.value) for name in names)
     return (source.module.parsed.code(source.node), *bindings)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
+from embercoach.analysis.dataflow.contents import bound_by, contents_of, head_contents
+from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, PULLS, evaluation_of
 from embercoach.analysis.dataflow.scopes import (
@@ -20,16 +21,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.shapes.node_shapes import shape_at
-from embercoach.analysis.syntax.trees import (
-    SCOPES,
-    children,
-    dotted,
-    head_of,
-    names_below,
-    small_statements,
-    target_names,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     BoundMember,
@@ -41,10 +33,9 @@ from embercoach.analysis.values.lattice import (
     as_array,
     options,
 )
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.accumulation import Accumulation
     from embercoach.analysis.facts.facts import CallFact, FactPlace
@@ -67,7 +58,7 @@ def is_long(loop: cst.For | cst.While) -> bool:
         if len(known) == len(counts) and 0 < len(known) <= 3 and known[2:] != [0]:
             return len(range(*known)) > SHORT
     targets = set(target_names(loop.target))
-    return not any(_root(call.func) in targets for call in calls_below(loop.body))
+    return not any(_root(call.func) in targets for call in contents_of(loop.body).calls)
 
 
 def _integer(node: cst.CSTNode) -> int | None:
@@ -131,15 +122,6 @@ def is_counted(loop: cst.For | cst.While, least: int) -> bool:
     return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
 
 
-def calls_below(body: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the calls below a node, without those of classes."""
-    for node in walk(body, (cst.ClassDef,)):
-        if type(node) is cst.Call:
-            yield node
-
-
-#: Names that an array is followed through; calls of functions that are followed.
-_MOST_NAMES, _MOST_CALLS = 16, 3
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 _REDUCTIONS = frozenset(("mean", "sum", "argmax", "logsumexp", "max", "all", "any"))
 
@@ -159,7 +141,7 @@ class Lineage(NamedTuple):
     is_evaluated: bool
 
 
-def joined(lineages: list[Lineage]) -> Lineage:
+def joined_lineages(lineages: list[Lineage]) -> Lineage:
     """The origins of several arrays."""
     return Lineage(
         frozenset().union(*(lineage.names for lineage in lineages)),
@@ -184,7 +166,7 @@ def lineage_of(
     calls: list[cst.Call] = []
     is_reduced = is_evaluated = False
     pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
-    while pending and len(followed) < _MOST_NAMES:
+    while pending and len(followed) < MOST_STEPS:
         at, statement = pending.pop()
         if isinstance(at, cst.Name):
             bindings = reaching.before(statement, at.value) or ()
@@ -211,14 +193,15 @@ def lineage_of(
                 if local is not None:
                     is_evaluated = is_evaluated or _evaluates_result(local.function, module)
                     is_reduced = is_reduced or _returns_reduction(local.function, module)
-        elif not isinstance(at, (cst.Lambda, cst.Attribute)):
-            pending += [(child, statement) for child in children(at)]
+        else:
+            parts = contents_of(at, (cst.Attribute, cst.Call, cst.Lambda)).of(cst.Name, cst.Call)
+            pending += [(part, statement) for part in parts]
     return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
 
 
 def _evaluates_result(function: FunctionInfo, module: Module) -> bool:
     """Test whether a function of the file may evaluate an array before it returns it."""
-    names = {name for value, _ in returned_by(function) for name in names_below(value)}
+    names = {name for value, _ in returned_by(function) for name in contents_of(value).names}
     return bool(names) and evaluation_of(module).may_evaluate_in(function, names)
 
 
@@ -244,16 +227,15 @@ def _is_transformed(fact: CallFact | None) -> bool:
 def is_step(loop: cst.For | cst.While | cst.If, module: Module, *, by_evaluation: bool) -> bool:
     """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
     evaluation = evaluation_of(module)
-    facts = (evaluation.calls.get(call) for call in calls_below(loop.body))
     return evaluation.updates(loop.body) or (
-        by_evaluation and any(fact is not None and _is_evaluation(fact) for fact in facts)
+        by_evaluation and any(map(_is_evaluation, evaluation.calls_in(loop.body)))
     )
 
 
 def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
     """Return whether each iteration pulls an array, or calls a function that evaluates one."""
     evaluation = evaluation_of(module)
-    for call in calls_below(loop.body):
+    for call in contents_of(loop.body).calls:
         fact, local = evaluation.calls.get(call), evaluation.local_call(call)
         if fact is not None and _is_pull(fact):
             return True
@@ -265,7 +247,7 @@ def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
 def _evaluates(function: FunctionInfo, module: Module) -> bool:
     """Return whether a function of the file evaluates arrays, and returns afterwards."""
     body = function.node.body
-    is_generator = any(isinstance(node, cst.Yield) for node in walk(body, SCOPES))
+    is_generator = contents_of(body, SCOPES).of(cst.Yield)
     return not is_generator and evaluation_of(module).evaluates(body)
 
 
@@ -278,9 +260,9 @@ def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) 
     """Return whether each iteration computes a gradient of other data, a micro-batch."""
     if not isinstance(loop, cst.For) or not _is_gradient(lineage, module):
         return False
-    data = {name for s in (loop, *small_statements(loop.body)) for name in bound_by(s)}
+    data = contents_of(loop.body).assigned.union(target_names(loop.target))
     given = (argument.value for call in lineage.calls for argument in call.args)
-    return any(not data.isdisjoint(names_below(node)) for node in given)
+    return any(not data.isdisjoint(contents_of(node).names) for node in given)
 
 
 def _is_gradient(lineage: Lineage, module: Module) -> bool:
@@ -289,14 +271,6 @@ def _is_gradient(lineage: Lineage, module: Module) -> bool:
     return any(
         isinstance(callee, Transformed) and callee.transform in _GRADIENTS for callee in callees
     )
-
-
-def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
-    """Return whether an object has been made before a loop."""
-    scope, layout = scope_of(module, place.function), layout_of(module, place.function)
-    name = path.partition(".")[0]
-    bindings = scope.reaching.before(place.statement, name) or ()
-    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
 
 
 def _is_evaluation(fact: CallFact) -> bool:
@@ -313,7 +287,7 @@ def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
     """Return the names of what a loop gets from steps: losses, gradients."""
     evaluation = evaluation_of(module)
     names: set[str] = set()
-    for statement in small_statements(loop.body):
+    for statement in contents_of(loop.body).statements:
         if not isinstance(statement, cst.Assign) or not isinstance(statement.value, cst.Call):
             continue
         value = statement.value
@@ -331,9 +305,9 @@ def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module
     if isinstance(loop, cst.CompFor):
         data, inner = set(target_names(loop.target)), set[str]()
     else:
-        data, loops = _derived(loop), (n for n in walk(loop.body) if isinstance(n, cst.For))
-        inner = {name for node in loops for name in target_names(node.target)}
-        if any(_is_type_test(call, data) for call in calls_below(loop.body)):
+        data, contents = _derived(loop), contents_of(loop.body)
+        inner = {name for node in contents.of(cst.For) for name in target_names(node.target)}
+        if any(_is_type_test(call, data) for call in contents.calls):
             return False  # over objects of several types
     # A model of an inner loop over models, such as the trees of a forest, is not one of data.
     calls = (c for c in lineage.calls if inner.isdisjoint(dotted(a.value) or "" for a in c.args))
@@ -347,8 +321,14 @@ def runs_model_below(
     if not isinstance(call, cst.Call):
         return False
     data, parameters = _derived(loop), {parameter.name for parameter in function.parameters}
-    is_given = any(data.intersection(names_below(argument.value)) for argument in call.args)
-    return is_given and any(_is_model(inner, parameters, module) for inner in calls_below(added))
+    return _takes_one_of(call, data) and any(
+        _is_model(inner, parameters, module) for inner in contents_of(added).calls
+    )
+
+
+def _takes_one_of(call: cst.Call, names: set[str]) -> bool:
+    """Test whether an argument of a call mentions one of some names."""
+    return any(not names.isdisjoint(contents_of(argument.value).names) for argument in call.args)
 
 
 def _is_type_test(call: cst.Call, names: set[str]) -> bool:
@@ -364,7 +344,7 @@ def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
         return False
     function = local.function
     certainly = evaluation_of(module, is_certain=True)
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         result = statement.value if isinstance(statement, cst.Expr) else None
         inner = next(layout_of(module, function).loops(statement), None)
         value = result.value if isinstance(result, cst.Yield) else None
@@ -384,14 +364,14 @@ def _derived(loop: cst.For) -> set[str]:
 
 def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) -> bool:
     """Test whether a model, or a function that gets one, is called with data."""
-    if not any(data & set(names_below(argument.value)) for argument in call.args):
+    if not _takes_one_of(call, data):
         return False
     evaluation = evaluation_of(module)
     fact, local = evaluation.calls.get(call), evaluation.local_call(call)
     if local is not None and not _is_layer_method(local.function):
         parameters = {p.name for p in local.function.parameters}
-        inner = calls_below(local.function.node)
-        return depth < _MOST_CALLS and any(
+        inner = contents_of(local.function.node).calls
+        return depth < MOST_CALLS and any(
             _is_model(c, parameters, module, depth + 1) for c in inner
         )
     if fact is not None:
@@ -420,8 +400,6 @@ def _is_layer_method(function: FunctionInfo) -> bool:
 Statement = cst.BaseStatement | cst.BaseSmallStatement
 #: Iterations from which on any graph of all of them is large.
 _MANY = 1_000
-#: Calls of a function that are looked at for what becomes of its result.
-_MOST_CALLERS = 8
 
 
 def grows(
@@ -438,7 +416,9 @@ def grows(
     if evaluation.may_evaluate(body, {found.path}):
         return False
     statement, function = place.statement, place.function
-    lineage = joined([lineage_of(n, statement, function, loop, module) for n in found.added])
+    lineage = joined_lineages(
+        [lineage_of(n, statement, function, loop, module) for n in found.added]
+    )
     # A tree of averages keeps the weights of all steps, evaluated or not.
     keeps = found.kind == "tree" or _keeps_parts(found, place, module)
     names = {found.path, *lineage.names}
@@ -457,14 +437,14 @@ def grows(
         return False  # parts of a result, such as chunks
     # A state that each iteration computes from the last one, as a sampler does, holds no data.
     last = found.path.rpartition(".")[2]
-    is_chain = not is_list and any(last in names_below(node) for node in found.added)
+    is_chain = not is_list and found.adds_one_of({last})
     runs = not is_chain and (runs_model(lineage, loop, module) or _adds_losses(found, loop, module))
     if not runs and found.inner and found.function and isinstance(loop, cst.For):
         added = found.inner[1]
         runs = runs_model_below(found.node, added, found.function, loop, module)
     if not runs and not is_counted(loop, _MANY):
         return False
-    return is_state or _is_evaluated_later(found.path, loop, place, module)
+    return is_state or _is_evaluated_after({found.path}, loop, place.function, module)
 
 
 def each_iteration(body: list[Statement], module: Module) -> list[Statement]:
@@ -485,30 +465,22 @@ def _takes_host_data(
     found: Accumulation, inside: frozenset[str], loop: cst.For | cst.While, module: Module
 ) -> bool:
     """Test for ``mx.array(env.step())`` in what is added: each iteration has other data."""
-    names = {found.path, *inside, *(n for node in found.added for n in names_below(node))}
-    made = [
-        statement.value
-        for statement in small_statements(loop.body)
-        if isinstance(statement, cst.Assign) and not names.isdisjoint(bound_by(statement))
-    ]
+    names = {found.path, *inside, *(n for node in found.added for n in contents_of(node).names)}
     data = {*target_names(loop.target)} if isinstance(loop, cst.For) else set()
-    calls = evaluation_of(module).calls
-    for node in (inner for value in (*found.added, *made) for inner in walk(value)):
-        fact = calls.get(node)
-        if fact is not None and fact.symbol == "mlx.core.array" and fact.node.args:
-            first = fact.node.args[0].value
-            if not data.isdisjoint(names_below(first)) or any(
-                isinstance(n, cst.Call) for n in walk(first)
-            ):
-                return True
+    evaluation = evaluation_of(module)
+    for value in (*found.added, *contents_of(loop.body).values_of(names)):
+        for fact in evaluation.calls_in(value):
+            if fact.symbol == "mlx.core.array" and fact.node.args:
+                first = contents_of(fact.node.args[0].value)
+                if first.calls or not data.isdisjoint(first.names):
+                    return True
     return False
 
 
 def _adds_losses(found: Accumulation, loop: cst.For | cst.While, module: Module) -> bool:
     """Test whether a generator yields what is added: losses of a model."""
     targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
-    names = {name for node in found.added for name in names_below(node)}
-    return not targets.isdisjoint(names) and yields_losses(loop, module)
+    return found.adds_one_of(targets) and yields_losses(loop, module)
 
 
 def _keeps_parts(found: Accumulation, place: FactPlace, module: Module) -> bool:
@@ -539,38 +511,11 @@ def _starts(
     return [b.value for b in bindings if b.kind == "assigned" and b.value is not None]
 
 
-def _is_evaluated_later(
-    path: str, loop: cst.For | cst.While, place: FactPlace, module: Module
+def _is_evaluated_after(
+    names: set[str], statement: cst.CSTNode, function: FunctionInfo | None, module: Module
 ) -> bool:
-    """Return whether what a loop accumulates is certainly evaluated after it, or by a caller."""
-    layout = layout_of(module, place.function)
-    levels = layout.outward(loop)
-    later = [statement for v in levels for statement in v.statements[v.position + 1 :]]
-    certainly, names = evaluation_of(module, is_certain=True), {path}
-    if certainly.may_evaluate(later, names):
-        return True
-    returned = [s for s in later if isinstance(s, cst.Return) and s.value is not None]
-    if not any(certainly.use(s.value, names) == "derived" for s in returned if s.value):
-        return False
-    return _is_result_evaluated(place.function, module)
-
-
-def is_consumed(
-    node: cst.CSTNode, statement: cst.CSTNode, function: FunctionInfo | None, module: Module
-) -> bool:
-    """Return whether arrays in an expression are certainly evaluated: here, later, by a caller."""
+    """Return whether arrays of names are certainly evaluated after a statement, or by a caller."""
     certainly = evaluation_of(module, is_certain=True)
-    for outer in head_of(statement):
-        is_evaluation = isinstance(outer, cst.FormattedString) or (
-            isinstance(outer, cst.Call) and certainly.effect(outer) == "evaluates"
-        )
-        if is_evaluation and outer is not node and any(inner is node for inner in walk(outer)):
-            return True
-    if isinstance(statement, cst.Return):
-        return _is_result_evaluated(function, module)
-    if not isinstance(statement, cst.Assign):
-        return False
-    names = set(bound_by(statement))
     levels = layout_of(module, function).outward(statement)
     later = [s for level in levels for s in level.statements[level.position + 1 :]]
     if certainly.may_evaluate(later, names):
@@ -581,13 +526,29 @@ def is_consumed(
     return _is_result_evaluated(function, module)
 
 
+def is_consumed(
+    node: cst.CSTNode, statement: cst.CSTNode, function: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether arrays in an expression are certainly evaluated: here, later, by a caller."""
+    certainly = evaluation_of(module, is_certain=True)
+    for outer in head_contents(statement).of(cst.FormattedString, cst.Call):
+        is_lazy = isinstance(outer, cst.Call) and certainly.effect(outer) != "evaluates"
+        if not is_lazy and outer is not node and node in contents_of(outer):
+            return True
+    if isinstance(statement, cst.Return):
+        return _is_result_evaluated(function, module)
+    if not isinstance(statement, cst.Assign):
+        return False
+    return _is_evaluated_after(set(bound_by(statement)), statement, function, module)
+
+
 def _is_result_evaluated(function: FunctionInfo | None, module: Module) -> bool:
     """Test whether what a function returns is evaluated, and not differentiated."""
     if function is None or isinstance(function.node, cst.Lambda):
         return False
-    if any(_is_inference(s) for s in small_statements(function.node.body)):
+    if any(map(_is_inference, contents_of(function.node.body).statements)):
         return True
-    for call in calls_by_function(module).get(function, ())[:_MOST_CALLERS]:
+    for call in calls_by_function(module).get(function, ())[:MOST_CALLERS]:
         caller = call.place.function
         if caller is not function and is_consumed(call.node, call.place.statement, caller, module):
             return True

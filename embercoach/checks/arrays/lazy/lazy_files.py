@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.syntax.trees import target_names, walk
+from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.lattice import Str
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
-
-#: Loads of a file, and saves of one function, that are looked at.
-_MOST_LOADS, _MOST_SAVES = 16, 64
 
 
 @check("LAZY-004", of=("mlx.core.savez", "mlx.core.savez_compressed"))
@@ -34,7 +33,7 @@ def overwritten_file(fact: CallFact, module: Module) -> Iterator[Report]:
     function, asked = fact.place.function, evaluation_of(module).asked
     scope = None if function is None else function.node
     asked[scope] += 1
-    if asked[scope] > _MOST_SAVES:
+    if asked[scope] > MOST_STEPS:
         return
     loaded = None
     for load in _loads(path, fact, module):
@@ -63,7 +62,7 @@ def _loads(path: Argument, save: CallFact, module: Module) -> Iterator[CallFact]
     """The calls of ``mx.load`` in the same function that are given the same path."""
     seen = 0
     for fact in module.facts_of(save.place.function):
-        if type(fact) is not CallFact or fact.symbol != "mlx.core.load" or seen == _MOST_LOADS:
+        if type(fact) is not CallFact or fact.symbol != "mlx.core.load" or seen == MOST_STEPS:
             continue
         seen += 1
         given = fact.argument(0, "file")
@@ -86,7 +85,7 @@ def _is_unchanged(
 def _saved_from(load: CallFact, save: CallFact, module: Module) -> str | None:
     """The name of what is loaded, empty without one; None unless it is saved unevaluated."""
     values = [argument.node for argument in save.arguments[1:]]
-    if any(node is load.node for value in values for node in walk(value)):
+    if any(load.node in contents_of(value) for value in values):
         return ""
     first, last = load.place.statement, save.place.statement
     if not isinstance(first, cst.Assign):

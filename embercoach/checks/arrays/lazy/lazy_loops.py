@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.accumulation import (
     Accumulation,
@@ -17,9 +15,10 @@ from embercoach.analysis.dataflow.accumulation import (
     by_caller,
     path_of,
 )
+from embercoach.analysis.dataflow.contents import bound_by, contents_of, head_contents
 from embercoach.analysis.dataflow.contexts import evaluated_by
-from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
-from embercoach.analysis.dataflow.layout import assigned_to, layout_of
+from embercoach.analysis.dataflow.function_summaries import derived_names, passed_values
+from embercoach.analysis.dataflow.layout import assigned_to, is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_plainly_lazy, is_update
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
@@ -27,11 +26,7 @@ from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     dotted,
-    head_of,
-    names_below,
-    small_statements,
     target_names,
-    walk,
 )
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import (
@@ -43,15 +38,15 @@ from embercoach.analysis.values.lattice import (
     Value,
     holds_arrays,
 )
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.arrays.lazy.growth import (
-    calls_below,
     counts_by_setting,
     each_iteration,
     gradient_names,
     grows,
     is_consumed,
     is_long,
-    is_older,
     is_short,
     is_step,
     lineage_of,
@@ -70,8 +65,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Accumulators and updates of a loop that are looked at: each takes walks of its body.
-_MOST_QUESTIONS = 24
 _ADDS = "each call adds to it here"
 _MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
 
@@ -85,7 +78,7 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loops or place.loop is None or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        if not is_traced(place, module):
+        if not is_one_graph(place, module):
             found = accumulations(place.statement, place.function, module)
             yield from _reports(fact, found, module)
 
@@ -114,9 +107,8 @@ def _growing(
 def help_of(path: str, place: FactPlace, module: Module) -> str:
     """The remedy: an ``mx.eval()``, or another argument of the one that a loop has."""
     loops = layout_of(module, place.function).loops(place.statement)
-    nodes = (node for loop in loops for node in walk(loop.body))
-    facts = map(evaluation_of(module).calls.get, nodes)
-    if any(fact is not None and fact.symbol == "mlx.core.eval" for fact in facts):
+    facts = (fact for loop in loops for fact in evaluation_of(module).calls_in(loop.body))
+    if any(fact.symbol == "mlx.core.eval" for fact in facts):
         return f"Add `{path}` to the arguments of the loop's `mx.eval()`"
     return f"Call `mx.eval({path})` in each iteration"
 
@@ -140,38 +132,26 @@ def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bo
 
 
 @check("LAZY-002", of=(".", VALUE))
-def unevaluated_update(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``optimizer.update(model, gradients)`` in a loop that evaluates nothing."""
-    if fact.place.loops and fact.place.loop is not None and is_update(fact):
-        owner = fact.node.func.value if isinstance(fact.node.func, cst.Attribute) else None
-        used = [owner, *(argument.node for argument in fact.arguments)]
-        paths = {path for node in used if node is not None and (path := dotted(node)) is not None}
-        yield from _without_evaluation(fact, paths, module)
-
-
-@check("LAZY-002")
-def unevaluated_step(fact: LocalCall, module: Module) -> Iterator[Report]:
-    """The same, where a function of the file updates."""
-    if fact.place.loops and evaluation_of(module).updates(fact.function.node):
-        used = [argument.value for argument in fact.node.args]
-        if fact.is_bound and isinstance(fact.node.func, cst.Attribute):
-            used.append(fact.node.func.value)
-        paths = {path for node in used if (path := dotted(node)) is not None}
-        yield from _without_evaluation(fact, paths, module)
-
-
-def _without_evaluation(
-    fact: CallFact | LocalCall, paths: set[str], module: Module
-) -> Iterator[Report]:
-    place = fact.place
-    if is_traced(place, module) or not may_ask(place, module):
+def unevaluated_update(fact: CallFact | LocalCall, module: Module) -> Iterator[Report]:
+    """``optimizer.update(model, gradients)``, or a step, in a loop that evaluates nothing."""
+    place, func, evaluation = fact.place, fact.node.func, evaluation_of(module)
+    if not place.loops or place.loop is None:
+        return
+    if isinstance(fact, LocalCall):
+        is_owned, updates = fact.is_bound, evaluation.updates(fact.function.node)
+    else:
+        is_owned, updates = True, is_update(fact)
+    if not updates or is_one_graph(place, module) or not may_ask(place, module):
         return
     loops = layout_of(module, place.function).loops(place.statement)
     loop = next((around for around in loops if is_long(around)), None)
-    if loop is None or evaluation_of(module).evaluates(loop.body):
+    if loop is None or evaluation.evaluates(loop.body):
         return
-    names = paths | gradient_names(loop, module)
-    if not evaluation_of(module).may_evaluate(loop.body.body, names):
+    used = [argument.value for argument in fact.node.args]
+    if is_owned and isinstance(func, cst.Attribute):
+        used.append(func.value)
+    paths = {path for node in used if (path := dotted(node)) is not None}
+    if not evaluation.may_evaluate(loop.body.body, paths | gradient_names(loop, module)):
         yield Report.at(
             fact,
             "LAZY-002",
@@ -193,10 +173,10 @@ def may_ask(place: FactPlace, module: Module) -> bool:
     """Count a question about a loop; return False if there have been too many."""
     asked = evaluation_of(module).asked
     asked[place.loop] += 1
-    return asked[place.loop] <= _MOST_QUESTIONS
+    return asked[place.loop] <= MOST_CALLERS
 
 
-def is_traced(place: FactPlace, module: Module) -> bool:
+def is_one_graph(place: FactPlace, module: Module) -> bool:
     """Return whether the loop becomes one graph on purpose, or is a test's."""
     function = place.function
     if function is None:
@@ -210,7 +190,7 @@ def _is_captured(name: str, place: FactPlace, module: Module) -> bool:
     """Test whether an inner function reads the variable, and may evaluate it."""
     function = place.function
     inner = [] if function is None else [f for f in module.functions if f.outer is function]
-    return any(name in names_below(info.node.body) for info in inner)
+    return any(name in contents_of(info.node.body).names for info in inner)
 
 
 def _is_kept(
@@ -223,21 +203,21 @@ def _is_kept(
         return _is_kept_variable(found, loop, place, module)
     if (adder is None and "." in owner) or not is_older(path, loop, place, module):
         return False
-    for statement in small_statements(loop.body):
+    for statement in contents_of(loop.body).statements:
         is_own = adder is None and statement is place.statement
         if not is_own and path in map(dotted, assigned_to(statement)):
             return False
     own = adder or place.function
     cls, evaluation = None if own is None else own.cls, evaluation_of(module)
-    for node in _run_each_time(found, loop, module):
-        func = node.func if isinstance(node, cst.Call) and node is not found.node else None
+    for node in _called_each_time(found, loop, module):
+        func = None if node is found.node else node.func
         if not isinstance(func, cst.Attribute) or dotted(func.value) != owner:
             continue
         local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
         if local is None and (cls is None or func.attr.value not in cls.setters):
             return False
         other = None if local is None or local.function is adder else local.function
-        if other is not None and name in names_below(other.node.body):
+        if other is not None and name in contents_of(other.node.body).names:
             return False
     return True
 
@@ -251,7 +231,7 @@ def _is_kept_variable(
     """
     bindings = scope_of(module, place.function).reaching.before(place.statement, found.path) or ()
     layout = layout_of(module, place.function)
-    inside = [b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)]
+    inside = [binding for binding in bindings if layout.is_bound_in(binding, loop)]
     is_tree = found.kind == "tree"
     return len(inside) < len(bindings) and all(
         b.statement is place.statement
@@ -288,7 +268,7 @@ def unevaluated_state(fact: CallFact, module: Module) -> Iterator[Report]:
     if not place.loops or place.loop is None or not _is_optimizer(fact):
         return
     path = dotted(func.value) if isinstance(func, cst.Attribute) else None
-    if path is None or is_traced(place, module) or not may_ask(place, module):
+    if path is None or is_one_graph(place, module) or not may_ask(place, module):
         return
     if any(word in module.source.lower() for word in _SCHEDULES):
         return
@@ -298,7 +278,9 @@ def unevaluated_state(fact: CallFact, module: Module) -> Iterator[Report]:
     if loop is None or not evaluation.evaluates(loop.body):
         return  # LAZY-002 reports a loop that evaluates nothing
     outermost = list(layout_of(module, place.function).loops(place.statement))[-1]
-    if not evaluation.may_evaluate(outermost.body.body, {path, *_holders(path, fact, module)}):
+    body = module.tree if place.function is None else place.function.node.body
+    holders = derived_names(body, {path.rpartition(".")[2]})
+    if not evaluation.may_evaluate(outermost.body.body, {path, *holders}):
         yield Report.at(
             fact,
             "LAZY-006",
@@ -307,22 +289,10 @@ def unevaluated_state(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-def _holders(path: str, fact: CallFact, module: Module) -> Iterator[str]:
-    """Names that a function binds to values made of the optimizer: ``state``."""
-    function, name = fact.place.function, path.rpartition(".")[2]
-    body = module.tree if function is None else function.node.body
-    for statement in small_statements(body):
-        if isinstance(statement, cst.Assign) and name in names_below(statement.value):
-            yield from bound_by(statement)
-
-
 def _is_optimizer(fact: CallFact) -> bool:
     callee = fact.callee
     owner = callee.owner if isinstance(callee, BoundMember) else None
     return isinstance(owner, LibraryObject) and owner.cls.startswith("mlx.optimizers.")
-
-
-_COMPREHENSIONS = (cst.ListComp, cst.GeneratorExp)
 
 
 @check("LAZY-001")
@@ -334,8 +304,10 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loop_names or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        for node in head_of(place.statement):
-            if type(node) in _COMPREHENSIONS and _keeps_graphs(node, place, module):  # type: ignore[arg-type]
+        found: list[cst.ListComp | cst.GeneratorExp]
+        found = head_contents(place.statement).of(cst.ListComp, cst.GeneratorExp)
+        for node in found:
+            if _keeps_graphs(node, place, module):
                 yield Report.at(
                     fact,
                     "LAZY-001",
@@ -346,13 +318,13 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, module: Module) -> bool:
-    if is_traced(place, module) or not may_ask(place, module):
+    if is_one_graph(place, module) or not may_ask(place, module):
         return False
     loop, statement, function = node.for_in, place.statement, place.function
     targets = set(target_names(loop.target))
     if is_short(loop.iter, function, module):
         return False
-    if any(isinstance(n, cst.Call) and dotted(n.func) in targets for n in walk(node.elt, SCOPES)):
+    if any(dotted(call.func) in targets for call in contents_of(node.elt, SCOPES).calls):
         return False  # over layers
     lineage = lineage_of(node.elt, statement, function, loop, module)
     if not lineage.is_reduced or lineage.is_evaluated or not runs_model(lineage, loop, module):
@@ -361,24 +333,17 @@ def _keeps_graphs(node: cst.ListComp | cst.GeneratorExp, place: FactPlace, modul
 
 
 @check("LAZY-001")
-def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
+def growing_attribute(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
     """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
-    if fact.place.loops and not is_traced(fact.place, module):
-        added = accumulated(fact.function, module)
-        yield from islice(_reports(fact, by_caller(fact, added), module), 1)
-
-
-@check("LAZY-001")
-def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
-    """The same, where the function is one of another file."""
-    if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
+    if not fact.place.loops or is_one_graph(fact.place, module):
         return
-    derived = derived_names(fact.function.node.body, _array_parameters(fact))
-    added = [
-        item
-        for item in accumulated(fact.function, module)
-        if item.kind == "tree" or item.adds_one_of(derived)  # of weights, or of arrays
-    ]
+    added = accumulated(fact.function, module)
+    if isinstance(fact, ProjectCall):
+        if not is_plainly_lazy(fact.function):
+            return
+        derived = derived_names(fact.function.node.body, _array_parameters(fact))
+        # Of weights, or of arrays.
+        added = [item for item in added if item.kind == "tree" or item.adds_one_of(derived)]
     yield from islice(_reports(fact, by_caller(fact, added), module), 1)
 
 
@@ -395,16 +360,16 @@ def _array_parameters(call: ProjectCall) -> set[str]:
     return {name for name in found if name is not None}
 
 
-def _run_each_time(
+def _called_each_time(
     found: Accumulation, loop: cst.For | cst.While, module: Module
-) -> Iterator[cst.CSTNode]:
-    """The nodes of a loop, without the step that takes a sum of gradients after some of them."""
+) -> Iterator[cst.Call]:
+    """The calls of a loop, without the step that takes a sum of gradients after some of them."""
     body: list[cst.BaseStatement | cst.BaseSmallStatement] = [*loop.body.body]
     always = each_iteration(body, module) if found.kind == "tree" else body
     for statement in body:
         is_kept = statement in always
         node = statement.test if isinstance(statement, cst.If) and not is_kept else statement
-        yield from walk(node, (cst.ClassDef,))
+        yield from contents_of(node).calls
 
 
 @check("LAZY-001")
@@ -417,7 +382,7 @@ def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not fact.place.loops or not isinstance(fact, (CallFact, LocalCall, ProjectCall)):
             continue
         cache = None if id(fact.node) in seen else _cache_of(fact)
-        if cache is None or is_traced(fact.place, module) or not may_ask(fact.place, module):
+        if cache is None or is_one_graph(fact.place, module) or not may_ask(fact.place, module):
             continue
         seen.add(id(fact.node))
         for loop in layout_of(module, fact.place.function).loops(fact.place.statement):
@@ -455,7 +420,7 @@ def _fills_cache(
     evaluation, statement = evaluation_of(module), fact.place.statement
     if walks_short_list(loop, fact.place.function, module) or evaluation.evaluates(loop.body):
         return False
-    varying = _bound_in(loop)
+    varying = contents_of(loop.body).assigned.union(bound_by(loop))
     if cache.partition(".")[0] in _of_element(loop):
         return False
     is_older = cache.partition(".")[0] not in varying
@@ -463,8 +428,8 @@ def _fills_cache(
     if not is_element and not _takes_chunk(fact.node, varying, loop):
         return False
     kept = {cache.partition(".")[0], *bound_by(statement)}
-    for call in calls_below(loop.body):
-        given = {name for argument in call.args for name in names_below(argument.value)}
+    for call in contents_of(loop.body).calls:
+        given = {name for argument in call.args for name in contents_of(argument.value).names}
         # A function that nothing is known of may evaluate the cache, or the result.
         is_known = evaluation.effect(call) == "lazy" or evaluation.local_call(call) is not None
         if call is not fact.node and not is_known and not kept.isdisjoint(given):
@@ -477,7 +442,7 @@ def _of_element(loop: cst.For | cst.While) -> set[str]:
     targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
     parts = {
         target.target.value
-        for statement in small_statements(loop.body)
+        for statement in contents_of(loop.body).statements
         if isinstance(statement, cst.Assign) and _root(statement.value) in targets
         for target in statement.targets
         if isinstance(target.target, cst.Name)
@@ -491,15 +456,6 @@ def _root(node: cst.BaseExpression) -> str | None:
     return None if path is None else path.partition(".")[0]
 
 
-def _bound_in(loop: cst.For | cst.While) -> set[str]:
-    """The names that an iteration binds."""
-    names = {name for s in (loop, *small_statements(loop.body)) for name in bound_by(s)}
-    for statement in small_statements(loop.body):
-        if isinstance(statement, cst.AugAssign):
-            names.update(target_names(statement.target))
-    return names
-
-
 def _takes_element(fact: CallFact | LocalCall | ProjectCall, loop: cst.For | cst.While) -> bool:
     """Test for ``model(c, cache)`` with each ``c`` of a loop, of which only the cache is kept."""
     statement = fact.place.statement
@@ -509,21 +465,15 @@ def _takes_element(fact: CallFact | LocalCall | ProjectCall, loop: cst.For | cst
     return any(dotted(argument.value) in elements for argument in fact.node.args)
 
 
-def _takes_chunk(call: cst.Call, varying: set[str], loop: cst.For | cst.While) -> bool:
+def _takes_chunk(call: cst.Call, varying: frozenset[str], loop: cst.For | cst.While) -> bool:
     """Test whether a call gets a slice whose bounds, or whose array, change with the loop."""
-    given = {name for argument in call.args for name in names_below(argument.value)} & varying
-    made = (
-        statement.value
-        for statement in small_statements(loop.body)
-        if isinstance(statement, cst.Assign) and not given.isdisjoint(bound_by(statement))
-    )
-    sources = (*(argument.value for argument in call.args), *made)
+    passed = [argument.value for argument in call.args]
+    given = varying & {name for node in passed for name in contents_of(node).names}
     return any(
-        isinstance(node, cst.Subscript)
-        and any(isinstance(element.slice, cst.Slice) for element in node.slice)
-        and not varying.isdisjoint(names_below(node))
-        for source in sources
-        for node in walk(source)
+        any(isinstance(element.slice, cst.Slice) for element in node.slice)
+        and not varying.isdisjoint(contents_of(node).names)
+        for source in (*passed, *contents_of(loop.body).values_of(given))
+        for node in contents_of(source).of(cst.Subscript)
     )
 
 
@@ -537,29 +487,12 @@ _EVALUATING = frozenset(("eval", "async_eval", "item", "tolist"))
 
 
 @check("LAZY-001")
-def growing_state(fact: LocalCall, module: Module) -> Iterator[Report]:
+def growing_state(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
     """``logits = model(token, cache)``, where ``cache.push()`` concatenates what nothing reads."""
-    if fact.place.loops:
-        values = fact.function.analysed_with or ()
-        names = (p.name for p in fact.function.parameters)
-        yield from _state_reports(fact, dict(zip(names, values, strict=False)), module)
-
-
-@check("LAZY-001")
-def growing_state_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
-    """The same, where the model and the cache are those of another file."""
-    if fact.place.loops:
-        bound = UNKNOWN if fact.is_bound else None
-        yield from _state_reports(fact, bind(fact.function, bound, fact.arguments), module)
-
-
-def _state_reports(
-    fact: LocalCall | ProjectCall, values: dict[str, Value], module: Module
-) -> Iterator[Report]:
     function, place = fact.function, fact.place
-    if isinstance(function.node, cst.Lambda) or is_traced(place, module):
+    if not place.loops or isinstance(function.node, cst.Lambda) or is_one_graph(place, module):
         return
-    passed = passed_with_owner(fact)
+    values, passed = passed_values(fact), passed_with_owner(fact)
     for parameter in function.parameters:
         path = dotted(passed[parameter.name]) if parameter.name in passed else None
         given = values.get(parameter.name, UNKNOWN)
@@ -594,20 +527,12 @@ def _grows_in_loop(path: str, fact: LocalCall | ProjectCall, module: Module) -> 
             continue
         if not is_long(loop) or not is_older(path, loop, place, module):
             return False
-        for call in calls_below(loop.body):
-            if call is not fact.node and _mentions(call, root) and not _is_lookup(call, fact):
-                return False
+        # A call with the one in it that adds has no other mention of the object.
+        calls = (call for call in map(contents_of, contents_of(loop.body).calls))
+        if any(root in call.names and fact.node not in call for call in calls):
+            return False
         return is_step(loop, module, by_evaluation=True) or synchronizes(loop, module)
     return False
-
-
-def _mentions(call: cst.Call, name: str) -> bool:
-    return name in names_below(call)
-
-
-def _is_lookup(call: cst.Call, fact: LocalCall | ProjectCall) -> bool:
-    """Return whether a call has the call in it that adds, and so no other mention of the object."""
-    return any(node is fact.node for node in walk(call))
 
 
 class _Grown(NamedTuple):
@@ -619,7 +544,7 @@ class _Grown(NamedTuple):
     function: FunctionInfo
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, ...]:
     """The attributes of an object that a function adds to, and reads nowhere else."""
     if _evaluates(function):
@@ -629,7 +554,7 @@ def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, 
     for owner, adder, computes in adders:
         if _evaluates(adder) or isinstance(adder.node, cst.Lambda):
             return ()
-        for statement in small_statements(adder.node.body):
+        for statement in contents_of(adder.node.body).statements:
             added = next(accumulations(statement, adder, None), None)
             root, _, attribute = (added.path if added is not None else "").partition(".")
             if added is None or root != owner or not attribute or added.kind not in _KINDS:
@@ -647,12 +572,12 @@ def _adders(
     function: FunctionInfo, name: str, given: Instance
 ) -> Iterator[tuple[str, FunctionInfo, bool]]:
     """Yield the methods of an object that a function calls, and whether it passes new arrays."""
-    for node in walk(function.node.body):
-        func = node.func if isinstance(node, cst.Call) else None
+    for node in contents_of(function.node.body).calls:
+        func = node.func
         if not isinstance(func, cst.Attribute) or dotted(func.value) != name:
             continue
         method = find_method(given.info, func.attr.value)
-        if method is not None and method.parameters and isinstance(node, cst.Call):
+        if method is not None and method.parameters:
             computes = any(_computes(argument.value, function) for argument in node.args)
             yield method.parameters[0].name, method, computes
 
@@ -673,16 +598,13 @@ def _computes(node: cst.BaseExpression, function: FunctionInfo) -> bool:
     made = _assigned(name, function)
     if len(made) != 1 or not _may_make_array(made[0], function):
         return False
-    is_used_once = sum(inner == name for inner in names_below(function.node.body)) == 2
-    return is_used_once or not _returns(function)
+    contents = contents_of(function.node.body)
+    returns = any(isinstance(s, cst.Return) and s.value is not None for s in contents.statements)
+    return len(contents.reads[name]) == 2 or not returns
 
 
 def _assigned(name: str, function: FunctionInfo) -> list[cst.BaseExpression]:
-    return [
-        statement.value
-        for statement in small_statements(function.node.body)
-        if isinstance(statement, cst.Assign) and dotted(statement.targets[0].target) == name
-    ]
+    return contents_of(function.node.body).values_of({name})
 
 
 def _may_make_array(node: cst.BaseExpression, function: FunctionInfo) -> bool:
@@ -702,39 +624,26 @@ def _is_count(node: cst.BaseExpression) -> bool:
     return dotted(node.func) in _COUNTING
 
 
-def _returns(function: FunctionInfo) -> bool:
-    statements = small_statements(function.node.body)
-    return any(isinstance(s, cst.Return) and s.value is not None for s in statements)
-
-
 def _evaluates(function: FunctionInfo) -> bool:
-    return not _EVALUATING.isdisjoint(names_below(function.node.body))
+    return not _EVALUATING.isdisjoint(contents_of(function.node.body).names)
 
 
 def _is_passed_on(function: FunctionInfo, name: str) -> bool:
     """Return whether a function passes an object on, or binds another name to it."""
-    owners = {
-        id(node.value) for node in walk(function.node.body) if isinstance(node, cst.Attribute)
-    }
-    return any(
-        node.value == name and id(node) not in owners
-        for node in walk(function.node.body)
-        if type(node) is cst.Name
-    )
+    contents = contents_of(function.node.body)
+    owners = {node.value for node in contents.of(cst.Attribute)}
+    return not owners.issuperset(contents.reads.get(name, ()))
 
 
 def _reads(function: FunctionInfo, grown: _Grown, others: list[_Grown]) -> bool:
     """Return whether a function reads an attribute other than to add to it, or test for None."""
-    adding = {id(n) for g in others if g.attribute == grown.attribute for n in walk(g.statement)}
-    for node in walk(function.node.body):
-        if isinstance(node, cst.Comparison):
-            is_none = all(dotted(t.comparator) == "None" for t in node.comparisons)
-            adding |= {id(n) for n in walk(node)} if is_none else set()
-        elif isinstance(node, cst.AssignTarget):
-            adding.add(id(node.target))
-    return any(
-        isinstance(node, cst.Attribute)
-        and node.attr.value == grown.attribute
-        and id(node) not in adding
-        for node in walk(function.node.body)
-    )
+    contents = contents_of(function.node.body)
+    adding = {
+        node for g in others if g.attribute == grown.attribute for node in contents_of(g.statement)
+    }
+    for test in contents.of(cst.Comparison):
+        if all(dotted(target.comparator) == "None" for target in test.comparisons):
+            adding.update(contents_of(test))
+    adding.update(node.target for node in contents.of(cst.AssignTarget))
+    attributes = {n for n in contents.of(cst.Attribute) if n.attr.value == grown.attribute}
+    return not adding.issuperset(attributes)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import functions_at, functions_passed
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_append
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     is_rebound,
@@ -25,14 +26,7 @@ from embercoach.analysis.facts.facts import (
     ProjectCall,
     TruthFact,
 )
-from embercoach.analysis.syntax.trees import (
-    SCOPES,
-    dotted,
-    names_below,
-    small_statements,
-    target_names,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, dotted, target_names
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Class,
@@ -43,6 +37,8 @@ from embercoach.analysis.values.lattice import (
     holds_arrays,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -54,9 +50,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-FunctionNode = cst.FunctionDef | cst.Lambda
-#: Functions of one list that are looked at.
-_MOST_ITEMS = 16
 _EVAL = "mlx.core.eval"
 
 
@@ -77,25 +70,16 @@ def _root(path: str) -> str:
     return path.partition(".")[0]
 
 
-@lru_cache(maxsize=8)
+@kept_for_file
 def _evaluated_calls(function: FunctionInfo, module: Module) -> frozenset[str]:
     """The paths of what a function calls, where it gives the result to ``mx.eval``."""
-    calls, found = evaluation_of(module).calls, set[str | None]()
-    evaluated: set[str | None] = set()
-    for node in walk(function.node.body):
-        fact = calls.get(node) if isinstance(node, cst.Call) else None
-        for argument in fact.arguments if fact is not None and fact.symbol == _EVAL else ():
-            if isinstance(argument.node, cst.Call):
-                found.add(dotted(argument.node.func))
-            else:
-                evaluated.add(dotted(argument.node))
-    for statement in small_statements(function.node.body):
-        made = statement.value if isinstance(statement, cst.Assign) else None
-        targets = statement.targets if isinstance(statement, cst.Assign) else ()
-        is_evaluated = any(dotted(target.target) in evaluated for target in targets)
-        if is_evaluated and isinstance(made, cst.Call):
-            found.add(dotted(made.func))
-    return frozenset(path for path in found if path is not None)
+    body = function.node.body
+    evals = (fact for fact in evaluation_of(module).calls_in(body) if fact.symbol == _EVAL)
+    given = [argument.node for fact in evals for argument in fact.arguments]
+    names = {node.value for node in given if isinstance(node, cst.Name)}
+    made = (*given, *contents_of(body).values_of(names))
+    paths = (dotted(node.func) for node in made if isinstance(node, cst.Call))
+    return frozenset(path for path in paths if path is not None)
 
 
 CLOCKS = frozenset(
@@ -115,11 +99,9 @@ _BUILTINS = frozenset(
 _HOST_WORK = frozenset(f"mlx.core.{n}" for n in ("array", "load", "from_dlpack", "asarray"))
 #: Functions that only allocate.
 _CREATION = frozenset(f"mlx.core.{n}" for n in ("zeros", "ones", "full", "empty", "eye"))
-#: Calls of functions of the file that are followed.
-_MOST_CALLS = 3
 
 
-class Work(Enum):
+class TimedWork(Enum):
     """The work of statements on arrays, up to the first thing that may evaluate one.
 
     SCHEDULED: ``mx.async_eval()``, which doesn't wait.
@@ -133,131 +115,126 @@ class Work(Enum):
     OTHER = 4
 
 
-_SCHEDULING = {"mlx.core.async_eval": Work.SCHEDULED, "mlx.core.synchronize": Work.WAIT}
-LAZY = (Work.LAZY, Work.SCHEDULED)
+_SCHEDULING = {"mlx.core.async_eval": TimedWork.SCHEDULED, "mlx.core.synchronize": TimedWork.WAIT}
+LAZY = (TimedWork.LAZY, TimedWork.SCHEDULED)
 
 
 def work_of(
     nodes: Iterable[cst.CSTNode],
     function: FunctionInfo | None,
     module: Module,
-    depth: int = 0,
-) -> Work:
+) -> TimedWork:
     """Return what statements or expressions of a function do, with the functions that they call."""
-    found = Work.NONE
+    found = TimedWork.NONE
     for node in nodes:
-        for inner in walk(node, SCOPES):
-            done = _work_of_node(inner, function, module, depth)
-            if done is Work.OTHER or (done is Work.WAIT and found is Work.SCHEDULED):
-                return Work.OTHER
-            if done is Work.SCHEDULED or (done is Work.LAZY and found is Work.NONE):
+        for inner in contents_of(node, SCOPES):
+            done = _work_of_node(inner, function, module)
+            if done is TimedWork.OTHER or (done is TimedWork.WAIT and found is TimedWork.SCHEDULED):
+                return TimedWork.OTHER
+            if done is TimedWork.SCHEDULED or (done is TimedWork.LAZY and found is TimedWork.NONE):
                 found = done
     return found
 
 
-def _work_of_node(
-    node: cst.CSTNode, function: FunctionInfo | None, module: Module, depth: int
-) -> Work:
+def _work_of_node(node: cst.CSTNode, function: FunctionInfo | None, module: Module) -> TimedWork:
     if isinstance(node, (cst.Await, cst.Yield, cst.Import, cst.ImportFrom, cst.Assert)):
-        return Work.OTHER
+        return TimedWork.OTHER
     evaluating, computing = _operations(module)
     if node in evaluating:
-        return Work.OTHER
+        return TimedWork.OTHER
     if node in computing:
-        return Work.LAZY
+        return TimedWork.LAZY
     if not isinstance(node, cst.Call):
-        return Work.NONE
+        return TimedWork.NONE
     fact, local = evaluation_of(module).calls.get(node), evaluation_of(module).local_call(node)
     if local is not None:
-        done = _work_of_function(local.function.node, local.function, module, depth)
+        done = _work_of_function(local.function.node, local.function, module)
         made = local.function.name == "__init__"  # weights are lazy, and layers are made anyway
-        return Work.NONE if made and done in LAZY else done
+        return TimedWork.NONE if made and done in LAZY else done
     callees = [] if fact is None else list(options(fact.callee))
-    if any(_work_of_value(callee, module, depth) in LAZY for callee in callees):
-        return Work.LAZY  # one of several functions
+    if any(_work_of_value(callee, module) in LAZY for callee in callees):
+        return TimedWork.LAZY  # one of several functions
     is_known = fact is not None and Unknown not in map(type, callees)
-    passed = None if is_known else _work_of_passed(node.func, function, module, depth)
+    passed = None if is_known else _work_of_passed(node.func, function, module)
     if passed is None and not is_known and is_evaluated_elsewhere(node.func, function, module):
-        return Work.LAZY
+        return TimedWork.LAZY
     if passed is not None:
         return passed
     if fact is None:
         name = node.func.value if isinstance(node.func, cst.Name) else ""
         is_builtin = name in _BUILTINS and name not in module.frame.names
-        return Work.NONE if is_builtin else Work.OTHER
+        return TimedWork.NONE if is_builtin else TimedWork.OTHER
     return _work_of_call(fact, module)
 
 
-def _work_of_value(callee: Value, module: Module, depth: int) -> Work:
+def _work_of_value(callee: Value, module: Module) -> TimedWork:
     """The work of a value that is called, if that is a function of the file."""
     if type(callee) is not Function or callee.info.module is not module:
-        return Work.NONE
-    return _work_of_function(callee.info.node, callee.info, module, depth)
+        return TimedWork.NONE
+    return _work_of_function(callee.info.node, callee.info, module)
 
 
 def _work_of_passed(
-    func: cst.BaseExpression, function: FunctionInfo | None, module: Module, depth: int
-) -> Work | None:
+    func: cst.BaseExpression, function: FunctionInfo | None, module: Module
+) -> TimedWork | None:
     """The work of a parameter, of ``self.function``, or of an item of a list of functions."""
     name = func.value if isinstance(func, cst.Name) else ""
     owner = function
     while owner is not None:
         if any(p.name == name for p in owner.parameters):
-            return _work_of_parameter(name, owner, module, depth)
+            return _work_of_parameter(name, owner, module)
         owner = owner.outer
     kept = None if function is None else _parameter_of_attribute(func, function)
     if kept is not None:
-        return _work_of_parameter(*kept, module, depth)
+        return _work_of_parameter(*kept, module)
     items = functions_at(func, function, module) if name else []
-    is_lazy = any(_work_of_function(item.node, None, module, depth) in LAZY for item in items)
-    return Work.LAZY if is_lazy else None
+    is_lazy = any(_work_of_function(item.node, None, module) in LAZY for item in items)
+    return TimedWork.LAZY if is_lazy else None
 
 
-def _work_of_call(fact: CallFact, module: Module) -> Work:
+def _work_of_call(fact: CallFact, module: Module) -> TimedWork:
     if fact.symbol in CLOCKS:
-        return Work.NONE
+        return TimedWork.NONE
     if fact.symbol in _SCHEDULING:
         return _SCHEDULING[fact.symbol]
     if evaluation_of(module).effect(fact.node) != "lazy" or not _is_known(fact):
-        return Work.OTHER
+        return TimedWork.OTHER
     if fact.symbol in _HOST_WORK:
-        return Work.OTHER
+        return TimedWork.OTHER
     computes = holds_arrays(fact.result) and fact.symbol not in _CREATION
-    return Work.LAZY if computes else Work.NONE
+    return TimedWork.LAZY if computes else TimedWork.NONE
 
 
-def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> Work:
+def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> TimedWork:
     """Return what a call of a function of the file does."""
-    return _work_of_function(node, None, module, 0)
+    return _work_of_function(node, None, module)
 
 
 def _work_of_function(
-    node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module, depth: int
-) -> Work:
-    if depth == _MOST_CALLS or getattr(node, "asynchronous", None) is not None:
-        return Work.OTHER
+    node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module
+) -> TimedWork:
+    if getattr(node, "asynchronous", None) is not None:
+        return TimedWork.OTHER
     known = _functions(module)
     if node not in known:
-        known[node] = Work.OTHER  # for functions that call each other
-        known[node] = work_of((node.body,), function, module, depth + 1)
+        known[node] = TimedWork.OTHER  # for functions that call each other
+        known[node] = work_of((node.body,), function, module)
     return known[node]
 
 
-def _work_of_parameter(
-    name: str, function: FunctionInfo, module: Module, depth: int
-) -> Work | None:
+def _work_of_parameter(name: str, function: FunctionInfo, module: Module) -> TimedWork | None:
     """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
-        return Work.OTHER
+        return TimedWork.OTHER
     if function.parameters[0].name == name:
         decorated = [f.node for f in module.functions if function.name in _decorators(f)]
-        if any(_work_of_function(node, None, module, depth) in LAZY for node in decorated):
-            return Work.LAZY
+        if any(_work_of_function(node, None, module) in LAZY for node in decorated):
+            return TimedWork.LAZY
     passed = [info for found in functions_passed(function, name) for info in found]
     # Their own parameters are not followed: who calls them is not known.
-    if any(_work_of_function(info.node, None, module, depth) in LAZY for info in passed):
-        return Work.LAZY
-    return Work.OTHER if passed else None
+    if any(_work_of_function(info.node, None, module) in LAZY for info in passed):
+        return TimedWork.LAZY
+    return TimedWork.OTHER if passed else None
 
 
 def _parameter_of_attribute(
@@ -282,8 +259,8 @@ def _decorators(function: FunctionInfo) -> list[str | None]:
     return [dotted(decorator.decorator) for decorator in function.node.decorators]
 
 
-@lru_cache(maxsize=2)
-def _functions(module: Module) -> dict[cst.CSTNode, Work]:
+@kept_for_file
+def _functions(module: Module) -> dict[cst.CSTNode, TimedWork]:
     """The known work of the functions of a file."""
     return {}
 
@@ -296,7 +273,7 @@ def _is_known(fact: CallFact) -> bool:
     return isinstance(callee.owner, Sequence) and is_append(fact.node)
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _operations(module: Module) -> tuple[frozenset[cst.CSTNode], frozenset[cst.CSTNode]]:
     """The expressions of a file that evaluate arrays, and the lazy operators."""
     evaluating: set[cst.CSTNode] = set()
@@ -318,8 +295,6 @@ _MANAGER = "contextlib.contextmanager"
 #: Calls in a timer that may evaluate, or wait for, what it times.
 _WAITING = frozenset(("eval", "async_eval"))
 _CLOCK_NAMES = frozenset(clock.rpartition(".")[2] for clock in CLOCKS)
-#: Sections of one file that are looked at: each takes a walk of what it times.
-_MOST_SECTIONS = 64
 
 
 @check("LAZY-003")
@@ -329,8 +304,7 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not any(timers[:3]):
         return
     at = {id(fact.place.statement): fact for fact in facts}
-    sections = (node for node in walk(module.tree, (cst.BaseExpression,)) if type(node) is cst.With)
-    for _, node in zip(range(_MOST_SECTIONS), sections, strict=False):
+    for node in contents_of(module.tree, (cst.BaseExpression,)).of(cst.With):
         last = _last(node)
         fact = None if last is None else at.get(id(last))
         if fact is None or last is None:
@@ -341,8 +315,8 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not any(_is_timer(item.item, timers, function, module) for item in node.items):
             continue
         is_scheduled = is_scheduling(last, module)
-        done = Work.SCHEDULED if is_scheduled else work_of(node.body.body, function, module)
-        if done is Work.LAZY or (done is Work.SCHEDULED and not timers.has_wait):
+        done = TimedWork.SCHEDULED if is_scheduled else work_of(node.body.body, function, module)
+        if done is TimedWork.LAZY or (done is TimedWork.SCHEDULED and not timers.has_wait):
             yield Report.at(
                 fact,
                 "LAZY-003",
@@ -426,10 +400,9 @@ def _times_exit(info: FunctionInfo) -> bool:
 def _readings(info: FunctionInfo) -> int:
     """How often a function reads a clock; none if it may evaluate arrays too."""
     body = info.node.body
-    if not _WAITING.isdisjoint(names_below(body)):
+    if not _WAITING.isdisjoint(contents_of(body).names):
         return 0
-    calls = (n for n in walk(body, SCOPES) if isinstance(n, cst.Call))
-    return sum((dotted(c.func) or "").rpartition(".")[2] in _CLOCK_NAMES for c in calls)
+    return sum(last_name(call) in _CLOCK_NAMES for call in contents_of(body, SCOPES).calls)
 
 
 def _is_timer(
@@ -451,8 +424,6 @@ def _last(section: cst.With) -> cst.CSTNode | None:
     return node.body[-1] if isinstance(node, cst.SimpleStatementLine) else None
 
 
-#: Readings of one function that are looked at: each takes a walk of what it times.
-_MOST_READINGS = 64
 _SUITES = (cst.For, cst.While, cst.With)
 
 
@@ -464,7 +435,7 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     asked = evaluation_of(module).asked
     asked[_scope(fact)] += 1
-    if asked[_scope(fact)] > _MOST_READINGS:
+    if asked[_scope(fact)] > MOST_STEPS:
         return
     stop = fact.place.statement
     for name in _starts(fact, module):
@@ -520,7 +491,7 @@ def _starts(fact: CallFact, module: Module) -> list[str]:
     return []
 
 
-@lru_cache(maxsize=2)
+@kept_for_file
 def _differences(
     module: Module, function: FunctionInfo | None
 ) -> tuple[dict[cst.CSTNode, str], dict[tuple[str, str], str]]:
@@ -528,9 +499,7 @@ def _differences(
     direct: dict[cst.CSTNode, str] = {}
     compared: dict[tuple[str, str], str] = {}
     body = module.tree if function is None else function.node.body
-    for node in walk(body, (cst.FunctionDef, cst.ClassDef)):
-        if not isinstance(node, cst.BinaryOperation):
-            continue
+    for node in contents_of(body, DEFINITIONS).of(cst.BinaryOperation):
         left, right = node.left, node.right
         start = dotted(right)
         if isinstance(node.operator, cst.Subtract) and start is not None:
@@ -572,11 +541,10 @@ def _evaluates(stop: cst.CSTNode, clock: cst.CSTNode, module: Module) -> bool:
     """Test whether the statement of the second reading evaluates arrays, such as in a return."""
     evaluation = evaluation_of(module)
     return any(
-        isinstance(node, cst.Call)
-        and node in evaluation.calls
+        node in evaluation.calls
         and evaluation.effect(node) != "lazy"
-        and not any(inner is clock for inner in walk(node))
-        for node in walk(stop, (cst.Lambda,))
+        and clock not in contents_of(node)
+        for node in contents_of(stop, (cst.Lambda,)).calls
     )
 
 

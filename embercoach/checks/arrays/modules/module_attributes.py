@@ -9,19 +9,14 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import assigned_names
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import Expression, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import CallFact, FactPlace, calls_of
-from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    dotted,
-    evaluated,
-    small_statements,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, dotted, evaluated
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Array,
@@ -37,6 +32,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import SIGNED
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
@@ -143,12 +139,10 @@ def _initializes(node: cst.FunctionDef) -> bool:
     last = _last(node)
     if last and isinstance(last[-1], cst.Expr) and isinstance(last[-1].value, cst.Ellipsis):
         return True
-    for inner in walk(node.body):
-        if isinstance(inner, cst.Raise) and inner in last:
-            return True
-        if isinstance(inner, cst.Attribute) and inner.attr.value in ("__init__", "_no_grad"):
-            return True
-    return False
+    names = (attribute.attr.value for attribute in contents_of(node.body).of(cst.Attribute))
+    return any(isinstance(statement, cst.Raise) for statement in last) or any(
+        name in ("__init__", "_no_grad") for name in names
+    )
 
 
 def _last(node: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
@@ -182,8 +176,6 @@ _OPTIMIZERS = frozenset(
         *("Adafactor", "Muon"),
     )
 )
-_LOOPS = (cst.For, cst.While)
-_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 
 
 @check("NN-009", of=_OPTIMIZERS)
@@ -205,7 +197,8 @@ def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     else:
         return
     model = _updated_model(body, names)
-    if model is not None and not _is_made_in(body, model):
+    # One that is bound there is another one in each iteration.
+    if model is not None and model not in contents_of(body).assigned:
         yield Report.at(
             fact,
             "NN-009",
@@ -216,20 +209,14 @@ def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
 
 def _updated_model(body: cst.CSTNode, optimizers: set[str]) -> str | None:
     """The name of the model that one of the optimizers updates, once in each iteration."""
-    for node in walk(body, (*_LOOPS, *_SCOPES)):
-        func = node.func if isinstance(node, cst.Call) else None
+    for node in contents_of(body, (cst.For, cst.While, *SCOPES)).calls:
+        func = node.func
         if not isinstance(func, cst.Attribute) or dotted(func.value) not in optimizers:
             continue
-        if func.attr.value == "update" and isinstance(node, cst.Call) and node.args:
+        if func.attr.value == "update" and node.args:
             path = dotted(node.args[0].value)
             return None if path is None else path.partition(".")[0]
     return None
-
-
-def _is_made_in(body: cst.CSTNode, name: str) -> bool:
-    """Return whether statements bind a name: the model is another one in each iteration."""
-    statements = walk(body, (cst.BaseExpression, *_SCOPES))
-    return any(name in assigned_names(statement) for statement in statements)
 
 
 @check("NN-010", of=(".update",))
@@ -284,8 +271,7 @@ def is_host_table(made: cst.CSTNode, symbols: set[str]) -> bool:
         return False
     if {"numpy.sin", "numpy.cos"} <= symbols:
         return "numpy.random" not in symbols
-    calls = (node for node in walk(made) if isinstance(node, cst.Call))
-    return any(last_name(call) in _MAKERS for call in calls)
+    return any(last_name(call) in _MAKERS for call in contents_of(made).calls)
 
 
 def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
@@ -329,11 +315,9 @@ def _is_projected(fact: AttributeFact, module: Module) -> bool:
 def _mentions(node: cst.CSTNode, name: str, method: FunctionInfo, module: Module) -> bool:
     """Return whether an expression, or what its name is bound to, reads an attribute."""
     made = resolved(node, method, module)
-    return any(isinstance(n, cst.Attribute) and n.attr.value == name for n in walk(made))
+    return any(node.attr.value == name for node in contents_of(made).of(cst.Attribute))
 
 
-#: Expressions that are followed from an attribute through names, and nodes that are looked at.
-MOST_SOURCES, MOST_NODES = 64, 2000
 RANDOM = "mlx.core.random"
 
 
@@ -346,18 +330,14 @@ def functions_of(start: Expression, module: Module) -> set[str]:
     found: set[str] = set()
     pending = [start]
     seen: set[int] = set()
-    nodes = 0
-    while pending and len(seen) < MOST_SOURCES and nodes < MOST_NODES:
+    while pending and len(seen) < MOST_STEPS:
         expression = pending.pop()
         if id(expression.node) in seen:
             continue
         seen.add(id(expression.node))
-        for node in walk(expression.node):
-            nodes += 1
-            if isinstance(node, cst.Name):
-                pending += _bound(node.value, expression.scope)
-            if not isinstance(node, cst.Call):
-                continue
+        contents = contents_of(expression.node)
+        pending += [value for name in contents.reads for value in _bound(name, expression.scope)]
+        for node in contents.calls:
             source = _source(node, expression.scope)
             pending += [_body(callee.function) for callee in sources.callees(source)]
             call = sources.library_call(source)
@@ -399,7 +379,7 @@ def _bound(name: str, scope: Scope) -> Iterator[Expression]:
         if binding.kind in ("assigned", "updated") and binding.value is not None:
             yield Expression(binding.value, scope)
     if isinstance(scope.owner, FunctionInfo):
-        for statement in small_statements(scope.owner.node.body):
+        for statement in contents_of(scope.owner.node.body).statements:
             if isinstance(statement, cst.Assign) and _stores_to(statement, name):
                 yield Expression(statement.value, scope)
 
@@ -466,13 +446,10 @@ def _is_frozen(owner: ClassInfo, name: str) -> bool:
 @kept_for_file
 def _texts(cls: ClassInfo) -> frozenset[str]:
     """The strings in a class; the empty one if it calls ``freeze``."""
-    found: set[str] = set()
-    for node in walk(cls.node):
-        if isinstance(node, cst.SimpleString):
-            found.add(str(evaluated(node)) or '""')
-        elif isinstance(node, cst.Attribute) and node.attr.value == "freeze":
-            found.add("")
-    return frozenset(found)
+    contents = contents_of(cls.node)
+    found = {str(evaluated(node)) or '""' for node in contents.of(cst.SimpleString)}
+    freezes = any(node.attr.value == "freeze" for node in contents.of(cst.Attribute))
+    return frozenset(found | {""} if freezes else found)
 
 
 def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:
@@ -538,11 +515,11 @@ def _is_held_elsewhere(fact: AttributeFact) -> bool:
     if given is None:
         return True
     plain = ("affine", "False")  # a norm without parameters
-    return not any(isinstance(node, cst.Call) for node in walk(given)) or any(
-        isinstance(node, cst.Arg)
-        and node.keyword is not None
+    contents = contents_of(given)
+    return not contents.calls or any(
+        node.keyword is not None
         and (node.keyword.value, getattr(node.value, "value", None)) == plain
-        for node in walk(given)
+        for node in contents.of(cst.Arg)
     )
 
 

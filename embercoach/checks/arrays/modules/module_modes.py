@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import made_in_init, passed_with_owner, scope_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.syntax.trees import (
-    DEFINITIONS,
-    children,
-    dotted,
-    is_one_of,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Instance,
@@ -28,7 +23,7 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     any_item,
 )
-from embercoach.analysis.work import WorkExceededError
+from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -40,13 +35,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-#: Calls that are followed one after the other, and effects of a function that are kept.
-_DEEPEST, _MOST = 4, 32
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")
-
-_CLOSED = frozenset((*DEFINITIONS, cst.Lambda))
-_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
 
 Kind = Literal["eval", "train", "update", "load"]
 
@@ -81,37 +71,24 @@ class ModeEffects:
         }
         self._known: dict[FunctionInfo, tuple[Effect, ...]] = {}
 
-    def of(self, body: cst.CSTNode, depth: int = 0) -> Iterator[Effect]:
+    def of(self, body: cst.CSTNode) -> Iterator[Effect]:
         """Yield the effects of a body, those of what it calls among them."""
-        pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(body, body)]
-        while pending:
-            node, statement = pending.pop()
-            self._module.work.left -= 1
-            if self._module.work.left < 0:
-                raise WorkExceededError
-            if type(node) in _CLOSED and node is not body:
-                continue
-            if is_one_of(type(node), _STATEMENTS):
-                statement = node
-            if type(node) is cst.Call:
-                effects = _direct(node) or self._of_callee(node, depth)
-                yield from (Effect(path, kind, node, statement) for path, kind in effects)
-            pending += [(child, statement) for child in reversed(children(node))]
+        for node, statement in located_calls(body):
+            effects = _direct(node) or self._of_callee(node)
+            yield from (Effect(path, kind, node, statement) for path, kind in effects)
 
-    def _of_callee(self, node: cst.Call, depth: int) -> list[tuple[str, Kind]]:
+    def _of_callee(self, node: cst.Call) -> list[tuple[str, Kind]]:
         call = self._calls.get(node)
         if call is None:
             return _unknown(node)
-        if depth == _DEEPEST:
-            return []
-        return list(self._mapped(call, self._effects(call.function, depth + 1)))
+        return list(self._mapped(call, self._effects(call.function)))
 
-    def _effects(self, function: FunctionInfo, depth: int) -> tuple[Effect, ...]:
+    def _effects(self, function: FunctionInfo) -> tuple[Effect, ...]:
         known = self._known.get(function)
         if known is None:
             self._known[function] = ()  # for functions that call each other
-            found = dict.fromkeys(self.of(function.node.body, depth))
-            known = self._known[function] = tuple(found)[:_MOST]
+            found = dict.fromkeys(self.of(function.node.body))
+            known = self._known[function] = tuple(found)[:MOST_STEPS]
         return known
 
     def _mapped(
@@ -166,8 +143,6 @@ def _unknown(node: cst.Call) -> list[tuple[str, Kind]]:
 
 #: Layers that compute something else in training.
 NAMES = ("Dropout", "BatchNorm")
-#: How deep layers are searched for others.
-DEEPEST = 4
 
 
 class _Layer(NamedTuple):
@@ -187,7 +162,7 @@ class _Layer(NamedTuple):
         return rate is None or (isinstance(rate, cst.Float) and rate.evaluated_value > 0)
 
 
-def _layers_of(cls: ClassInfo, module: Module, depth: int = DEEPEST) -> Iterator[_Layer]:
+def _layers_of(cls: ClassInfo, module: Module, depth: int = MOST_CALLS) -> Iterator[_Layer]:
     """Yield the layers of MLX that a layer holds, by itself or in others."""
     if depth == 0 or not is_layer(cls):
         return
@@ -222,9 +197,11 @@ def changes_by_mode(cls: ClassInfo, module: Module, *, certain: bool = False) ->
     return any(v.name.startswith(NAMES) and (v.drops or not certain) for v in layers)
 
 
-def is_by_mode(value: Value, module: Module, depth: int, *, names: tuple[str, ...] = NAMES) -> bool:
+def is_by_mode(value: Value, module: Module, *, names: tuple[str, ...] = NAMES) -> bool:
     """Return whether a value is, or holds, a layer that computes something else in training."""
-    return any(layer.name.startswith(names) for layer in _layers_in(value, None, module, depth))
+    return any(
+        layer.name.startswith(names) for layer in _layers_in(value, None, module, MOST_CALLS)
+    )
 
 
 #: What a file would say that chooses the mode, or that differentiates.
@@ -299,8 +276,6 @@ def _is_outside(call: LocalCall | ProjectCall) -> bool:
 #: Names of functions that evaluate a model, and the definition or the call of one.
 _EVALUATES = re.compile(r"_?(valid|eval|accuracy|predict|infer|score)")
 _EVALUATING = re.compile(r"\bdef _?(valid|eval)|(?<!\.)\b_?(valid|eval|accuracy)\w*\(")
-#: Loops of a function that are looked at.
-MOST_LOOPS = 32
 
 
 @check("NN-005")
@@ -356,8 +331,8 @@ def _evaluates(call: LocalCall | ProjectCall, module: Module) -> bool:
     function = call.function
     given = [a.value for a in call.arguments if not a.star]
     names = [p.name for p in function.parameters if not p.star][call.is_bound :]
-    models = {n for n, v in zip(names, given, strict=False) if is_by_mode(v, module, DEEPEST)}
-    paths = [dotted(n.func) for n in walk(function.node.body) if isinstance(n, cst.Call)]
+    models = {n for n, v in zip(names, given, strict=False) if is_by_mode(v, module)}
+    paths = [dotted(call.func) for call in contents_of(function.node.body).calls]
     trains = any((path or "").rpartition(".")[2] == "value_and_grad" for path in paths)
     return not trains and not models.isdisjoint(paths)
 
@@ -385,7 +360,7 @@ def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module
     if not is_imported(call, module) or call.function not in losses:
         return False
     given = (argument.value for argument in call.arguments)
-    return any(is_by_mode(value, module, DEEPEST) for value in given)
+    return any(is_by_mode(value, module) for value in given)
 
 
 def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
@@ -397,13 +372,17 @@ def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
 @check("NN-006")
 def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """A loop that trains a model and calls ``model.eval()`` alone, by itself or in a function."""
-    if not module.trains or (".eval()" not in module.source and not _imports(facts, module)):
+    source = module.source
+    if not any(text in source for text in ("value_and_grad", "optim", "opt.update(")):
+        return
+    if ".eval()" not in source and not _imports(facts, module):
         return
     effects = ModeEffects(module)
     reported: set[cst.CSTNode] = set()
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body
-        for loop in islice(_loops(body), MOST_LOOPS):
+        loops: list[cst.For | cst.While] = contents_of(body, DEFINITIONS).of(cst.For, cst.While)
+        for loop in loops[:MOST_STEPS]:
             for effect in _left_in_evaluation(loop, effects):
                 leaves = layout_of(module, function).leaves(effect.statement, loop)
                 if effect.node in reported or leaves:
@@ -417,12 +396,6 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
                     message="leaves the model in evaluation mode: training goes on without",
                     help="Call `model.train()` after it, or at the start of each iteration",
                 )
-
-
-def _loops(body: cst.CSTNode) -> Iterator[cst.For | cst.While]:
-    for node in walk(body, (cst.BaseExpression, *DEFINITIONS)):
-        if isinstance(node, (cst.For, cst.While)):
-            yield node
 
 
 def _left_in_evaluation(loop: cst.For | cst.While, effects: ModeEffects) -> list[Effect]:

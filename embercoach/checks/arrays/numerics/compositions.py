@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import assigned_names
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sources_of
-from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.syntax.trees import (
-    dotted,
-    head_of,
-    names_below,
-    small_statements,
-    statements_below,
-    walk,
-)
+from embercoach.analysis.facts.facts import arithmetic_of, calls_of
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -43,7 +40,6 @@ SHAPING = frozenset(
 _BOUNDING = frozenset(f"mlx.core.{name}" for name in ("clip", "maximum", "minimum"))
 _SHAPED = frozenset(f"mlx.core.{name}" for name in SHAPING)
 _WHERE = "mlx.core.where"
-_MOST_STEPS = 16
 
 
 def computed(start: Source, sources: Sources, *, bounded: bool = False) -> list[Source]:
@@ -56,7 +52,7 @@ def computed(start: Source, sources: Sources, *, bounded: bool = False) -> list[
     """
     pending = [start]
     found: list[Source] = []
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         if not pending:
             return found
         for end in sources.ends(pending.pop(), through_callers=True):
@@ -122,7 +118,7 @@ def only_end(source: Source, sources: Sources) -> Source:
     return ends[0] if len(ends) == 1 else source
 
 
-def called(source: Source, sources: Sources) -> Called | None:
+def computing_call(source: Source, sources: Sources) -> Called | None:
     """The call of MLX that computes an expression, through names, functions and methods."""
     ends = sources.ends(source, through_callers=True)
     calls = [sources.library_call(end) for end in ends]
@@ -134,7 +130,7 @@ def called(source: Source, sources: Sources) -> Called | None:
 
 def taken(source: Source, functions: frozenset[str], sources: Sources) -> Source | None:
     """The array that one of some functions of MLX takes to compute an expression."""
-    call = called(source, sources)
+    call = computing_call(source, sources)
     return call.array if call is not None and call.name in functions else None
 
 
@@ -188,14 +184,10 @@ def _is_of_object(source: Source) -> bool:
     if function is None or function.cls is None:
         return False
     local = scope_of(source.module, function).reaching.bindings.keys() - {"self"}
-    return local.isdisjoint(names_below(source.node))
+    return local.isdisjoint(contents_of(source.node).names)
 
 
 EXP = frozenset(["mlx.core.exp"])
-#: Bindings of a name that are looked at.
-_MOST_BINDINGS = 64
-#: Parts of an exponent that are looked at.
-_MOST_PARTS = 32
 #: Functions whose results are small, or never positive where they are exponents by design.
 _SMALL_RESULTS = frozenset(
     (
@@ -238,7 +230,7 @@ def is_bounded(source: Source, sources: Sources) -> bool:
     if _is_negated_square(end.node) or _is_literal(source, sources):
         return True
     pending, seen = [end], 0
-    while pending and seen < _MOST_PARTS:
+    while pending and seen < MOST_STEPS:
         part, seen = pending.pop(), seen + 1
         node = part.node
         if isinstance(node, cst.Name):
@@ -264,7 +256,7 @@ def _is_literal(source: Source, sources: Sources) -> bool:
 
 def _is_shifted_name(source: Source, name: str) -> bool:
     """Return whether a name is updated, or given a difference, anywhere in its scope."""
-    held = reaching_of(source).bindings.get(name, [])[:_MOST_BINDINGS]
+    held = reaching_of(source).bindings.get(name, [])[:MOST_STEPS]
     return any(binding.kind == "updated" or _subtracts(binding.value) for binding in held)
 
 
@@ -308,7 +300,7 @@ def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
             change = _log_fix(fact, module, _argument(fact))
             yield unstable(fact, "log(softmax(x))", instead, change)
         return
-    inner = called(found.array, sources)
+    inner = computing_call(found.array, sources)
     if inner is not None:
         yield from _log_of_call(fact, inner, sources)
         return
@@ -325,7 +317,7 @@ def _log_of_sum(
             change = _log_fix(fact, module, other.node)
             yield unstable(fact, "log(1 + exp(x))", "mx.logaddexp(x, 0)", change)
         elif not isinstance(only_end(other, sources).node, (cst.Integer, cst.Float)):
-            yield inexact(fact, "log(1 + x)", "mx.log1p(x)")
+            yield imprecise(fact, "log(1 + x)", "mx.log1p(x)")
         return
     other = beside_one(source, cst.Subtract, sources)
     if other is not None:
@@ -350,21 +342,12 @@ def _origin(source: Source, sources: Sources) -> str | None:
 
 def _is_sampled(fact: CallFact, module: Module) -> bool:
     """Return whether the logarithm is passed on as logits, where minus infinity is correct."""
-    function = fact.place.function
-    derived: set[str] = set()
-    body = [] if function is None else [*statements_below(function.node.body)]
-    for statement in (fact.place.statement, *body):
-        names = set(names_below(statement)) if isinstance(statement, cst.Assign) else set()
-        if statement is fact.place.statement or not derived.isdisjoint(names):
-            derived |= assigned_names(statement)
-    for statement in (fact.place.statement, *body):
-        for node in head_of(statement):
-            call = calls_of(module).get(node)
-            if call is not None and call.symbol == "mlx.core.random.categorical":
-                is_inside = any(inner is fact.node for inner in walk(node))
-                if is_inside or not derived.isdisjoint(names_below(node)):
-                    return True
-    return False
+    function, statement = fact.place.function, fact.place.statement
+    body = statement if function is None else function.node.body
+    derived = derived_names(body, assigned_names(statement))
+    facts = evaluation_of(module).calls_in(body)
+    draws = [contents_of(c.node) for c in facts if c.symbol == "mlx.core.random.categorical"]
+    return any(fact.node in draw or not derived.isdisjoint(draw.names) for draw in draws)
 
 
 def _log_of_call(fact: CallFact, inner: Called, sources: Sources) -> Iterator[Report]:
@@ -431,7 +414,7 @@ def unstable(fact: Fact, shown: str, instead: str, change: ProposedFix | None = 
     )
 
 
-def inexact(fact: Fact, shown: str, instead: str) -> Report:
+def imprecise(fact: Fact, shown: str, instead: str) -> Report:
     """Report a composition that loses digits."""
     return Report.at(
         fact,
@@ -441,23 +424,21 @@ def inexact(fact: Fact, shown: str, instead: str) -> Report:
     )
 
 
-@check("DTYPE-011", "DTYPE-012")
-def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``mx.exp(x) / mx.sum(mx.exp(x))``, ``mx.exp(x) - 1``."""
-    if fact.operator == "/":
-        yield from _quotient(fact, fact.left.node, fact.right.node, module)
-    elif fact.operator == "-" and is_one(fact.right.node):
+@check("DTYPE-011", "DTYPE-012", "DTYPE-014", of=("mlx.core.divide", "mlx.core.subtract"))
+def quotient_or_difference(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
+    """``exp(x) / sum(exp(x))``, ``exp(x) - 1``, ``mean(x * x) - mean(x) ** 2``."""
+    operation = arithmetic_of(fact)
+    if operation is None:
+        return
+    left, right = operation.left.node, operation.right.node
+    if operation.operator == "/":
+        yield from _quotient(fact, left, right, module)
+    elif operation.operator == "-":
         sources = sources_of(module)
-        if taken(sources.of(fact, fact.left.node), EXP, sources) is not None:
-            yield inexact(fact, "exp(x) - 1", "mx.expm1(x)")
-
-
-@check("DTYPE-011", of=("mlx.core.divide",))
-def quotient_by_divide(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.divide(mx.exp(x), mx.sum(mx.exp(x)))``."""
-    first, second = fact.positional(0), fact.positional(1)
-    if first is not None and second is not None:
-        yield from _quotient(fact, first.node, second.node, module)
+        if is_one(right) and taken(sources.of(fact, left), EXP, sources) is not None:
+            yield imprecise(fact, "exp(x) - 1", "mx.expm1(x)")
+        if not isinstance(fact.node, cst.AugAssign):
+            yield from _variance(fact, left, right, module)
 
 
 def _quotient(
@@ -519,21 +500,6 @@ def _exponential_pair(
     return (one[0], other[0]) if len(one) == len(other) == 1 else None
 
 
-@check("DTYPE-014")
-def variance_by_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``mx.mean(x * x) - mx.mean(x) ** 2``."""
-    if fact.operator == "-" and isinstance(fact.node, cst.BinaryOperation):
-        yield from _variance(fact, fact.left.node, fact.right.node, module)
-
-
-@check("DTYPE-014", of=("mlx.core.subtract",))
-def variance_by_subtract(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.subtract(mx.mean(x * x), mx.square(mx.mean(x)))``."""
-    first, second = fact.positional(0), fact.positional(1)
-    if first is not None and second is not None:
-        yield from _variance(fact, first.node, second.node, module)
-
-
 def _variance(
     fact: Fact, left: cst.BaseExpression, right: cst.BaseExpression, module: Module
 ) -> Iterator[Report]:
@@ -585,7 +551,7 @@ def _added_to(path: str, source: Source) -> list[Source]:
         Source(value, statement, one, source.module)
         for one in adding
         if not isinstance(one.node, cst.Lambda)
-        for statement in small_statements(one.node.body)
+        for statement in contents_of(one.node.body).statements
         if (value := _addend(statement, path)) is not None
     ]
 

@@ -33,6 +33,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import HALF, UNSIGNED
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.numerics.compositions import MEAN, SUM, squared
 from embercoach.checks.arrays.numerics.narrow_integers import LARGEST_NARROW, narrow_arithmetic
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -96,9 +97,10 @@ def _small(fact: Fact, given: Operand | Argument, module: Module) -> Iterator[Re
     sources = sources_of(module)
     const = _constant(sources.of(fact, given.node), sources)
     if const is not None and 0 < abs(const) <= _SMALLEST:
-        yield Report.at(
-            fact,
+        yield Report(
             "DTYPE-018",
+            fact.node,
+            fact.place,
             message=f"{const:g} is 0 in float16, whose smallest number is 6e-08",
             help="Compute in float32, or use at least 1e-07",
             replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -145,8 +147,6 @@ def square_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 #: Whole numbers up to this one are exact.
 WHOLE = {"float16": 2048, "bfloat16": 256}
-#: Bindings of an accumulator that are looked at: the first ones come before the loop.
-MOST_BINDINGS = 16
 FILLING = ("mlx.core.array", "mlx.core.full")
 ARITHMETIC = ("mlx.core.add", "mlx.core.subtract", "mlx.core.multiply", "mlx.core.divide")
 ATTENTION = "mlx.core.fast.scaled_dot_product_attention"
@@ -235,9 +235,10 @@ def _overflow(fact: Fact, value: Value, dtype: str | None) -> Iterator[Report]:
     const = number.const
     if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
-    yield Report.at(
-        fact,
+    yield Report(
         "DTYPE-006",
+        fact.node,
+        fact.place,
         message=f"{const:g} overflows {dtype} and becomes infinite",
         help="Use mx.finfo(dtype).min or .max",
         replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -322,7 +323,7 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
         result = promotion.promote(result, other.dtype)
     if name is None or result not in HALF or array is None:
         return
-    held = scope_of(module, fact.place.function).reaching.bindings.get(name, [])[:MOST_BINDINGS]
+    held = scope_of(module, fact.place.function).reaching.bindings.get(name, [])[:MOST_STEPS]
     calls = calls_of(module)
     starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
     if not any(_is_scalar_start(start, module) for start in starts if start is not None):

@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.facts.facts import (
+    OPERATORS,
+    Argument,
+    BinaryFact,
+    CallFact,
+    arithmetic_of,
+    calls_of,
+)
 from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
 from embercoach.checks.arrays.numerics.compositions import computed
@@ -211,24 +218,14 @@ def _wide(fact: Fact, dtype: str | None) -> Iterator[Report]:
     )
 
 
-@check("DTYPE-009", of=("mlx.core.",))
+@check("DTYPE-009", of=("mlx.core.", ".astype"))
 def float64_on_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.zeros(3, dtype=mx.float64)`` without a CPU stream."""
-    dtype = fact.keyword("dtype")
-    if dtype is not None and dtype.value == DType("float64") and fact.keyword("stream") is None:
-        yield from _float64(fact, module)
-
-
-@check("DTYPE-009", of=(".astype",))
-def cast_to_float64(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``x.astype(mx.float64)``."""
-    if len(fact.arguments) == 1 and fact.arguments[0].value == DType("float64"):
-        yield from _float64(fact, module)
-
-
-def _float64(fact: Fact, module: Module) -> Iterator[Report]:
-    """Report it unless the file mentions the CPU: the device may be set anywhere in it."""
-    if "cpu" not in module.source:
+    """``mx.zeros(3, dtype=mx.float64)`` and ``x.astype(mx.float64)`` without a CPU stream."""
+    is_cast = fact.symbol is None and len(fact.arguments) == 1
+    dtype = fact.arguments[0] if is_cast else fact.keyword("dtype")
+    if dtype is None or dtype.value != DType("float64") or fact.keyword("stream") is not None:
+        return
+    if "cpu" not in module.source:  # the device may be set anywhere in the file
         yield Report.at(
             fact,
             "DTYPE-009",
@@ -244,37 +241,17 @@ LARGEST_NARROW = {"int8": 127, "uint8": 255, "int16": 32_767, "uint16": 65_535}
 _BYTES = frozenset(("int8", "uint8"))
 #: A number that is added is small if the sum of so many of them fits.
 _MOST_ADDED = 10
-_OPERATORS = {"mlx.core.subtract": "-", "mlx.core.add": "+", "mlx.core.multiply": "*"}
 _BITS = (cst.BitAnd, cst.BitOr, cst.BitXor, cst.LeftShift, cst.RightShift, cst.Modulo)
 
 
-@check("DTYPE-010", "DTYPE-015")
-def narrow_arithmetic(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``image - 128`` and ``image * 2`` of a uint8 ``image``."""
-    if fact.left.array is None and fact.right.array is None:
+@check("DTYPE-010", "DTYPE-015", of=tuple(OPERATORS))
+def narrow_arithmetic(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
+    """``image - 128``, ``image * 2`` and ``mx.subtract(image, other)`` of uint8 arrays."""
+    operation = arithmetic_of(fact)
+    if operation is None:
         return
-    left, right = fact.left, fact.right
-    yield from _arithmetic(fact, fact.operator, left.value, right.value, left.node, module)
-
-
-@check("DTYPE-010", "DTYPE-015", of=tuple(_OPERATORS))
-def narrow_function(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.subtract(image, other)`` of uint8 arrays."""
-    left, right = fact.positional(0), fact.positional(1)
-    if left is not None and right is not None:
-        operator = _OPERATORS[fact.symbol or ""]
-        yield from _arithmetic(fact, operator, left.value, right.value, left.node, module)
-
-
-def _arithmetic(
-    fact: Fact,
-    operator: str,
-    first: Value,
-    second: Value,
-    node: cst.BaseExpression,
-    module: Module,
-) -> Iterator[Report]:
-    left, right = as_array(first), as_array(second)
+    operator, first, second = operation.operator, operation.left.value, operation.right.value
+    left, right, node = as_array(first), as_array(second), operation.left.node
     if operator == "-":
         if _is_unsigned_difference(left, right, second) and not _is_excluded(fact, node, module):
             assert left is not None
@@ -308,8 +285,9 @@ def _is_excluded(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
     source = resolved(node, fact.place.function, module)
     if isinstance(source, cst.BinaryOperation):
         return True
-    nodes = [source, *walk(fact.place.statement, (cst.BaseSuite,))]
-    return any(isinstance(n, cst.Call) and _guards(n, fact.node, module) for n in nodes)
+    calls = contents_of(fact.place.statement, (cst.BaseSuite,)).calls
+    calls = [*calls, source] if isinstance(source, cst.Call) else calls
+    return any(_guards(call, fact.node, module) for call in calls)
 
 
 def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
@@ -323,7 +301,7 @@ def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
     made = calls_of(module).get(call) if name in ("maximum", "clip") else None
     if made is None:
         return True
-    others = [a.value for a in _arguments(made) if difference not in walk(a.node)]
+    others = [a.value for a in _arguments(made) if difference not in contents_of(a.node)]
     is_around = len(others) < len(_arguments(made))
     return not is_around or any(as_array(value) is not None for value in others)
 
@@ -352,10 +330,9 @@ def _wrapping(
 
 def _is_small(fact: Fact, module: Module) -> bool:
     """Return whether operands are flags or parts of a number, or bits are taken of the result."""
-    for inner in walk(fact.place.statement, (cst.BaseSuite,)):
-        operator = inner.operator if isinstance(inner, cst.BinaryOperation) else None
-        if isinstance(operator, _BITS):
-            return True
+    around = contents_of(fact.place.statement, (cst.BaseSuite,))
+    if any(isinstance(node.operator, _BITS) for node in around.of(cst.BinaryOperation)):
+        return True
     sources = sources_of(module)
     nodes = [a.node for a in _arguments(fact)]
     for node in nodes:
@@ -434,9 +411,10 @@ def _unary(
 
 
 def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Report:
-    return Report.at(
-        fact,
+    return Report(
         "DTYPE-015",
+        fact.node,
+        fact.place,
         message=f"{shown} of {dtype} arrays wraps above {LARGEST_NARROW[dtype]}",
         help="Cast first: `x.astype(mx.int32)`, or `mx.float32`",
         subject=node,

@@ -11,6 +11,7 @@ from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.numpy_api import CONVERSIONS
 from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import context_of, is_forward
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
@@ -19,7 +20,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.facts.facts import TruthFact, calls_of
-from embercoach.analysis.syntax.trees import dotted, names_below, walk
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -40,6 +41,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -61,8 +63,6 @@ if TYPE_CHECKING:
     )
     from embercoach.analysis.project.module import Module
 
-#: Calls inside of each other that are followed, and calls of one function.
-_MOST_CALLS, _MOST_FOLLOWED = 2, 8
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
 _RAISES, _WAITS = ": raises when traced", " in every forward pass"
 _HELP = {
@@ -151,7 +151,7 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
     must = must_execute(info, arrays, ())
     for node, how in must.reads.items():
         return _Read(node, how, info)
-    for call, arguments in [*must.calls.items()][: _MOST_FOLLOWED if depth < _MOST_CALLS else 0]:
+    for call, arguments in [*must.calls.items()][: MOST_CALLERS if depth < MOST_CALLS else 0]:
         is_named = dotted(call.func) is not None
         callee = value_in(call.func, info, info.module) if is_named else UNKNOWN
         if isinstance(callee, Function):
@@ -170,13 +170,10 @@ def _is_guard_of(read: _Read, function: FunctionInfo) -> bool:
     classes = (info.cls for info in (function, read.function))
     if any(cls is not None and is_layer(cls) for cls in classes):
         return False
-    tests = (
-        node.test
-        for node in walk(read.function.node.body, (cst.Lambda,))
-        if isinstance(node, cst.Assert)
-        or (isinstance(node, cst.If) and without_raising(node) is not None)
-    )
-    return any(inner is read.node for test in tests for inner in walk(test))
+    contents = contents_of(read.function.node.body, (cst.Lambda,))
+    tests = [node.test for node in contents.of(cst.Assert)]
+    tests += [node.test for node in contents.of(cst.If) if without_raising(node) is not None]
+    return any(read.node in contents_of(test) for test in tests)
 
 
 def _is_unknown(read: _Read, arrays: frozenset[str]) -> bool:
@@ -186,7 +183,7 @@ def _is_unknown(read: _Read, arrays: frozenset[str]) -> bool:
         return False
     is_method = isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
     pulled = cst.ensure_type(node.func, cst.Attribute).value if is_method else node.args[0].value
-    used = arrays.intersection(n.value for n in walk(pulled) if isinstance(n, cst.Name))
+    used = arrays & contents_of(pulled).names
     frame = Frame(info.module, info, closure_of(info), record=False)
     frame.names.set_all(zip((p.name for p in info.parameters), canonical_values(info), strict=True))
     return bool(used) and as_array(evaluate(frame, pulled)) is None
@@ -478,7 +475,6 @@ def _formatting(fact: Fact, module: Module, value: Value, node: cst.CSTNode, sho
         f"{shown} of an mx.array",
         value=value,
         help="Print shapes and dtypes, or print every k steps after mx.eval",
-        always=frozenset(("forward pass",)),
         array_node=node,
     )
 
@@ -517,7 +513,7 @@ def _is_tested_around(node: cst.Name, fact: TruthFact, module: Module) -> bool:
     held = reaching.before(statement, name)
     for level in layout_of(module, fact.place.function).outward(statement):
         owner = level.owner
-        if isinstance(owner, cst.If) and name in names_below(owner.test):
+        if isinstance(owner, cst.If) and name in contents_of(owner.test).names:
             return held is not None and held == reaching.before(owner, name)
         if isinstance(owner, (cst.For, cst.While)):
             break

@@ -151,14 +151,14 @@ def array_key(fact: IndexFact, module: Module) -> Iterator[Report]:
 
 
 @check("INDEX-007")
-def array_member(fact: CompareFact, module: Module) -> Iterator[Report]:
+def hashed_member(fact: CompareFact, module: Module) -> Iterator[Report]:
     """``token in seen``."""
     if fact.operator in ("in", "not in") and _is_hashed(fact.right.value, "dict", "set"):
         yield from _report(fact, fact.left.node, fact.left.value, is_read=True)
 
 
 @check("INDEX-007", of=_METHODS)
-def array_argument(fact: CallFact, module: Module) -> Iterator[Report]:
+def hashed_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     """``names.get(token)``, ``seen.add(token)``."""
     owner = fact.callee.owner if isinstance(fact.callee, BoundMember) else None
     key = fact.positional(0)

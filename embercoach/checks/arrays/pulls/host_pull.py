@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
     context_of,
@@ -16,10 +17,10 @@ from embercoach.analysis.dataflow.contexts import (
     is_forward,
     is_traced,
 )
+from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.shapes.node_shapes import is_scalar
-from embercoach.analysis.syntax.trees import around, children, names_below, small_statements, walk
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -55,9 +56,8 @@ GRADIENTS = frozenset(("mlx.core.grad", "mlx.core.value_and_grad", "mlx.nn.value
 def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval(y)`` of an array that depends on the arguments of a compiled function."""
     function, statement = fact.place.function, fact.place.statement
-    if function is None or any(
-        isinstance(node, (cst.If, cst.Try)) for node in around(function.node.body, statement)
-    ):
+    levels = layout_of(module, function).outward(statement)
+    if function is None or any(isinstance(level.owner, (cst.If, cst.Try)) for level in levels):
         return  # ``if self.timing:``, which is off where the function is compiled
     values = [a.value for a in fact.arguments if is_traced(a.value) and holds_arrays(a.value)]
     if any(error_of(fact.place, v) for v in values):
@@ -123,11 +123,10 @@ def _is_training(fact: CallFact, module: Module) -> bool:
     if fact.place.loops and _takes_gradients(function, module):
         return True  # by hand, such as ``w = w - rate * gradient(w)``; a sweep may be around
     return function is not None and any(
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
+        isinstance(node.func, cst.Attribute)
         and node.func.attr.value in ("update", "apply_gradients")
         and len(node.args) == 2
-        for node in walk(function.node)
+        for node in contents_of(function.node).calls
     )
 
 
@@ -150,7 +149,7 @@ def _is_carried(names: set[str], loop: cst.For | cst.While) -> bool:
     """
     fresh: set[str] = set()  # already reassigned in this iteration
     read: set[str] = set()
-    for statement in small_statements(loop.body):
+    for statement in contents_of(loop.body).statements:
         if isinstance(statement, cst.AugAssign):
             targets = {n.value for n in _roots(statement.target)}
             if isinstance(statement.target, cst.Subscript) and targets & names:
@@ -160,7 +159,7 @@ def _is_carried(names: set[str], loop: cst.For | cst.While) -> bool:
             targets = {n.value for t in statement.targets for n in _roots(t.target)}
             # In a plain sum the graphs of the iterations are independent.
             if not (isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)):
-                read |= (names & {n.value for n in walk(value) if isinstance(n, cst.Name)}) - fresh
+                read |= (names & contents_of(value).names) - fresh
             if targets & read:
                 return True
             fresh |= targets
@@ -170,7 +169,7 @@ def _is_carried(names: set[str], loop: cst.For | cst.While) -> bool:
 def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
     """Test whether a loop only computes by MLX's operations, which take less time than a wait."""
     calls = evaluation_of(module).calls
-    facts = [calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call)]
+    facts = map(calls.get, contents_of(loop.body).calls)
     return all(
         fact is not None
         and (fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins.")))
@@ -180,12 +179,8 @@ def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
 
 def _reads(names: set[str], loop: cst.For | cst.While) -> bool:
     """Test whether a loop reads one of the arrays by a method: ``y.item()``, ``y[0].tolist()``."""
-    return any(
-        isinstance(call, cst.Call)
-        and is_pull(call)
-        and not names.isdisjoint(names_below(call.func))
-        for call in walk(loop.body)
-    )
+    pulls = filter(is_pull, contents_of(loop.body).calls)
+    return any(not names.isdisjoint(contents_of(call.func).names) for call in pulls)
 
 
 def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
@@ -365,8 +360,6 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         help="Convert once, outside hot loops",
         pulled_by=inner,
         array_node=argument.node,
-        subject=inner,
-        covers=() if inner is None else (inner,),
     )
 
 
@@ -388,8 +381,6 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         value=value,
         help="Use the array itself, mx.array(x) to copy it, or mx.stop_gradient(x) to detach it",
         pulled_by=inner,
-        subject=inner,
-        covers=(inner,),
     )
     yield replace(report, change=_round_trip_fix(module, inner, value))
 
@@ -463,9 +454,9 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         value=value,
         help="Compute on the whole array with mx functions",
         array_node=subject,
-        replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
-    yield replace(report, change=_element_fix(fact, module, subject, value))
+    change = _element_fix(fact, module, subject, value)
+    yield replace(report, change=change, replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"))
 
 
 def _element_fix(
@@ -488,18 +479,9 @@ def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:
         return subject.value in place.array_names
     if not isinstance(subject, cst.Subscript):
         return False
-    names = {
-        n.value
-        for e in subject.slice
-        if isinstance(e.slice, cst.Index)
-        for n in _names(e.slice.value)
-    }
-    return bool(names & place.loop_names)
+    indices = (e.slice for e in subject.slice if isinstance(e.slice, cst.Index))
+    return any(not place.loop_names.isdisjoint(contents_of(i, _NOT_INDICES).names) for i in indices)
 
 
-def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
-    if isinstance(node, cst.Name):
-        yield node
-    elif isinstance(node, (cst.Tuple, cst.BinaryOperation, cst.Element, cst.UnaryOperation)):
-        for child in children(node):
-            yield from _names(child)
+#: Expressions in an index whose own names are none: ``x[y[i]]``, ``x[f(i)]``.
+_NOT_INDICES = (cst.Attribute, cst.Call, cst.Subscript)

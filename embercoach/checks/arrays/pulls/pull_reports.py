@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 from enum import Enum
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
     error_of,
@@ -16,12 +18,13 @@ from embercoach.analysis.dataflow.contexts import (
     recurrence_of,
 )
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
+from embercoach.analysis.dataflow.lazy_evaluation import PULLS, evaluation_of
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved, scope_of
-from embercoach.analysis.dataflow.value_uses import Use, region_of, uses_of
+from embercoach.analysis.dataflow.value_uses import Use, uses_of
 from embercoach.analysis.evaluate.classes import assigned_by
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, names_below, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -31,7 +34,7 @@ from embercoach.analysis.values.lattice import (
     pulls_of,
 )
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.analysis.work import WorkExceededError
+from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.lazy.growth import is_long, is_short
 from embercoach.checks.hoisted_reads import is_array
 from embercoach.checks.registry import Report, check
@@ -42,29 +45,14 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-#: Nodes of an expression that are looked at.
-_MOST_SOURCES = 64
+#: Expressions that decide whether what they are parts of is the same in every iteration.
+_PARTS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 
 
-@kept_for_file
-def _is_changed(name: str, body: cst.CSTNode) -> bool:
-    """Test whether a body assigns items of what a name holds."""
-    region = region_of(body)
-    for read, _ in region.reads.get(name, ()):
-        node: cst.CSTNode = read
-        while isinstance(region.parents[node], (cst.Subscript, cst.Attribute)):
-            node = region.parents[node]
-        if node is not read and isinstance(region.parents[node], cst.AssignTarget):
-            return True
-    return False
-
-
-def is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+def is_from_before_loop(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     """Test whether an expression is of arrays from before the loop, or of their elements."""
     pending = [(node, False)]
-    for _ in range(_MOST_SOURCES):
-        if not pending:
-            return True
+    while pending:
         at, is_index = pending.pop()
         if isinstance(at, cst.Name):
             own = place.loop_names if is_index else place.array_names
@@ -87,8 +75,8 @@ def is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
             if dotted(at.value) != (mlx_alias(module) or "mlx.core"):
                 return False
         else:
-            pending += ((child, is_index) for child in children(at))
-    return False
+            pending += ((part, is_index) for part in contents_of(at, _PARTS).of(*_PARTS))
+    return True
 
 
 def _is_operation(call: cst.Call, module: Module) -> bool:
@@ -110,7 +98,7 @@ def _is_from_before(name: str, place: FactPlace, module: Module) -> bool:
     loop = next(layout.loops(place.statement), None)
     if loop is None:
         return True  # in a comprehension alone
-    if _is_changed(name, loop.body):
+    if name in contents_of(loop.body).changed:
         return False
     reaching = scope_of(module, place.function).reaching
     found = reaching.before(place.statement, name)
@@ -129,34 +117,16 @@ if TYPE_CHECKING:
     #: What runs a function in a loop.
     Read = LocalCall | ProjectCall | PropertyReadFact
 
-#: Nodes of a loop that are walked.
-_MOST_NODES = 4_000
 #: Simple statements of a function that computes one value.
 _MOST_STATEMENTS = 6
-_PULLS = ("item", "tolist")
 _CASTS = ("builtins.float", "builtins.int")
 
 
 @check("HOST-PULL-013")
-def invariant_pull(call: LocalCall, module: Module) -> Iterator[Report]:
-    """``gain = 1 / wave.peak()`` in a loop that does not change ``wave``."""
-    yield from _invariant(call, module)
-
-
-@check("HOST-PULL-013")
-def invariant_imported_pull(call: ProjectCall, module: Module) -> Iterator[Report]:
-    """``wave.peak()`` of a class of another file."""
-    if call.function.module is not module:
-        yield from _invariant(call, module)
-
-
-@check("HOST-PULL-013")
-def invariant_property(read: PropertyReadFact, module: Module) -> Iterator[Report]:
-    """``wave.gain``, a property that reads an array."""
-    yield from _invariant(read, module)
-
-
-def _invariant(call: Read, module: Module) -> Iterator[Report]:
+def invariant_pull(
+    call: LocalCall | ProjectCall | PropertyReadFact, module: Module
+) -> Iterator[Report]:
+    """``gain = 1 / wave.peak()``, or a property ``wave.gain``, where a loop keeps ``wave``."""
     loop, function = call.place.loop, call.function
     if not isinstance(loop, cst.For) or module.is_test or call.place.periodic:
         return
@@ -164,14 +134,15 @@ def _invariant(call: Read, module: Module) -> Iterator[Report]:
         pulls, computes = _pulls_in(function, module)
     else:
         pulls, computes = _pulls_of_imported(function)
-    if not pulls or not is_long(loop) or _is_conditional(call, loop):
+    if not pulls or not is_long(loop) or _is_conditional(call, loop, module):
         return
     if not _is_pure(function) or _varies(call, loop, module):
         return
     what = "computes and reads" if computes else "reads"
-    yield Report.at(
-        call,
+    yield Report(
         "HOST-PULL-013",
+        call.node,
+        call.place,
         message=f"{what} the same value in every iteration",
         help="Call it once, before the loop",
         context="avoidable" if computes else "minor",
@@ -179,12 +150,11 @@ def _invariant(call: Read, module: Module) -> Iterator[Report]:
     )
 
 
-def _is_conditional(call: Read, loop: cst.For) -> bool:
+def _is_conditional(call: Read, loop: cst.For, module: Module) -> bool:
     """Return whether a test in the loop decides if the call is made: it may be made once."""
-    return any(type(n) in _TESTS for n in around(loop.body, call.place.statement))
-
-
-_TESTS = (cst.If, cst.Else, cst.Try, cst.Match)
+    levels = layout_of(module, call.place.function).outward(call.place.statement)
+    inside = takewhile(lambda level: level.owner is not loop, levels)
+    return any(isinstance(level.owner, (cst.If, cst.Try, cst.Match)) for level in inside)
 
 
 @kept_for_file
@@ -206,9 +176,8 @@ def _pulls_of_imported(function: FunctionInfo) -> tuple[tuple[cst.CSTNode, ...],
     """``mx.abs(self.w).max().item()``, in a function of another file."""
     computed = tuple(
         node
-        for node in walk(function.node.body)
-        if isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
+        for node in contents_of(function.node.body).calls
+        if isinstance(node.func, cst.Attribute)
         and node.func.attr.value == "item"
         and isinstance(node.func.value, cst.Call)
     )
@@ -217,7 +186,7 @@ def _pulls_of_imported(function: FunctionInfo) -> tuple[tuple[cst.CSTNode, ...],
 
 def _pulls(fact: CallFact) -> bool:
     if isinstance(fact.callee, BoundMember):
-        return fact.callee.name in _PULLS and fact.array is not None
+        return fact.callee.name in PULLS and fact.array is not None
     return fact.symbol in _CASTS and any(as_array(a.value) is not None for a in fact.arguments)
 
 
@@ -227,27 +196,22 @@ def _is_computed(fact: CallFact, function: FunctionInfo, module: Module) -> bool
     if read is None:
         return False
     made = resolved(read, function, module)
-    return any(isinstance(node, (cst.Call, cst.BinaryOperation)) for node in walk(made))
+    return bool(contents_of(made).of(cst.Call, cst.BinaryOperation))
 
 
 @kept_for_file
 def _is_pure(function: FunctionInfo) -> bool:
     """Return whether a short function assigns local names alone, and draws or reads nothing."""
-    statements = 0
-    for node in walk(function.node.body):
-        if isinstance(node, (cst.Global, cst.Nonlocal, cst.Yield, cst.Await, *SCOPES)):
-            return False
-        if isinstance(node, cst.BaseSmallStatement):
-            statements += 1
-        if isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.AssignTarget)) and not isinstance(
-            node.target, cst.Name
-        ):
-            return False
-        if isinstance(node, cst.Call):
-            path = dotted(node.func) or ""
-            if _IMPURE & set(path.split(".")):
-                return False
-    return statements <= _MOST_STATEMENTS
+    contents = contents_of(function.node.body)
+    if contents.changed or contents.of(*_LEAVING, *SCOPES):
+        return False
+    if any(_IMPURE & set((dotted(call.func) or "").split(".")) for call in contents.calls):
+        return False
+    return len(contents.of(cst.BaseSmallStatement)) <= _MOST_STATEMENTS  # type: ignore[type-abstract]
+
+
+#: Nodes of a function that does more than to compute a value.
+_LEAVING = (cst.Global, cst.Nonlocal, cst.Yield, cst.Await)
 
 
 #: Methods of lists and strings.
@@ -259,40 +223,19 @@ _IMPURE = frozenset({"random", "time", "perf_counter", "next", "read", "pop", "g
 def _varies(call: Read, loop: cst.For, module: Module) -> bool:
     """Return whether the loop may change what the call depends on."""
     func = call.node.func if isinstance(call.node, cst.Call) else call.node
-    used = {node.value for node in walk(call.node) if isinstance(node, cst.Name)}
-    used |= {node.value for node in walk(call.function.node.body) if isinstance(node, cst.Name)}
-    if any(isinstance(n, cst.Call) and n is not call.node for n in walk(call.node)):
+    used = contents_of(call.node).names | contents_of(call.function.node.body).names
+    if any(inner is not call.node for inner in contents_of(call.node).calls):
         return True
     reaching = scope_of(module, call.place.function).reaching
     layout = layout_of(module, call.place.function)
     bound = [binding for name in used for binding in reaching.bindings.get(name, ())]
     if reaching.gave_up or any(layout.is_bound_in(binding, loop) for binding in bound):
         return True
-    roots = {n for n in used if n in reaching.bindings} | {_root(func)}
-    state = _attributes_read(call.function)
-    return any(_changes(node, call, roots, state, module) for node in _nodes(loop.body, module))
-
-
-#: What ends the nodes of a loop that is not walked to its end.
-_TOO_LARGE = cst.Pass()
-
-
-def _nodes(body: cst.CSTNode, module: Module) -> Iterator[cst.CSTNode]:
-    pending = [body]
-    for _ in range(_MOST_NODES):
-        if not pending:
-            return
-        node = pending.pop()
-        module.work.left -= 1
-        if module.work.left < 0:
-            raise WorkExceededError
-        yield node
-        pending += children(node)
-    yield _TOO_LARGE
-
-
-def _root(node: cst.CSTNode) -> str:
-    return (dotted(node) or "").partition(".")[0]
+    roots = {n for n in used if n in reaching.bindings} | {root_name(func)}
+    state, contents = _attributes_read(call.function), contents_of(loop.body)
+    return not roots.isdisjoint(contents.changed) or any(
+        _changes(node, call, roots, state, module) for node in contents.calls
+    )
 
 
 def _attributes_read(function: FunctionInfo) -> frozenset[str]:
@@ -300,21 +243,16 @@ def _attributes_read(function: FunctionInfo) -> frozenset[str]:
     own = function.parameters[0].name if function.is_method and function.parameters else ""
     return frozenset(
         node.attr.value
-        for node in walk(function.node.body)
-        if isinstance(node, cst.Attribute) and dotted(node.value) == own
+        for node in contents_of(function.node.body).of(cst.Attribute)
+        if dotted(node.value) == own
     )
 
 
 def _changes(
-    node: cst.CSTNode, call: Read, roots: set[str], state: frozenset[str], module: Module
+    node: cst.Call, call: Read, roots: set[str], state: frozenset[str], module: Module
 ) -> bool:
-    """Return whether a node of the loop changes an object that the call depends on, or may."""
-    if node is _TOO_LARGE:
-        return True
-    if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
-        target = node.target
-        return isinstance(target, (cst.Attribute, cst.Subscript)) and _root_of(target) in roots
-    if not isinstance(node, cst.Call) or node is call.node:
+    """Return whether a call in the loop changes an object that another depends on, or may."""
+    if node is call.node:
         return False
     if any(dotted(argument.value) in roots for argument in node.args):
         return True  # it gets the object as a whole
@@ -340,13 +278,7 @@ def _is_harmless(node: cst.Call, module: Module) -> bool:
     return isinstance(node.func, cst.Attribute) and node.func.attr.value in _LISTED
 
 
-def _root_of(target: cst.CSTNode) -> str:
-    while isinstance(target, (cst.Attribute, cst.Subscript)):
-        target = target.value
-    return _root(target)
-
-
-class Remedy(Enum):
+class PullRemedy(Enum):
     """A change that saves a read, as the help of a finding says it."""
 
     PASS_ON = "Pass the mx.array on: only operations of arrays take its value"
@@ -360,18 +292,16 @@ class Remedy(Enum):
 
 #: Functions that compute no arrays of MLX.
 _HOSTS = ("builtins", "math.", "numpy.")
-#: Calls of the same method in a body that are looked at.
-_MOST_ALIKE = 32
 
 
-def remedy_of(
+def pull_remedy(
     place: FactPlace,
     pull: cst.CSTNode,
     subject: cst.CSTNode | None,
     module: Module,
     *,
     evaluated: bool,
-) -> Remedy | None:
+) -> PullRemedy | None:
     """The remedy of a read that recurs, None where no plain change saves it.
 
     Args:
@@ -393,16 +323,16 @@ def remedy_of(
     if uses == {Use.SHOWN}:
         return None
     if uses == {Use.METADATA}:
-        return Remedy.METADATA
+        return PullRemedy.METADATA
     is_loose = in_loop and _is_loose_element(place, subject, module)
     if uses == {Use.DEVICE} and not evaluated:
-        number = None if is_loose else Remedy.PASS_ON
-        return number if _is_number(pull) else Remedy.COMPUTE
+        number = None if is_loose else PullRemedy.PASS_ON
+        return number if _is_number(pull) else PullRemedy.COMPUTE
     if in_loop:
         return _of_loop(place, pull, subject, module, evaluated=evaluated)
     if uses == {Use.CHECKED} and is_forward(function) and not evaluated:
-        return Remedy.MOVE_CHECK
-    return Remedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
+        return PullRemedy.MOVE_CHECK
+    return PullRemedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
 
 
 def _of_loop(
@@ -412,19 +342,19 @@ def _of_loop(
     module: Module,
     *,
     evaluated: bool,
-) -> Remedy | None:
+) -> PullRemedy | None:
     loop, function = place.loop, place.function
     loops = [*layout_of(module, function).loops(place.statement)]
     in_comprehension = place.loops != len(loops)
     if not in_comprehension and not _may_be_long(place, module):
         return None
-    if subject is not None and is_invariant(subject, place, module):
-        if not place.loop_names.isdisjoint(names_below(subject)):
-            return None if _is_loose_element(place, subject, module) else Remedy.ELEMENTS
-        return None if evaluated else Remedy.HOIST
+    if subject is not None and is_from_before_loop(subject, place, module):
+        if not place.loop_names.isdisjoint(contents_of(subject).names):
+            return None if _is_loose_element(place, subject, module) else PullRemedy.ELEMENTS
+        return None if evaluated else PullRemedy.HOIST
     if in_comprehension or loop is None:
         return None
-    return Remedy.FIRST_COPY if _is_read_again(pull, loop.body, place, module) else None
+    return PullRemedy.FIRST_COPY if _is_read_again(pull, loop.body, place, module) else None
 
 
 def _is_loose_element(place: FactPlace, subject: cst.CSTNode | None, module: Module) -> bool:
@@ -436,8 +366,8 @@ def _is_loose_element(place: FactPlace, subject: cst.CSTNode | None, module: Mod
         or not _computes(place.loop, module)
     ):
         return False
-    is_element = not place.loop_names.isdisjoint(names_below(subject))
-    return is_element and is_invariant(subject, place, module)
+    is_element = not place.loop_names.isdisjoint(contents_of(subject).names)
+    return is_element and is_from_before_loop(subject, place, module)
 
 
 def _may_be_long(place: FactPlace, module: Module) -> bool:
@@ -450,7 +380,7 @@ def _may_be_long(place: FactPlace, module: Module) -> bool:
 def _computes(loop: cst.For | cst.While, module: Module) -> bool:
     """Test whether an iteration computes arrays: the wait for an element is a part of its time."""
     evaluation = evaluation_of(module)
-    for node in walk(loop.body):
+    for node in contents_of(loop.body).calls:
         fact = evaluation.calls.get(node)
         other = evaluation.elsewhere.get(node)
         if other is not None and any(as_array(argument.value) for argument in other.arguments):
@@ -481,13 +411,13 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
         return False
     name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
     reaching = scope_of(module, place.function).reaching
-    alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
-    if len(alike) < 2:
-        return False
+    contents = contents_of(body)
+    alike = [call for call in contents.calls if call is not pull and last_name(call) == name]
     text, layout = module.parsed.code(pull), layout_of(module, place.function)
-    names = {n.value for n in walk(pull) if isinstance(n, cst.Name)} & set(reaching.bindings)
-    for call, statement in alike:
-        if call is pull or statement is place.statement:
+    names = contents_of(pull).names & set(reaching.bindings)
+    for call in alike[:MOST_STEPS]:
+        statement = contents.statement_of(call)
+        if statement is place.statement:
             continue
         if layout.in_sequence(statement, place.statement) and module.parsed.code(call) == text:
             bindings = [
@@ -506,13 +436,9 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     *,
     value: Value,
     help: str,  # noqa: A002 (as in ``Report.at``)
-    node: cst.CSTNode | None = None,
     pulled_by: cst.CSTNode | None = None,
     array_node: cst.CSTNode | None = None,
     subject: cst.CSTNode | None = None,
-    covers: tuple[cst.CSTNode, ...] = (),
-    replaces: tuple[str, ...] = (),
-    always: frozenset[str] = frozenset(),
     replaced: bool = False,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
@@ -524,29 +450,27 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         operation: the start of the message.
         value: the array that is read.
         help: as in ``Report.at``: the remedy in contexts of errors, and where there is no other.
-        node: as in ``Report.at``.
-        pulled_by: the node that synchronizes, if it isn't ``node``.
+        pulled_by: the call in this one that synchronizes, and needs no report of its own.
         array_node: the expression of the array, which may have been evaluated just before.
-        subject: the expression whose origin becomes the flow; ``array_node`` by default.
-        covers: as in ``Report``.
-        replaces: as in ``Report``.
-        always: the recurrences in which ``help`` saves the read, whatever its value is used for.
+        subject: the expression whose origin becomes the flow, if it is neither of these.
         replaced: ``help`` names the function of MLX that saves the read of an operand.
     """
-    pull_node = pulled_by or node or fact.node
+    pull_node = pulled_by or fact.node
     recurrence = recurrence_of(fact.place, module)
     context = error_of(fact.place, value, pull_node)
     evaluated = _is_evaluated(fact, array_node, module)
-    remedy: Remedy | None = None
+    remedy: PullRemedy | None = None
     if context is None and module.purpose is not None:
         context = module.purpose
     elif context is None and recurrence is not None:
-        if code != "GRAPH-BREAK-008":  # what a text shows has to leave
-            remedy = remedy_of(fact.place, pull_node, array_node, module, evaluated=evaluated)
-        context = "avoidable" if remedy is not None or recurrence in always else None
+        is_shown = code == "GRAPH-BREAK-008"  # what a text shows has to leave
+        if not is_shown:
+            remedy = pull_remedy(fact.place, pull_node, array_node, module, evaluated=evaluated)
+        is_saved = remedy is not None or (is_shown and recurrence == "forward pass")
+        context = "avoidable" if is_saved else None
     if context in EFFECTS:
         effect = EFFECTS[context]
-    elif remedy is Remedy.FIRST_COPY:
+    elif remedy is PullRemedy.FIRST_COPY:
         effect = "copies an array that has been read before"
     elif remedy is None and evaluated:
         effect = "only costs a device-to-host copy"
@@ -554,16 +478,15 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         effect = "forces evaluation and synchronizes"
     else:
         effect = f"synchronizes with the GPU in every {recurrence}"
-    return Report.at(
-        fact,
+    return Report(
         code,
-        node=node,
+        fact.node,
+        fact.place,
         message=f"{operation} {effect}",
         help=help if remedy is None or replaced else remedy.value,
         context=context or "minor",
-        covers=covers,
-        replaces=replaces,
-        subject=subject or array_node,
+        covers=() if pulled_by is None else (pulled_by,),
+        subject=pulled_by or subject or array_node,
     )
 
 
@@ -576,6 +499,6 @@ def _is_evaluated(fact: Fact, array_node: cst.CSTNode | None, module: Module) ->
     is_named = isinstance(array_node, (cst.Name, cst.Attribute)) and fact.place.loops > 0
     return (
         is_named
-        and fact.place.loop_names.isdisjoint(names_below(array_node))
-        and is_invariant(array_node, fact.place, module)
+        and fact.place.loop_names.isdisjoint(contents_of(array_node).names)
+        and is_from_before_loop(array_node, fact.place, module)
     )

@@ -6,22 +6,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.layout import assigned_to, is_older, layout_of
+from embercoach.analysis.calls.transforms import ThreadStart
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
+from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
-    assigned_attributes,
+    assignment_counts,
     bindings_at,
     fixed_attribute,
     passed_arguments,
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
-from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
+from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.numerics.compositions import meaning_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -39,8 +43,6 @@ if TYPE_CHECKING:
 _KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}
 PREFIX = "mlx.core.random."
 _WITHOUT_KEY = frozenset(("key", "seed", "state"))
-#: Helpers that pass a key on to each other, and uses of one key that are compared.
-_MOST_CALLS, _MOST_USES = 4, 64
 _HELP = "Split the key for each use: `key, subkey = mx.random.split(key)`"
 
 
@@ -70,12 +72,12 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
     for use in uses:
         groups.setdefault(use.text, []).append(use)
     for group in groups.values():
-        for index, use in enumerate(group[:_MOST_USES]):
+        for index, use in enumerate(group[:MOST_STEPS]):
             place = use.fact.place
             # Uses in functions that are called come last, wherever the calls are.
             others = (
                 other
-                for at, other in enumerate(group[:_MOST_USES])
+                for at, other in enumerate(group[:MOST_STEPS])
                 if (at < index or other.fact.place.statement is not place.statement)
                 and not _is_compared(other, use, layout)
             )
@@ -89,15 +91,7 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
                 message = f"key `{use.text}` is the same in every iteration"
             else:
                 continue
-            yield Report.at(
-                use.fact,
-                "RANDOM-001",
-                node=use.node,
-                message=message,
-                help=_HELP,
-                place=place,
-                related=related,
-            )
+            yield Report("RANDOM-001", use.node, place, message, _HELP, related=related)
 
 
 def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
@@ -106,7 +100,7 @@ def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
         return False
     one, other = first.fact.place.statement, second.fact.place.statement
     if one is other:
-        return not any(isinstance(n, (cst.IfExp, cst.BooleanOperation)) for n in head_of(one))
+        return not head_contents(one).of(cst.IfExp, cst.BooleanOperation)
     return layout.in_sequence(one, other)
 
 
@@ -119,7 +113,8 @@ def _is_compared(first: _Use, second: _Use, layout: Layout) -> bool:
         return False
     owners = [level.owner for level in layout.outward(other.place.statement)]
     return any(
-        isinstance(owner, cst.If) and "__name__" in names_below(owner.test) for owner in owners
+        isinstance(owner, cst.If) and "__name__" in contents_of(owner.test).names
+        for owner in owners
     )
 
 
@@ -158,12 +153,12 @@ class _Uses:
             return []
         return list(dict.fromkeys((*self._keys, *self._calls)))
 
-    def of(self, function: FunctionInfo | None, depth: int = 0) -> list[_Use]:
+    def of(self, function: FunctionInfo | None) -> list[_Use]:
         """Return the uses in a function, in the order of the facts."""
         found = self._found.get(function)
         if found is None:
             self._found[function] = []  # for functions that call each other
-            found = [*self._direct(function), *self._passed(function, depth)]
+            found = [*self._direct(function), *self._passed(function)]
             self._found[function] = found
         return found
 
@@ -171,22 +166,22 @@ class _Uses:
         for fact, node in self._keys.get(function, ()):
             yield from self._use(fact, node)
 
-    def _passed(self, function: FunctionInfo | None, depth: int) -> Iterator[_Use]:
+    def _passed(self, function: FunctionInfo | None) -> Iterator[_Use]:
         """Yield the keys that are passed to functions of the file, which use them."""
-        for call in self._calls.get(function, ()) if depth < _MOST_CALLS else ():
-            names = self._parameters(call.function, depth + 1)
+        for call in self._calls.get(function, ()):
+            names = self._parameters(call.function)
             if not names or any(argument.star for argument in call.node.args):
                 continue
             passed = passed_arguments(call)
             for name in names & passed.keys():
                 yield from self._use(call, passed[name])
 
-    def _parameters(self, function: FunctionInfo, depth: int) -> frozenset[str]:
+    def _parameters(self, function: FunctionInfo) -> frozenset[str]:
         """The parameters that a function uses as keys."""
         own = {p.name for p in function.parameters}
         return frozenset(
             use.name
-            for use in self.of(function, depth)
+            for use in self.of(function)
             if use.text == use.name
             and use.name in own
             and all(b.kind == "parameter" for b in use.bindings)
@@ -244,13 +239,11 @@ def _is_kept_in(node: cst.BaseExpression, function: FunctionInfo | None, module:
     owner, name = path.split(".")
     if isinstance(node, cst.Attribute):
         classes = (v.info for v in module.frame.names.values() if isinstance(v, Class))
-        if assigned_attributes(module)[name] or not any(name in c.annotations for c in classes):
+        if assignment_counts(module)[name] or not any(name in c.annotations for c in classes):
             return False
-    return not any(
-        (isinstance(inner, cst.Arg) and dotted(inner.value) == owner)
-        or any(keyed_path(part) == path for target in assigned_to(inner) for part in walk(target))
-        for inner in walk(function.node.body)
-    )
+    contents = contents_of(function.node.body)
+    passed = (dotted(argument.value) for argument in contents.of(cst.Arg))
+    return path not in contents.stored_paths and owner not in passed
 
 
 def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
@@ -262,10 +255,6 @@ def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
         if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
             return f"{node.value.value}[{index.value.value}]", node.value.value
     return "", None
-
-
-#: Functions around a call that are looked at, and calls of each.
-_MOST_FUNCTIONS, _MOST_CALLERS = 8, 32
 
 
 class _Key(NamedTuple):
@@ -329,8 +318,8 @@ def _fixed_key(method: FunctionInfo) -> str | None:
     """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
     if isinstance(method.node, cst.Lambda) or method.cls is None:
         return None
-    for node in walk(method.node.body):
-        if not isinstance(node, cst.Call) or ".random." not in f".{dotted(node.func)}":
+    for node in contents_of(method.node.body).calls:
+        if ".random." not in f".{dotted(node.func)}":
             continue
         for argument in node.args:
             is_key = argument.keyword is not None and argument.keyword.value == "key"
@@ -381,16 +370,12 @@ def _is_field(node: cst.BaseExpression, function: FunctionInfo, module: Module) 
     cls = function.cls
     if cls is None or not function.is_method or owner != function.parameters[0].name:
         return False
-    return name in cls.annotations and not assigned_attributes(module)[name]
+    return name in cls.annotations and not assignment_counts(module)[name]
 
 
 def _is_key(node: cst.BaseExpression, module: Module) -> bool:
     """Test whether an expression makes a key: a generator of another library has methods."""
-    symbols = {
-        fact.symbol
-        for inner in walk(node)
-        if isinstance(inner, cst.Call) and (fact := calls_of(module).get(inner)) is not None
-    }
+    symbols = {fact.symbol for fact in evaluation_of(module).calls_in(node)}
     return f"{PREFIX}key" in symbols or f"{PREFIX}split" in symbols
 
 
@@ -400,7 +385,7 @@ def _repeating_call(
     """A call of a function in a loop, or a second call, with the same key."""
     seen.add(function)
     earlier: list[LocalCall | ProjectCall] = []
-    for call in sources_of(module).callers(function)[:_MOST_CALLERS]:
+    for call in sources_of(module).callers(function)[:MOST_CALLERS]:
         caller = call.place.function
         if (caller is not None and caller.is_test) or not _shares(call, key):
             continue
@@ -410,7 +395,7 @@ def _repeating_call(
         if path is not None and any(_precedes(other, call, path, module) for other in earlier):
             return call
         earlier.append(call)
-        if caller is None or caller in seen or len(seen) >= _MOST_FUNCTIONS:
+        if caller is None or caller in seen or len(seen) >= MOST_STEPS:
             continue
         is_own = bool(caller.parameters) and caller.is_method and path == caller.parameters[0].name
         if (key.owner is not None and is_own) or (key.owner is None and caller.outer is None):
@@ -517,17 +502,23 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
     )
 
 
+@kept_for_file
+def _run_in_threads(module: Module) -> frozenset[FunctionInfo]:
+    """The functions of a file that several threads run: started in a loop, or by ``map``."""
+    starts = (fact for fact in module.facts() if type(fact) is ThreadStart)
+    return frozenset(s.function for s in starts if s.place.loops or last_name(s.node) == "map")
+
+
 @check("RANDOM-006", of=(PREFIX,))
 def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.random.normal(...)`` without a key or seed in the target of several threads."""
     function = fact.place.function
-    if function is None or not function.threaded_often or not draws(fact):
+    if function is None or not draws(fact) or function not in _run_in_threads(module):
         return
     if key_of(fact) is not None:
         return
-    calls = evaluation_of(module).calls
-    inner = (calls.get(node) for node in walk(function.node) if isinstance(node, cst.Call))
-    if any(call is not None and call.symbol == f"{PREFIX}seed" for call in inner):
+    inner = evaluation_of(module).calls_in(function.node)
+    if any(call.symbol == f"{PREFIX}seed" for call in inner):
         return
     yield Report.at(
         fact,

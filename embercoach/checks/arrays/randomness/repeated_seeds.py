@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.function_summaries import passed_values, reached_by
 from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.dataflow.scopes import assigned_attributes, passed_arguments, scope_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import assignment_counts, passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
     argument_of,
@@ -19,18 +21,11 @@ from embercoach.analysis.dataflow.value_sources import (
     value_in,
 )
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.syntax.trees import (
-    dotted,
-    keyed_path,
-    names_below,
-    small_statements,
-    target_names,
-    targets_of,
-    walk,
-)
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, keyed_path, target_names
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import UNKNOWN, Number, Symbol, as_array
+from embercoach.analysis.values.lattice import Number, Symbol, as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
 
@@ -38,14 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
 
-#: Functions that are followed for one seed, and calls of one function that are looked at.
-_MOST_FUNCTIONS, _MOST_CALLERS = 32, 32
-#: Bindings in a loop that an argument is followed through.
-_MOST_BINDINGS = 16
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
 
@@ -58,20 +50,15 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if not _is_fixed(seed, fact, loop, module):
         return
-    bound = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
-    body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
-    if bound & {n.value for n in body if isinstance(n, cst.Name)}:
+    contents = contents_of(loop.body)
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    if not contents.names.isdisjoint(targets):
         return
-    statements = [*small_statements(loop.body)]
-    keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, statements)
-    for statement in statements:
-        bound.update(name for target in targets_of(statement) for name in target_names(target))
-    bound.difference_update(keys or ())
-    bound.difference_update(_states(statements))
-    for node in body:
-        if not isinstance(node, cst.Call) or not _draws_at(node, keys, module):
-            continue
-        if not bound & {n for argument in node.args for n in names_below(argument.value)}:
+    keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, contents)
+    bound = contents.assigned - (keys or set()) - _states(contents)
+    for node in contents.calls:
+        given = (contents_of(argument.value).names for argument in node.args)
+        if _draws_at(node, keys, module) and all(map(bound.isdisjoint, given)):
             yield Report.at(
                 fact,
                 "RANDOM-004",
@@ -81,16 +68,15 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
             return
 
 
-def _states(statements: list[cst.BaseSmallStatement]) -> set[str]:
+def _states(contents: Contents) -> set[str]:
     """The names that a loop computes from its last state: each draw is for the next one."""
     needs: dict[str, set[str]] = {}
-    for statement in statements:
+    for statement in contents.statements:
         if isinstance(statement, cst.Assign):
-            used = set(names_below(statement.value))
             for name in assigned_names(statement):
-                needs.setdefault(name, set()).update(used)
+                needs.setdefault(name, set()).update(contents_of(statement.value).names)
     reached: dict[str, set[str]] = {}
-    for start in list(needs)[:_MOST_BINDINGS]:
+    for start in list(needs)[:MOST_STEPS]:
         pending, seen = [start], set[str]()
         while pending:
             further = needs.get(pending.pop(), set()) - seen
@@ -106,7 +92,7 @@ def _draws_at(node: cst.Call, keys: set[str] | None, module: Module) -> bool:
     evaluation = evaluation_of(module)
     draw, local = evaluation.calls.get(node), evaluation.local_call(node)
     if local is not None:
-        return keys is None and _draws(local.function, set())
+        return keys is None and _draws(local.function)
     return draw is not None and draws(draw) and _uses(draw, keys)
 
 
@@ -116,29 +102,22 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
         return True
     path = keyed_path(seed.node)
     reaching = scope_of(module, fact.place.function).reaching
-    if path is None or _is_stored(path, loop, module):
+    if path is None or path in contents_of(loop.body).stored_paths:
+        return False
+    owner, _, last = path.rpartition(".")  # of a setting: ``args.seed``, ``config["seed"]``
+    if owner and not last.startswith("[") and assignment_counts(module)[last] > 1:
         return False
     bindings = reaching.before(fact.place.statement, path.partition(".")[0])
     return bool(bindings) and is_older(path, loop, fact.place, module)
 
 
-def _is_stored(path: str, loop: cst.For | cst.While, module: Module) -> bool:
-    """Return whether a loop may store a setting: ``args.seed``, ``config["seed"]``."""
-    owner, _, last = path.rpartition(".")
-    if owner and not last.startswith("[") and assigned_attributes(module)[last] > 1:
-        return True
-    targets = (t for statement in small_statements(loop.body) for t in targets_of(statement))
-    return any(keyed_path(inner) == path for target in targets for inner in walk(target))
-
-
-def _keys_from(fact: CallFact, statements: list[cst.BaseSmallStatement]) -> set[str]:
+def _keys_from(fact: CallFact, contents: Contents) -> set[str]:
     """The names that hold a key, and the keys that are split from it."""
     keys = assigned_names(fact.place.statement)
-    for other in statements:
-        if isinstance(other, cst.Assign) and not keys.isdisjoint(names_below(other.value)):
-            call = other.value.func if isinstance(other.value, cst.Call) else None
-            if call is not None and (dotted(call) or "").endswith("split"):
-                keys |= assigned_names(other)
+    for other in contents.statements:
+        made = other.value if isinstance(other, cst.Assign) else None
+        if isinstance(made, cst.Call) and last_name(made).endswith("split"):
+            keys |= assigned_names(other) if keys & contents_of(made).names else set()
     return keys
 
 
@@ -147,7 +126,7 @@ def _uses(draw: CallFact, keys: set[str] | None) -> bool:
     key = key_of(draw)
     if keys is None or key is None:
         return keys is None and key is None
-    return not keys.isdisjoint(names_below(key))
+    return not keys.isdisjoint(contents_of(key).names)
 
 
 def _is_test(fact: CallFact, module: Module) -> bool:
@@ -193,7 +172,7 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
     cls = function.cls
     if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
         is_set = is_set_once(cls, rest[0], module)
-        return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
+        return is_set and not any(assignment_counts(module)[name] for name in rest[1:])
     if rest or function.outer is None or scope_of(module, function).binds(owner):
         return False
     reaching = scope_of(module, function.outer).reaching
@@ -214,24 +193,19 @@ def is_of_one_object(call: LocalCall | ProjectCall, function: FunctionInfo, modu
 def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
     """Return whether a function draws from the global generator, or with a key made in it."""
     if fact.symbol == f"{PREFIX}seed":
-        return _draws(function, set())
+        return _draws(function)
     if isinstance(function.node, cst.Lambda):
         return False
-    keys = _keys_from(fact, [*small_statements(function.node.body)])
+    keys = _keys_from(fact, contents_of(function.node.body))
     found = (f for f in function.module.facts_of(function) if isinstance(f, CallFact))
     return any(draws(draw) and _uses(draw, keys) for draw in found)
 
 
-def _draws(function: FunctionInfo, seen: set[FunctionInfo]) -> bool:
+@kept_for_file
+def _draws(function: FunctionInfo) -> bool:
     """Return whether a function, or one that it calls, draws from the global generator."""
-    seen.add(function)
-    for fact in function.module.facts_of(function):
-        if isinstance(fact, CallFact) and draws(fact) and key_of(fact) is None:
-            return True
-        inner = fact.function if isinstance(fact, LocalCall) else function
-        if inner not in seen and len(seen) < _MOST_FUNCTIONS and _draws(inner, seen):
-            return True
-    return False
+    facts = (fact for info in reached_by(function) for fact in info.module.facts_of(info))
+    return any(isinstance(f, CallFact) and draws(f) and key_of(f) is None for f in facts)
 
 
 def _runs_per_item(function: FunctionInfo) -> bool:
@@ -247,11 +221,11 @@ def _repeating_call(
 ) -> LocalCall | ProjectCall | None:
     """A call in a loop that passes no settings to compare, by a caller or by its callers."""
     seen.add(function)
-    calls = sources.callers(function)[:_MOST_CALLERS]
+    calls = sources.callers(function)[:MOST_CALLERS]
     for call in calls:
         if call.place.loops and not call.place.periodic:
             return call if repeats(call, function, sources) else None
-    for call in calls if len(seen) < _MOST_FUNCTIONS else ():
+    for call in calls if len(seen) < MOST_STEPS else ():
         caller = call.place.function
         if caller is not None and caller not in seen and not caller.is_test:
             found = _repeating_call(caller, sources, seen)
@@ -266,12 +240,10 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
     reaching = scope_of(sources.module, function).reaching
     layout = layout_of(sources.module, function)
     pending, seen = [(node, statement)], set[int]()
-    while pending and len(seen) < _MOST_BINDINGS:
+    while pending and len(seen) < MOST_STEPS:
         node, statement = pending.pop()
-        keywords = {n.keyword for n in walk(node) if isinstance(n, cst.Arg)}
-        for used in walk(node):
-            if not isinstance(used, cst.Name) or used in keywords:
-                continue
+        contents = contents_of(node)
+        for used in (use for name in contents.reads for use in contents.uses(name)):
             name = used.value
             if name in call.place.loop_names:
                 return True
@@ -308,12 +280,7 @@ def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sour
     """
     source, callee = sources.of(call, call.node), Callee(function, call.is_bound)
     varying, fixed_arrays, data = False, False, False
-    if isinstance(call, ProjectCall) and function.module is not sources.module:
-        values = bind(function, UNKNOWN if call.is_bound else None, call.arguments)
-    else:
-        known = function.analysed_with or ()
-        names = (parameter.name for parameter in function.parameters)
-        values = dict(zip(names, known, strict=False))
+    values = passed_values(call)
     for parameter in function.parameters:
         value = values.get(parameter.name)
         if value is None:
@@ -374,12 +341,13 @@ def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
 @kept_for_file
 def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     """The seed that a function always sets before it draws numbers itself."""
-    if isinstance(function.node, cst.Lambda) or "seed" not in names_below(function.node.body):
+    names = contents_of(function.node.body).names
+    if isinstance(function.node, cst.Lambda) or "seed" not in names:
         return None
     found: cst.BaseExpression | None = None
     for line in function.node.body.body:
-        for node in walk(line, (cst.FunctionDef, cst.ClassDef)):
-            if not isinstance(node, cst.Call) or dotted(node.func) is None:
+        for node in contents_of(line, DEFINITIONS).calls:
+            if dotted(node.func) is None:
                 continue
             callee = value_in(node.func, function, function.module)
             name = callee.name if isinstance(callee, Symbol) else ""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
+from embercoach.analysis.dataflow.lazy_evaluation import METADATA
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
@@ -22,15 +24,11 @@ from embercoach.analysis.dataflow.value_sources import (
     reaching_of,
     sources_of,
 )
-from embercoach.analysis.syntax.trees import (
-    dotted,
-    head_of,
-    names_below,
-    small_statements,
-    walk,
-)
+from embercoach.analysis.facts.facts import ItemStoreFact
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
         BinaryFact,
         Fact,
         FactPlace,
-        ItemStoreFact,
         LocalCall,
         ProjectCall,
     )
@@ -88,7 +85,7 @@ def stores_nothing_given(function: FunctionInfo, name: str) -> bool:
     """Return whether all updates of a parameter are ``x += v``, or store nothing that is given."""
     if isinstance(function.node, cst.Lambda):
         return False
-    statements = small_statements(function.node.body)
+    statements = contents_of(function.node.body).statements
     return all(_is_own_update(s, function) for s in statements if name in updated_names(s))
 
 
@@ -98,7 +95,7 @@ def _is_own_update(statement: cst.CSTNode, function: FunctionInfo) -> bool:
         return True
     stored = getattr(statement, "value", None)
     given = {parameter.name for parameter in function.parameters}
-    return stored is not None and given.isdisjoint(names_below(stored))
+    return stored is not None and given.isdisjoint(contents_of(stored).names)
 
 
 def updated_names(statement: cst.CSTNode) -> set[str]:
@@ -117,7 +114,7 @@ def argument_updates(function: FunctionInfo) -> dict[str, list[cst.CSTNode]]:
     """Return the statements of a function that update what is passed to it, by parameters."""
     found: dict[str, list[cst.CSTNode]] = {}
     reaching = scope_of(function.module, function).reaching
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         for name in updated_names(statement):
             kinds = {binding.kind for binding in reaching.before(statement, name) or ()}
             if "parameter" in kinds and kinds <= {"parameter", "updated"}:
@@ -127,28 +124,24 @@ def argument_updates(function: FunctionInfo) -> dict[str, list[cst.CSTNode]]:
 
 #: Characters of a name that a message quotes.
 LONGEST = 20
-#: Functions that are followed for one question, and calls of one function that are looked at.
-MOST_FUNCTIONS, MOST_CALLERS = 32, 64
-#: Rounds in which names are found that are computed from each other.
-MOST_ROUNDS = 3
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
-#: Attributes of an array that do not depend on its elements.
+#: Functions that reduce an array to one number.
 _REDUCTIONS = frozenset(("max", "min", "sum", "mean", "norm", "item", "all", "any"))
-_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes"))
+
+
+def updated_array(fact: BinaryFact | ItemStoreFact) -> cst.BaseExpression | None:
+    """Return the array that ``x += v`` or ``x[i] = v`` updates in place."""
+    if isinstance(fact, ItemStoreFact):
+        return None if as_array(fact.base) is None else fact.node.value
+    return fact.left.node if fact.in_place and fact.left.array is not None else None
 
 
 @check("INDEX-005")
-def operator_on_parameter(fact: BinaryFact, module: Module) -> Iterator[Report]:
+def updated_parameter(fact: BinaryFact | ItemStoreFact, module: Module) -> Iterator[Report]:
     """``def f(x): x += 1; return x``."""
-    if fact.in_place and fact.left.array is not None and isinstance(fact.left.node, cst.Name):
-        yield from _changed_parameter(fact, fact.left.node, module)
-
-
-@check("INDEX-005")
-def write_to_parameter(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
-    """``def f(x): x[0] = 1; return x``."""
-    if as_array(fact.base) is not None and isinstance(fact.node.value, cst.Name):
-        yield from _changed_parameter(fact, fact.node.value, module)
+    updated = updated_array(fact)
+    if isinstance(updated, cst.Name):
+        yield from _changed_parameter(fact, updated, module)
 
 
 @check("INDEX-005")
@@ -210,7 +203,7 @@ def _tested_before(statement: cst.CSTNode, function: FunctionInfo) -> set[str]:
         for level in layout_of(function.module, function).outward(statement)
         for test in level.statements[: level.position]
         if isinstance(test, cst.If) and _returns(test.body)
-        for name in names_below(test.test)
+        for name in contents_of(test.test).names
     }
 
 
@@ -261,7 +254,7 @@ def _harmed_call(
     function: FunctionInfo, name: str, sources: Sources, seen: Seen
 ) -> LocalCall | ProjectCall | None:
     """A call after which the array that is passed for a parameter is read, by any caller."""
-    if (function, name) in seen or len(seen) >= MOST_FUNCTIONS:
+    if (function, name) in seen or len(seen) >= MOST_STEPS:
         return None
     seen.add((function, name))
     for call in sources.callers(function)[:MOST_CALLERS]:
@@ -309,8 +302,8 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
         return False
     if node.value not in reaching_of(given).bindings:
         if node.value in place.loop_names:  # ``[(x, change(x)) for x in xs]``
-            names = (n for n in walk(statement) if isinstance(n, cst.Tuple))
-            return any(dotted(e.value) == node.value for n in names for e in n.elements)
+            pairs = contents_of(statement).of(cst.Tuple)
+            return any(dotted(e.value) == node.value for pair in pairs for e in pair.elements)
         # An array of a scope around, which the next call of the function reads.
         bound = bindings_at(node.value, statement, given.function, given.module)
         return bound is not None and bound.bindings[0].kind == "assigned"
@@ -339,13 +332,10 @@ def _has_alias(given: Source, place: FactPlace) -> bool:
 @kept_for_file
 def attribute_reads(tree: cst.CSTNode) -> Counter[str]:
     """How often a file or a class reads an attribute of each name, of whatever object."""
-    found: Counter[str] = Counter()
-    for node in walk(tree):
-        if isinstance(node, cst.Attribute):
-            found[node.attr.value] += 1
-        elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
-            found[node.target.attr.value] -= 1
-    return found
+    contents = contents_of(tree)
+    assigned = {target.target for target in contents.of(cst.AssignTarget)}
+    attributes = (node for node in contents.of(cst.Attribute) if node not in assigned)
+    return Counter(node.attr.value for node in attributes)
 
 
 @kept_for_file
@@ -358,7 +348,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     """Return whether a function changes its argument, and looks as if it computed a new array."""
     if isinstance(function.node, cst.Lambda) or (function, name) in seen:
         return False
-    if len(seen) >= MOST_FUNCTIONS:
+    if len(seen) >= MOST_STEPS:
         return False
     seen.add((function, name))
     updates = argument_updates(function).get(name)
@@ -380,10 +370,11 @@ def _passing(function: FunctionInfo) -> dict[str, list[Source]]:
     names = {parameter.name for parameter in function.parameters}
     reaching = scope_of(function.module, function).reaching
     found: dict[str, list[Source]] = {}
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         discarded = statement.value if isinstance(statement, cst.Expr) else None
-        calls = (n for n in head_of(statement) if type(n) is cst.Call and n is not discarded)
-        for call in calls:
+        for call in head_contents(statement).calls:
+            if call is discarded:
+                continue
             given = {a.value.value for a in call.args if type(a.value) is cst.Name}
             for name in names & given:
                 held = reaching.before(statement, name) or ()
@@ -401,7 +392,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
     """
     if isinstance(function.node, cst.Lambda) or function.is_async:
         return False
-    statements = [*small_statements(function.node.body)]
+    statements = contents_of(function.node.body).statements
     reaching = scope_of(function.module, function).reaching
     for statement in statements:
         value = statement.value if isinstance(statement, cst.Return) else None
@@ -412,7 +403,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
     if not stores_nothing_given(function, name):
         return False
     derived = {name}
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_CALLS):
         for statement in statements:
             if isinstance(statement, cst.Assign) and _computes(statement.value, derived):
                 derived.update(t.value for t in assigned_to(statement) if isinstance(t, cst.Name))
@@ -436,12 +427,6 @@ def _computes(value: cst.CSTNode, names: set[str]) -> bool:
         return any(_computes(element.value, names) for element in value.elements)
     if isinstance(value, (cst.Name, cst.Subscript, cst.Attribute)):
         return False
-    metadata = {
-        id(node.value)
-        for node in walk(value)
-        if isinstance(node, cst.Attribute) and node.attr.value in _METADATA
-    }
-    nodes = (
-        node for node in walk(value) if isinstance(node, cst.Name) and id(node) not in metadata
-    )
-    return any(node.value in names for node in nodes)
+    contents = contents_of(value)
+    measured = {n.value for n in contents.of(cst.Attribute) if n.attr.value in METADATA}
+    return any(n.value in names and n not in measured for n in contents.of(cst.Name))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import reads_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.facts.facts import ArrayIndexFact
 from embercoach.analysis.shapes.node_shapes import is_scalar
-from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
+from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.updates.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 VIEWS = frozenset(
     ["reshape", "transpose", "squeeze", "flatten", "swapaxes", "moveaxis", "diagonal", "view"]
 )
-#: A name with more bindings is not looked at.
-MOST_BINDINGS = 64
 MESSAGE = "a part of an mx.array is a copy: the write is lost"
 HELP = "Write to the array itself: `a[i, j] = v`"
 
@@ -133,7 +132,7 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
     held = [binding for binding in bindings if binding.kind != "updated"]
     if (
         not held
-        or len(bindings) > MOST_BINDINGS
+        or len(bindings) > MOST_STEPS
         or not all(_binds_part(binding, place, module) for binding in held)
     ):
         return False
@@ -187,8 +186,6 @@ def _is_whole(index: cst.BaseSlice, place: FactPlace) -> bool:
     return isinstance(value, cst.Integer)
 
 
-#: Nodes of an expression that are looked at.
-MOST_NODES = 200
 #: Methods of ``x.at[index]`` by operator.
 METHODS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 #: Functions of NumPy, MLX and Python that compute indices without repetitions.
@@ -200,8 +197,6 @@ UNIQUE = frozenset(
 )
 #: Conversions, which keep the elements, and the elements' order or not.
 CONVERSIONS = frozenset(["array", "asarray", "astype", "list", "tuple", "sorted"])
-#: Conversions of conversions that are followed.
-MOST_CONVERSIONS = 4
 #: Functions whose results repeat, as a rule.
 REPEATING = frozenset(
     [
@@ -316,7 +311,7 @@ def _is_distinct(source: Source, module: Module, conversions: int = 0) -> bool:
     node = source.node
     if isinstance(node, (cst.Dict, cst.DictComp, cst.Set, cst.SetComp)):
         return conversions > 0
-    if not isinstance(node, cst.Call) or conversions > MOST_CONVERSIONS:
+    if not isinstance(node, cst.Call) or conversions > MOST_CALLS:
         return False
     name, method = last_name(node), isinstance(node.func, cst.Attribute)
     if name == "keys" or (conversions and name in UNIQUE):
@@ -336,11 +331,7 @@ def _is_distinct(source: Source, module: Module, conversions: int = 0) -> bool:
 def _may_hold_repeated(source: cst.BaseExpression) -> bool:
     if isinstance(source, cst.Subscript):
         return _is_column(source)  # others are perhaps a single index
-    calls = {
-        last_name(node): node
-        for node in islice(walk(source), MOST_NODES)
-        if isinstance(node, cst.Call)
-    }
+    calls = {last_name(call): call for call in contents_of(source).calls}
     if not UNIQUE.isdisjoint(calls):
         return False
     if _lists_numbers(source) and not _lists_twice(source):
@@ -367,10 +358,10 @@ def _repeats(index: ArrayIndex, module: Module) -> bool:
 def _holds_repeated(source: cst.BaseExpression) -> bool:
     if _lists_numbers(source):
         return _lists_twice(source)
-    nodes = list(islice(walk(source), MOST_NODES))
-    if any(isinstance(node, cst.Call) and last_name(node) in REPEATING for node in nodes):
+    contents = contents_of(source)
+    if not REPEATING.isdisjoint(map(last_name, contents.calls)):
         return True
-    operators = (node.operator for node in nodes if isinstance(node, cst.BinaryOperation))
+    operators = (node.operator for node in contents.of(cst.BinaryOperation))
     return any(isinstance(operator, (cst.FloorDivide, cst.Modulo)) for operator in operators)
 
 
@@ -383,9 +374,7 @@ def _lists_numbers(source: cst.CSTNode) -> bool:
 
 def _lists_twice(source: cst.CSTNode) -> bool:
     """Return whether a number is written twice in an expression."""
-    numbers = [
-        node.value for node in islice(walk(source), MOST_NODES) if isinstance(node, cst.Integer)
-    ]
+    numbers = [node.value for node in contents_of(source).of(cst.Integer)]
     return len(set(numbers)) < len(numbers)
 
 
@@ -402,10 +391,8 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
     starts = _computed(target.value, fact.place, module)
     if fact.place.loops or not any(map(_is_filled, starts)):
         return False
-    names = (
-        n for e in target.slice if isinstance(e.slice, cst.Index) for n in names_below(e.slice)
-    )
-    return not REPEATING_NAMES.isdisjoint(names)
+    indices = (e.slice for e in target.slice if isinstance(e.slice, cst.Index))
+    return any(not REPEATING_NAMES.isdisjoint(contents_of(index).names) for index in indices)
 
 
 def _is_filled(node: cst.BaseExpression) -> bool:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.reaching import without_updates
 from embercoach.analysis.dataflow.scopes import assignments_of, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.syntax.trees import dotted, small_statements
-from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.checks.arrays.updates.argument_changes import attribute_reads
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
+from embercoach.checks.arrays.updates.argument_changes import attribute_reads, updated_array
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -26,12 +27,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact, LocalCall
     from embercoach.analysis.project.module import Module
 
-#: Calls of a method that updates an attribute that are looked at.
-_MOST_CALLS = 16
 #: Characters of a name that a message quotes.
 LONGEST = 20
-#: Copies of a name that are looked at.
-MOST_COPIES = 16
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
 KEPT_HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
 
@@ -129,7 +126,7 @@ def _holder_in_caller(
     ``states.append(board.state())``, then ``board.play(move)``.
     """
     getters = _getters(cls).get(attribute, ())
-    for call in calls_by_function(module).get(function, ())[:_MOST_CALLS]:
+    for call in calls_by_function(module).get(function, ())[:MOST_CALLERS]:
         caller, func = call.place.function, call.node.func
         owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
         if owner is None or caller is None or isinstance(caller.node, cst.Lambda):
@@ -195,7 +192,7 @@ def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
 def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
     """The statements of a function that keep an array, by its path or that of its getter."""
     found: dict[str, list[_Keep]] = {}
-    for statement in small_statements(function.node.body):
+    for statement in contents_of(function.node.body).statements:
         for holder, node in _kept_by(statement):
             is_getter = isinstance(node, cst.Call) and not node.args
             path = dotted(node.func if is_getter and isinstance(node, cst.Call) else node)
@@ -249,19 +246,12 @@ def _reads_attribute(cls: ClassInfo, path: str) -> bool:
 
 
 @check("INDEX-004")
-def operator_in_place(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``x += v``."""
-    if fact.in_place and fact.left.array is not None:
-        yield from _shared(fact, fact.left.node, module)
-        yield from kept(fact, fact.left.node, module)
-
-
-@check("INDEX-004")
-def write_in_place(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
-    """``x[i] = v``."""
-    if as_array(fact.base) is not None:
-        yield from _shared(fact, fact.node.value, module)
-        yield from kept(fact, fact.node.value, module)
+def update_in_place(fact: BinaryFact | ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``x += v``, ``x[i] = v``."""
+    updated = updated_array(fact)
+    if updated is not None:
+        yield from _shared(fact, updated, module)
+        yield from kept(fact, updated, module)
 
 
 def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
@@ -291,7 +281,7 @@ def _aliases(fact: Fact, name: str, module: Module) -> Iterator[tuple[str, Bindi
     here = reaching.before(statement, name)
     if not here:
         return
-    for binding in _copies(module, function).get(name, ())[:MOST_COPIES]:
+    for binding in _copies(module, function).get(name, ())[:MOST_STEPS]:
         if reaching.before(statement, binding.name) == (binding,) and (
             without_updates(reaching.before(binding.statement, name)) == without_updates(here)
         ):
