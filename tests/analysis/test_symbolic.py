@@ -6,7 +6,7 @@ import libcst as cst
 import pytest
 
 from embercoach.analysis.dataflow.scopes import Expression, scope_of
-from embercoach.analysis.sizes import (
+from embercoach.checks.programs.launch_sizes import (
     SymInt,
     ceil_division,
     grows_with_data,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append, is_at_update
 from embercoach.analysis.dataflow.function_summaries import derived_names
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_append, is_at_update
 from embercoach.analysis.dataflow.scopes import display, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.facts.facts import LocalCall

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_pull
 from embercoach.analysis.dataflow.layout import LEAVING, layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.facts.facts import LocalCall, calls_by_function
 from embercoach.analysis.syntax.trees import (

@@ -14,7 +14,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import numpy_api
-from embercoach.analysis.dataflow.evaluation import evaluation_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names
 from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol, holds_arrays

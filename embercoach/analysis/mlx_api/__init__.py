@@ -1,9 +1,9 @@
 """MLX's public API, known without importing MLX: what each name is, takes and returns.
 
-The data is `table.json`, which `generate` writes from MLX's stubs and sources, corrected by running
-them. It is read on the first question and an entry is built when it is first asked for.
+The data is `table.json`, which `tests/api_table` writes from MLX's stubs and sources, corrected by
+running them. Shapes are not in it: `analysis/shapes/table` computes them. The table is read on the first question and an entry is built when it is first asked for.
 
-Results are expressions of the language in `results`. Dtype rules say what dtype an array result
+Results are expressions of the language in `result_expressions`. Dtype rules say what dtype an array result
 has; where a result holds several arrays of different dtypes, rules joined by `;` say so in order:
 
     promote               promotion of the array arguments; Python numbers are weak

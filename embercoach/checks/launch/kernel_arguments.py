@@ -21,7 +21,6 @@ from embercoach.analysis.facts.facts import (
     FactPlace,
     calls_of,
 )
-from embercoach.analysis.sizes import is_float, symbolic
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.lattice import (
     Array,
@@ -38,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.checks.programs.kernels import launched
+from embercoach.checks.programs.launch_sizes import is_float, symbolic
 from embercoach.checks.programs.launches import count, item_node
 from embercoach.checks.registry import VALUE, Report, check
 

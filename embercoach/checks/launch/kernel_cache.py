@@ -18,7 +18,6 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.facts.facts import FunctionVisit, calls_of
-from embercoach.analysis.sizes import is_data_size, symbolic
 from embercoach.analysis.syntax.trees import (
     around,
     children,
@@ -29,6 +28,7 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.lattice import Str, as_array
 from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.launch_sizes import is_data_size, symbolic
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

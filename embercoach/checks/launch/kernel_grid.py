@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
-from embercoach.analysis.sizes import (
+from embercoach.checks.programs.kernels import kernel_file, launched
+from embercoach.checks.programs.launch_sizes import (
     SymInt,
     alternatives,
     ceil_division,
@@ -17,7 +18,6 @@ from embercoach.analysis.sizes import (
     rounded_down,
     symbolic,
 )
-from embercoach.checks.programs.kernels import kernel_file, launched
 from embercoach.checks.programs.launches import item_node
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
 from embercoach.metal.numbers import whole_number

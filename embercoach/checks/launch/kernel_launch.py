@@ -9,7 +9,6 @@ import libcst as cst
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.facts import Argument, CallFact
-from embercoach.analysis.sizes import is_float, symbolic
 from embercoach.analysis.values.lattice import (
     Array,
     Dict,
@@ -25,6 +24,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.programs.kernels import PARAMETERS, SETTINGS, PythonKernel, launched
+from embercoach.checks.programs.launch_sizes import is_float, symbolic
 from embercoach.checks.programs.launches import count, has_spread, item_node, items_of
 from embercoach.checks.registry import VALUE, Report, check
 

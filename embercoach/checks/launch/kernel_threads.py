@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import Expression, scope_at
-from embercoach.analysis.sizes import (
+from embercoach.analysis.syntax.trees import walk
+from embercoach.checks.programs.kernels import launched
+from embercoach.checks.programs.launch_sizes import (
     Term,
     grows_with_data,
     is_attribute,
@@ -19,8 +21,6 @@ from embercoach.analysis.sizes import (
     symbolic,
     whole_multiple,
 )
-from embercoach.analysis.syntax.trees import walk
-from embercoach.checks.programs.kernels import launched
 from embercoach.checks.programs.launches import (
     MAX_THREADS,
     configurations_of,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sizes import CeilDivision, SymInt
     from embercoach.checks.programs.kernels import PythonKernel
+    from embercoach.checks.programs.launch_sizes import CeilDivision, SymInt
     from embercoach.checks.programs.launches import Entries, Entry, Launch, OutputShape
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
-from embercoach.analysis.sizes import alternatives, symbolic, whole_multiple
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -26,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
     as_number,
 )
+from embercoach.checks.programs.launch_sizes import alternatives, symbolic, whole_multiple
 from embercoach.metal.contract import Input, Output
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sizes import SymInt
+    from embercoach.checks.programs.launch_sizes import SymInt
     from embercoach.metal.contract import KernelArguments
     from embercoach.metal.execution.events import Configuration
 

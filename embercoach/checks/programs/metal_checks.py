@@ -8,7 +8,7 @@ A check is a generator over a :class:`MetalCode`, or a :class:`MetalFile` for fi
             if declaration.type == "double":
                 yield MetalReport("KERNEL-MSL-001", code.text.at(declaration.place), "what", "fix")
 
-``metal_bodies`` runs it over every kernel that a Python file builds, ``metal_units`` over
+``metal_bodies`` runs it over every kernel that a Python file builds, ``check_unit`` over
 ``.metal`` files and the Metal text inside Objective-C++. Both place its reports. Nothing here loads
 a grammar before there is Metal text to look at.
 """
@@ -171,7 +171,7 @@ class MetalFile(MetalCode):
 def once_at_each_start(reports: Iterable[MetalReport]) -> Iterator[MetalReport]:
     """Of reports that begin at the same character only the first.
 
-    What ``metal_bodies`` and ``metal_units`` report twice at one place they drop by themselves.
+    What ``metal_bodies`` and ``check_unit`` report twice at one place they drop by themselves.
     For checks that may report an expression and its first operand as well.
     """
     found: dict[tuple[Text, int], MetalReport] = {}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.dataflow.evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.dataflow.layout import assigned_to, reads_of
+from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
 from embercoach.analysis.facts.facts import CallFact, calls_by_function, calls_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, targets_of, walk

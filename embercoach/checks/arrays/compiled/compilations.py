@@ -11,7 +11,6 @@ import libcst as cst
 
 from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contexts import is_traced
-from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.function_summaries import (
     evaluated_calls,
     frame_of,
@@ -19,6 +18,7 @@ from embercoach.analysis.dataflow.function_summaries import (
     nodes_in,
 )
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import (
     assigned_attributes,
     made_in_init,

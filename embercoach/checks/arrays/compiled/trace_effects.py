@@ -9,7 +9,6 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library_calls import HOST_STATE
-from embercoach.analysis.dataflow.evaluation import EVALUATING
 from embercoach.analysis.dataflow.function_summaries import (
     calls_in,
     derived_names,
@@ -17,6 +16,7 @@ from embercoach.analysis.dataflow.function_summaries import (
     frame_of,
     nodes_in,
 )
+from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.members import member

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import (
-    EVALUATING,
-    PULLS,
-    evaluation_of,
-)
 from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, PULLS, evaluation_of
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     display,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import target_names, walk

@@ -18,9 +18,9 @@ from embercoach.analysis.dataflow.accumulation import (
     path_of,
 )
 from embercoach.analysis.dataflow.contexts import evaluated_by
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_plainly_lazy, is_update
 from embercoach.analysis.dataflow.function_summaries import bound_by, derived_names
 from embercoach.analysis.dataflow.layout import assigned_to, layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_plainly_lazy, is_update
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall

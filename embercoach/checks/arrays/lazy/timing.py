@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_append
 from embercoach.analysis.dataflow.function_summaries import functions_at, functions_passed
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_append
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     is_rebound,

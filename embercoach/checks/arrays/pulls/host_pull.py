@@ -16,7 +16,7 @@ from embercoach.analysis.dataflow.contexts import (
     is_forward,
     is_traced,
 )
-from embercoach.analysis.dataflow.evaluation import evaluation_of, is_pull
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import around, children, names_below, small_statements, walk

@@ -15,8 +15,8 @@ from embercoach.analysis.dataflow.contexts import (
     is_forward,
     recurrence_of,
 )
-from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import resolved, scope_of
 from embercoach.analysis.dataflow.value_uses import Use, region_of, uses_of
 from embercoach.analysis.evaluate.classes import assigned_by

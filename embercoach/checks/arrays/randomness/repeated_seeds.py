@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.dataflow.evaluation import evaluation_of
 from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import assigned_attributes, passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import (

@@ -1,4 +1,4 @@
-"""Symbolic integers: what an expression computes, as written, and divisions that round up."""
+"""Sizes of launches as they are written: sums, products, and divisions that round up."""
 
 from __future__ import annotations
 
