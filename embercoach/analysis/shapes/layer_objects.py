@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, ShapedArray
-from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -29,10 +28,7 @@ from embercoach.analysis.shapes.table_calls import (
 )
 
 if TYPE_CHECKING:
-    import ast
-
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeCall
 
 
 def escape(machine: Machine, values: tuple[Any, ...]) -> None:
@@ -46,36 +42,28 @@ def escape(machine: Machine, values: tuple[Any, ...]) -> None:
                 machine.heap.write(value.number, Entries({}, is_open=True))
 
 
-def call_layer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: ObjectReference,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> Any:
+def call_layer(call: ShapeCall, callee: ObjectReference) -> Any:
     """Call a layer of ``mlx.nn``."""
     if callee.library == "mlx.nn.Sequential":
-        return _call_sequence(machine, frame, node, callee, arguments)
+        return _call_sequence(call, callee)
     handler = LAYER_CALLS.get(callee.library)
     if handler is None:
         return UNKNOWN
-    attributes = attributes_of(machine, callee)
+    attributes = attributes_of(call.machine, callee)
     given = tuple(
-        as_array(machine, value) if at == 0 else value for at, value in enumerate(arguments)
+        as_array(call.machine, value) if at == 0 else value
+        for at, value in enumerate(call.arguments)
     )
-    if callee.library == "mlx.nn.Embedding" and given and machine.assumes:
-        _assume_sequences(machine, given[0])
+    if callee.library == "mlx.nn.Embedding" and given and call.machine.assumes:
+        _assume_sequences(call.machine, given[0])
     if callee.library in _OF_LAST_AXIS and given and type(given[0]) is ShapedArray:
-        machine.heap.learn_last_axes(given[0].shape, 1)
+        call.heap.learn_last_axes(given[0].shape, 1)
     return call_transfer(
-        machine,
-        frame,
-        node,
+        call,
         callee.library,
         lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
         given,
-        keywords,
+        call.keywords,
     )
 
 
@@ -104,42 +92,29 @@ def as_array(machine: Machine, value: Any) -> Any:
     return value
 
 
-def _call_sequence(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: ObjectReference,
-    arguments: tuple[Any, ...],
-) -> Any:
-    held = machine.heap.read(callee.number)
+def _call_sequence(call: ShapeCall, callee: ObjectReference) -> Any:
+    held = call.heap.read(callee.number)
     layers = held.values.get("layers") if type(held) is Attributes else None
-    items = machine.heap.read(getattr(layers, "number", -1))
-    if type(items) is not Items or items.items is None or len(arguments) != 1:
+    items = call.heap.read(getattr(layers, "number", -1))
+    if type(items) is not Items or items.items is None or len(call.arguments) != 1:
         return UNKNOWN
-    value = arguments[0]
+    value = call.arguments[0]
     for layer in items.items:
-        value = call(machine, frame, node, layer, (value,), {})
+        value = call.call(layer, (value,))
     return value
 
 
-def set_layer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    made: ObjectReference,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> None:
+def set_layer(call: ShapeCall, made: ObjectReference) -> None:
     """Set what the constructor of a layer of MLX sets."""
     handler = LAYERS[made.library]
-    arguments, keywords = with_sizes(machine, made.library, arguments, keywords)
-    found = call_transfer(machine, frame, node, made.library, handler, arguments, keywords)
-    held = machine.heap.read(made.number)
+    given = with_sizes(call.machine, made.library, call.arguments, call.keywords)
+    found = call_transfer(call, made.library, handler, *given)
+    held = call.heap.read(made.number)
     values = held.values if type(held) is Attributes else {}
-    entries = machine.heap.read(getattr(found, "number", -1))
+    entries = call.heap.read(getattr(found, "number", -1))
     if type(entries) is Entries:
-        machine.heap.write(made.number, Attributes({**values, **entries.known}))
-        _note_unlike(machine, entries.known.get("weight"))
+        call.heap.write(made.number, Attributes({**values, **entries.known}))
+        _note_unlike(call.machine, entries.known.get("weight"))
 
 
 def _note_unlike(machine: Machine, weight: Any) -> None:
@@ -158,22 +133,15 @@ def _note_unlike(machine: Machine, weight: Any) -> None:
     machine.unlike.update(map(frozenset, combinations(parts, 2)))
 
 
-def make_layer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> Any:
+def make_layer(call: ShapeCall, name: str) -> Any:
     """``nn.Linear(64, 128)``."""
     made = ObjectReference(new_number(), None, name)
-    machine.heap.objects[made.number] = Attributes({})
+    call.heap.objects[made.number] = Attributes({})
     if name == "mlx.nn.Sequential":
-        layers = new_list(machine, Items(arguments))
-        machine.heap.objects[made.number] = Attributes({"layers": layers})
+        layers = new_list(call.machine, Items(call.arguments))
+        call.heap.objects[made.number] = Attributes({"layers": layers})
     elif name in LAYERS:
-        set_layer(machine, frame, node, made, arguments, keywords)
+        set_layer(call, made)
     elif name != "mlx.nn.Module":  # which only holds what the program sets
         return UNKNOWN
     return made

@@ -20,7 +20,6 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
-from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.layer_objects import (
     as_array,
@@ -54,20 +53,16 @@ from embercoach.analysis.shapes.table_calls import (
     attributes_of,
     call_table,
     call_transfer,
-    lowered,
     new_dict,
     new_list,
 )
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeCall
 
     Arguments = tuple[Any, ...]
-    Keywords = dict[str, Any]
 
 #: Functions that make a function of a function; what it computes is in ``call_transformed``.
 TRANSFORMS = frozenset(
@@ -105,43 +100,31 @@ TRANSPARENT = frozenset(
 )
 
 
-def call_name(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def call_name(call: ShapeCall, name: str) -> Any:
     """Call a library's function or class by its name."""
     if name.startswith("unittest.mock."):
-        machine.note_patch(arguments)
+        call.machine.note_patch(call.arguments)
     handler = HANDLERS.get(name)
     if handler is not None:
-        return handler(machine, frame, node, arguments, keywords)
+        return handler(call)
     if name in TRANSFERS:
-        return _call_function(machine, frame, node, name, arguments, keywords)
+        return _call_function(call, name)
     if name in LAYERS or name in ("mlx.nn.Sequential", "mlx.nn.Module"):
-        return make_layer(machine, frame, node, name, arguments, keywords)
-    if name in SAME_FUNCTIONS and arguments:
-        return arguments[0]
-    if name in TRANSFORMS and arguments:
-        function, *rest = arguments
-        return bounded(TransformedFunction(name, function, tuple(rest), tuple(keywords.items())))
-    if name.startswith("numpy."):
-        return call_numpy(
-            lambda value: lowered(machine, value),
-            name.removeprefix("numpy.").replace("random.Generator.", "random."),
-            arguments,
-            keywords,
+        return make_layer(call, name)
+    if name in SAME_FUNCTIONS and call.arguments:
+        return call.arguments[0]
+    if name in TRANSFORMS and call.arguments:
+        function, *rest = call.arguments
+        return bounded(
+            TransformedFunction(name, function, tuple(rest), tuple(call.keywords.items()))
         )
+    if name.startswith("numpy."):
+        function_name = name.removeprefix("numpy.").replace("random.Generator.", "random.")
+        return call_numpy(call, function_name)
     if name.startswith("mlx."):
-        entry = mlx_api.lookup(name)
-        if entry is not None and entry.kind == "function" and entry.returns == "array":
-            return ShapedArray(unknown_shape())
-        return UNKNOWN
+        return any_result(name)
     if name.partition(".")[0] not in _HARMLESS:
-        escape(machine, (*arguments, *keywords.values()))
+        escape(call.machine, (*call.arguments, *call.keywords.values()))
     return UNKNOWN
 
 
@@ -149,30 +132,32 @@ def call_name(
 _HARMLESS = frozenset(("numpy", "math", "builtins", "typing", "operator", "itertools", "copy"))
 
 
-def _call_function(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def any_result(name: str) -> Any:
+    """The result of a function of MLX with unknown arguments."""
+    entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
+    if entry is not None and entry.kind == "function" and entry.returns == "array":
+        return ShapedArray(unknown_shape())
+    return UNKNOWN
+
+
+def _call_function(call: ShapeCall, name: str) -> Any:
+    arguments, keywords = call.arguments, call.keywords
     entry = mlx_api.lookup(name)
     if entry is not None and arguments:
         taken = entry.positional(0)
         if taken is not None and taken.expects_array:
-            arguments = (as_array(machine, arguments[0]), *arguments[1:])
+            arguments = (as_array(call.machine, arguments[0]), *arguments[1:])
     if name in ("mlx.core.array", "mlx.core.asarray") and arguments:
-        given = machine.heap.value(arguments[0])
+        given = call.heap.value(arguments[0])
         if type(given) is HostArray:
-            dtype = machine.heap.value(keywords.get("dtype", (*arguments, None)[1]))
+            dtype = call.heap.value(keywords.get("dtype", (*arguments, None)[1]))
             known = dtype.dtype if type(dtype) is DTypeValue else None
-            return ShapedArray(given.shape, known, getattr(node, "lineno", 0))
+            return ShapedArray(given.shape, known, getattr(call.node, "lineno", 0))
     if name in ("mlx.core.concatenate", "mlx.core.concat", "mlx.core.stack") and arguments:
-        unknown = _of_unknown_number(machine, arguments[0])
+        unknown = _of_unknown_number(call.machine, arguments[0])
         if unknown is not None:
-            return _joined_arrays(machine, frame, node, name, unknown, arguments[1:], keywords)
-    return call_table(machine, frame, node, name, arguments, keywords)
+            return _joined_arrays(call, name, unknown)
+    return call_table(call, name, arguments, keywords)
 
 
 def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
@@ -185,20 +170,12 @@ def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
     return None
 
 
-def _joined_arrays(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    array: ShapedArray,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _joined_arrays(call: ShapeCall, name: str, array: ShapedArray) -> Any:
     """``mx.stack(arrays)`` of an unknown number of arrays."""
-    axis = machine.heap.value(keywords.get("axis", arguments[0] if arguments else 0))
+    axis = call.heap.value(call.keywords["axis"]) if "axis" in call.keywords else call.value(1, 0)
     shape = array.shape
     stacks = name.endswith("stack")
-    result = call_table(machine, frame, node, name, ((array, array),), {"axis": axis})
+    result = call_table(call, name, ((array, array),), {"axis": axis})
     if type(result) is not ShapedArray or type(axis) is not int:
         return result
     known = result.shape
@@ -221,51 +198,34 @@ def _joined_arrays(
 # -- methods ---------------------------------------------------------------------------------
 
 
-def call_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: LibraryMethod,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def call_method(call: ShapeCall, callee: LibraryMethod) -> Any:
     """Call a method of an array, a container, a string, or a layer."""
     owner, name = callee.owner, callee.name
-    owner = machine.heap.value(owner)
+    owner = call.heap.value(owner)
     kind = type(owner)
     if kind is ShapedArray:
-        return _array_method(machine, frame, node, owner, name, arguments, keywords)
+        return _array_method(call, owner, name)
     if kind is ListReference:
-        return _list_method(machine, owner, name, arguments)
+        return _list_method(call.machine, owner, name, call.arguments)
     if kind is DictReference:
-        return _dict_method(machine, owner, name, arguments)
+        return _dict_method(call.machine, owner, name, call.arguments)
     if kind is SuperValue:
-        return _super_method(machine, frame, node, owner, name, arguments, keywords)
+        return _super_method(call, owner, name)
     if kind is ObjectReference:
-        return _layer_method(machine, frame, node, owner, name, arguments, keywords)
+        return _layer_method(call, owner, name)
     if kind is str:
-        return _string_method(machine, owner, name, arguments)
+        return _string_method(call.machine, owner, name, call.arguments)
     if kind is ArrayAt:
         full = f"mlx.core.ArrayAt.{name}"
-        return call_table(machine, frame, node, full, (owner, *arguments), keywords)
+        return call_table(call, full, (owner, *call.arguments), call.keywords)
     if kind is HostArray:
-        return call_host_method(
-            lambda value: lowered(machine, value), owner, name, arguments, keywords
-        )
+        return call_host_method(call, owner, name)
     if name in PROTOCOLS:
-        return PROTOCOLS[name](machine, frame, node, arguments)
+        return PROTOCOLS[name](call)
     return UNKNOWN
 
 
-def _array_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    owner: ShapedArray,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _array_method(call: ShapeCall, owner: ShapedArray, name: str) -> Any:
     if name == "item":
         dtype = owner.dtype if isinstance(owner.dtype, str) else ""
         if dtype == "bool":
@@ -273,7 +233,7 @@ def _array_method(
         return ANY_INT if "int" in dtype else ANY_FLOAT if "float" in dtype else UNKNOWN
     if name == "tolist":
         return UNKNOWN
-    return call_table(machine, frame, node, f"mlx.core.array.{name}", (owner, *arguments), keywords)
+    return call_table(call, f"mlx.core.array.{name}", (owner, *call.arguments), call.keywords)
 
 
 def _list_method(machine: Machine, owner: ListReference, name: str, arguments: Arguments) -> Any:
@@ -369,53 +329,35 @@ def _string_method(machine: Machine, owner: str, name: str, arguments: Arguments
     return UNKNOWN
 
 
-def _super_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    owner: SuperValue,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _super_method(call: ShapeCall, owner: SuperValue, name: str) -> Any:
     """``super().__init__(...)`` of a class of MLX."""
     base, _, method = name.rpartition(".")
     made = owner.owner
     if method == "__init__":
         if type(made) is ObjectReference and base in LAYERS:
             instance = ObjectReference(made.number, made.cls, base)
-            set_layer(machine, frame, node, instance, arguments, keywords)
+            set_layer(call, instance)
         return None
     if method == "__call__" and base in LAYER_CALLS and type(made) is ObjectReference:
         layer = ObjectReference(made.number, None, base)
-        return call_layer(machine, frame, node, layer, arguments, keywords)
+        return call_layer(call, layer)
     return UNKNOWN
 
 
-def _layer_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    owner: ObjectReference,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _layer_method(call: ShapeCall, owner: ObjectReference, name: str) -> Any:
     full = f"{owner.library}.{name}"
     if full in TRANSFERS:
-        attributes = attributes_of(machine, owner)
+        attributes = attributes_of(call.machine, owner)
         handler = TRANSFERS[full]
         return call_transfer(
-            machine,
-            frame,
-            node,
+            call,
             full,
             lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
-            arguments,
-            keywords,
+            call.arguments,
+            call.keywords,
         )
-    if name == "set_dtype" and arguments and type(arguments[0]) is DTypeValue:
-        _cast_parameters(machine, owner, arguments[0], set())
+    if name == "set_dtype" and call.arguments and type(call.arguments[0]) is DTypeValue:
+        _cast_parameters(call.machine, owner, call.arguments[0], set())
     if name in _RETURNS_SELF:
         return owner
     return UNKNOWN
@@ -452,11 +394,11 @@ _RETURNS_SELF = frozenset(
 )
 
 
-def _update_and_fetch(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments) -> Any:
+def _update_and_fetch(call: ShapeCall) -> Any:
     """mlx-lm's caches: keys and values of all steps so far."""
     found = []
-    for value in arguments[:2]:
-        array = machine.heap.value(value)
+    for value in call.arguments[:2]:
+        array = call.heap.value(value)
         if type(array) is not ShapedArray or array.shape.rank != 4:
             return UNKNOWN
         b, h, _, d = array.shape.head
@@ -465,30 +407,21 @@ def _update_and_fetch(machine: Machine, frame: Frame, node: ast.AST, arguments: 
 
 
 #: Methods that mean one thing wherever MLX's programs have them.
-PROTOCOLS: dict[str, Callable[[Machine, Frame, ast.AST, Arguments], Any]] = {
-    "update_and_fetch": _update_and_fetch
-}
+PROTOCOLS: dict[str, Callable[[ShapeCall], Any]] = {"update_and_fetch": _update_and_fetch}
 
 
 # -- transformations -------------------------------------------------------------------------
 
 
-def call_transformed(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: TransformedFunction,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def call_transformed(call: ShapeCall, callee: TransformedFunction) -> Any:
     """Call ``mx.grad(f)``, ``mx.vmap(f)`` and the like."""
     if callee.transform == "mlx.core.vmap":
-        return _call_vmapped(machine, frame, node, callee, arguments, keywords)
+        return _call_vmapped(call, callee)
     function = callee.function
     if callee.transform == "mlx.nn.value_and_grad":
         function = callee.arguments[0] if callee.arguments else UNKNOWN
-    value = call(machine, frame, node, function, arguments, keywords)
-    gradient = _gradient(machine, callee, arguments)
+    value = call.call(function, call.arguments, call.keywords)
+    gradient = _gradient(call.machine, callee, call.arguments)
     if callee.transform == "mlx.core.grad":
         return gradient
     return (value, gradient)
@@ -512,26 +445,19 @@ def _gradient(machine: Machine, callee: TransformedFunction, arguments: Argument
     return UNKNOWN
 
 
-def _call_vmapped(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: TransformedFunction,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _call_vmapped(call: ShapeCall, callee: TransformedFunction) -> Any:
     given = dict(callee.keywords)
     in_axes = given.get("in_axes", callee.arguments[0] if callee.arguments else 0)
     out_axes = given.get("out_axes", callee.arguments[1] if len(callee.arguments) > 1 else 0)
     if type(in_axes) is ListReference:
-        in_axes = elements_of(machine, in_axes).items
-    axes = in_axes if type(in_axes) is tuple else (in_axes,) * len(arguments)
-    if keywords or len(axes) != len(arguments):
+        in_axes = elements_of(call.machine, in_axes).items
+    axes = in_axes if type(in_axes) is tuple else (in_axes,) * len(call.arguments)
+    if call.keywords or len(axes) != len(call.arguments):
         return UNKNOWN
     inner: list[Any] = []
     size: Integer | None = None
-    for axis, given_value in zip(axes, arguments, strict=True):
-        value = machine.heap.value(given_value)
+    for axis, given_value in zip(axes, call.arguments, strict=True):
+        value = call.heap.value(given_value)
         if axis is None:
             inner.append(value)
             continue
@@ -541,22 +467,18 @@ def _call_vmapped(
         if shape.rank is None:
             return UNKNOWN
         if not -shape.rank <= axis < shape.rank:
-            machine.add_event(
-                frame, node, f"axis {axis} is out of bounds for the shape {shape}", None, "vmap"
-            )
+            call.add_event(f"axis {axis} is out of bounds for the shape {shape}", None, "vmap")
             return UNKNOWN
         sizes = list(shape.head)
         taken = sizes.pop(axis)
         if size is not None and type(size) is int and type(taken) is int and size != taken:
-            machine.add_event(
-                frame, node, f"the mapped axes have the sizes {size} and {taken}", None, "vmap"
-            )
+            call.add_event(f"the mapped axes have the sizes {size} and {taken}", None, "vmap")
             return UNKNOWN
         size = taken if size is None or size is ANY_INT else size
         inner.append(ShapedArray(ArrayShape(tuple(sizes)), value.dtype, value.line))
-    result = call(machine, frame, node, callee.function, tuple(inner), {})
+    result = call.call(callee.function, tuple(inner))
     return _with_axis(
-        machine, machine.heap.value(result), out_axes, ANY_INT if size is None else size
+        call.machine, call.heap.value(result), out_axes, ANY_INT if size is None else size
     )
 
 

@@ -14,7 +14,13 @@ from embercoach.analysis.shapes import (
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol
 from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
-from embercoach.analysis.shapes.interpreter import BudgetError, Machine, ShapeEvent, SourceFile
+from embercoach.analysis.shapes.interpreter import (
+    BudgetError,
+    Machine,
+    ShapeEvent,
+    ShapeSite,
+    SourceFile,
+)
 from embercoach.analysis.shapes.path_states import Frame
 from embercoach.analysis.shapes.python_values import (
     ClassValue,
@@ -221,7 +227,7 @@ def _run_root(
     frame = module.frame
     if isinstance(function.node, ast.Lambda):
         return
-    parameters = [*function.node.args.posonlyargs, *function.node.args.args]
+    parameters = function.positional
     names: dict[str, Any] = {}
     if cls is not None and "builtins.staticmethod" not in function.decorators and parameters:
         is_class = "builtins.classmethod" in function.decorators
@@ -250,7 +256,8 @@ def _run_general(
     state = machine.heap.snapshot(frame)
     silent, left = machine.silent, machine.left
     machine.silent = silent or machine.keeps_records
-    run_function(machine, frame, function.node, function, dict(names), is_root=True)
+    site = ShapeSite(machine, frame, function.node)
+    run_function(site, function, dict(names), is_root=True)
     learned = {
         axes: shape
         for axes, known in machine.heap.facts.axes.items()
@@ -261,7 +268,7 @@ def _run_general(
     if machine.keeps_records or (learned and left - machine.left < SHORT):
         machine.heap.restore(frame, state)
         machine.heap.facts.axes.update(learned)
-        run_function(machine, frame, function.node, function, names, is_root=True)
+        run_function(site, function, names, is_root=True)
         machine.commit()
 
 

@@ -19,7 +19,7 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
-from embercoach.analysis.shapes.interpreter import Machine, executes, link
+from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, executes, link
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.learned_facts import shape_under
 from embercoach.analysis.shapes.operations import binary, truth_of
@@ -121,7 +121,7 @@ def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
     if type(old) is ListReference and type(node.op) is ast.Add:
         extend(machine, old, machine.heap.value(right))
         return True
-    value = binary(machine, frame, node, type(node.op), old, right)
+    value = binary(ShapeSite(machine, frame, node), type(node.op), old, right)
     if isinstance(target, ast.Subscript) and type(old) is ShapedArray:
         return True  # keeps the shape of what it is written to
     assign_target(machine, frame, target, compare_assigned(machine, frame, node, value))

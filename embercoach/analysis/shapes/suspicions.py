@@ -24,7 +24,7 @@ from embercoach.analysis.shapes.axis_origins import (
     TILING,
     WEIGHTED,
     WEIGHTED_LOGS,
-    axes_of,
+    TableCall,
     is_layer,
 )
 from embercoach.analysis.shapes.size_integers import (
@@ -181,89 +181,66 @@ _DIFFERENCES = frozenset(
 )
 
 
-def suspicions_of(
-    node: ast.AST,
-    name: str,
-    arguments: list[Any],
-    keywords: dict[str, Any],
-    result: ShapedArray,
-    owner: str,
-) -> Iterator[tuple[ast.AST, str, str]]:
-    """Find what a call does that its author can't mean: the node, the rule, and a reason.
-
-    Args:
-        node: the call.
-        name: of what is called.
-        arguments: by position.
-        keywords: by name.
-        result: of the call.
-        owner: the name of the class whose method calls it; empty elsewhere.
-    """
-    arrays = [value for value in arguments if type(value) is ShapedArray]
-    find = _FINDERS.get(name)
-    if find is not None and arrays:
-        yield from find(node, name, arguments, keywords, result)
-    if arrays:
-        yield from _other_axes(node, name, arguments, keywords, owner)
-
-
+#: The node, the rule, and a reason.
 _Found = Iterator[tuple[ast.AST, str, str]]
 
 
-def _in_difference(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    arrays = [value for value in arguments if type(value) is ShapedArray]
-    if difference := _of_column(arrays):
-        yield node, "NN-011", difference
-    elif name in PAIRED:
-        yield from _in_pair(node, name, arguments, keywords, result)
+def suspicions_of(call: TableCall, result: ShapedArray, owner: str) -> _Found:
+    """Find what a call does that its author can't mean.
+
+    Args:
+        call: that is made.
+        result: of the call.
+        owner: the name of the class whose method calls it; empty elsewhere.
+    """
+    if call.arrays:
+        find = _FINDERS.get(call.name)
+        if find is not None:
+            yield from find(call, result)
+        yield from _other_axes(call, owner)
 
 
-def _in_pair(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    arrays = [value for value in arguments if type(value) is ShapedArray]
+def _in_difference(call: TableCall, result: ShapedArray) -> _Found:
+    if difference := _of_column(call.arrays):
+        yield call.node, "NN-011", difference
+    elif call.name in PAIRED:
+        yield from _in_pair(call, result)
+
+
+def _in_pair(call: TableCall, result: ShapedArray) -> _Found:
+    arrays = call.arrays
     if len(arrays) == 2:
-        yield from _paired(node, *arrays)
+        yield from _paired(call.node, *arrays)
         yield from _without_axis(*arrays)
         yield from _of_unlike_rows(*arrays)
-        yield from _of_all_rows(name, *arrays)
+        yield from _of_all_rows(call.name, *arrays)
 
 
-def _in_normalization(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    array = arguments[0]
+def _in_normalization(call: TableCall, result: ShapedArray) -> _Found:
+    array = call.arguments[0]
     if type(array) is not ShapedArray:
         return
-    if name in _OVER_ALL and len(arguments) == 1 and "axis" not in keywords:
-        yield from _over_all_axes(node, name, array)
-    elif name in NORMALIZING:
-        axes = axes_of(arguments, keywords, array.shape)
-        yield from _shifted(name, array, axes)
+    if call.name in _OVER_ALL and len(call.arguments) == 1 and "axis" not in call.keywords:
+        yield from _over_all_axes(call, array.shape)
+    elif call.name in NORMALIZING:
+        axes = call.axes(array.shape)
+        yield from _shifted(call, array, axes)
         if len(axes) == 1 and -axes[0] <= array.shape.least_rank:
-            yield from _of_one(node, name, array.shape, axes[0])
+            yield from _of_one(call, array.shape, axes[0])
 
 
-def _in_reshape(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    if type(arguments[0]) is ShapedArray:
-        for reason in mixed_elements(node, arguments[0], result.shape):
-            yield node, "SHAPE-004", reason
+def _in_reshape(call: TableCall, result: ShapedArray) -> _Found:
+    if type(call.arguments[0]) is ShapedArray:
+        for reason in mixed_elements(call.node, call.arguments[0], result.shape):
+            yield call.node, "SHAPE-004", reason
 
 
-def _in_einsum(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    yield from _weighted_einsum(arguments)
+def _in_einsum(call: TableCall, result: ShapedArray) -> _Found:
+    yield from _weighted_einsum(call.arguments)
 
 
-def _in_index(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    array, index = arguments[:2]
+def _in_index(call: TableCall, result: ShapedArray) -> _Found:
+    node, (array, index) = call.node, call.arguments[:2]
     if type(array) is ShapedArray:
         yield from _rows_by_rows(node, array, index)
         yield from _by_order(node, array, index)
@@ -271,21 +248,18 @@ def _in_index(
         yield from _last_sequence(node, array, index)
 
 
-def _in_rotation(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    if type(arguments[0]) is ShapedArray:
-        yield from _rotated(node, arguments[0].shape)
+def _in_rotation(call: TableCall, result: ShapedArray) -> _Found:
+    if type(call.arguments[0]) is ShapedArray:
+        yield from _rotated(call.node, call.arguments[0].shape)
 
 
-def _in_recurrence(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
+def _in_recurrence(call: TableCall, result: ShapedArray) -> _Found:
     """``nn.GRU`` of (T, B, D), as torch takes it: it runs through the second last axis."""
-    shape = arguments[0].shape if type(arguments[0]) is ShapedArray else ArrayShape()
+    first = call.arguments[0]
+    shape = first.shape if type(first) is ShapedArray else ArrayShape()
     if shape.rank == 3 and _is_batch(shape.size(-2)):
-        layer = name.rpartition(".")[2]
-        yield node, "SHAPE-007", f"`{layer}` runs through axis -2, which is {shape.size(-2)}"
+        reason = f"`{call.short}` runs through axis -2, which is {shape.size(-2)}"
+        yield call.node, "SHAPE-007", reason
 
 
 def _is_batch(size: Integer) -> bool:
@@ -293,18 +267,15 @@ def _is_batch(size: Integer) -> bool:
     return found is not None and found.name.lower() in BATCHES
 
 
-def _in_product(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    if type(arguments[0]) is ShapedArray and type(arguments[1]) is ShapedArray:
-        yield from _weighted(arguments[0])
-        yield from _tiled_heads(arguments[1])
+def _in_product(call: TableCall, result: ShapedArray) -> _Found:
+    left, right = call.arguments[0], call.argument(1, "b")
+    if type(left) is ShapedArray and type(right) is ShapedArray:
+        yield from _weighted(left)
+        yield from _tiled_heads(right)
 
 
-def _in_attention(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    keys = arguments[1] if len(arguments) > 1 else keywords.get("k")
+def _in_attention(call: TableCall, result: ShapedArray) -> _Found:
+    keys = call.argument(1, "k")
     if type(keys) is ShapedArray:
         yield from _tiled_heads(keys)
 
@@ -334,46 +305,42 @@ _FINDERS: dict[str, Callable[..., _Found]] = {
 }
 
 
-def _other_axes(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], owner: str
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _other_axes(call: TableCall, owner: str) -> _Found:
     """Find calls along another axis than belongs to their argument, or to their class."""
-    for at, reason in _other_axis(node, name, arguments, keywords):
+    for at, reason in _other_axis(call):
         yield at, "SHAPE-007", reason
-    first = arguments[0]
-    if type(first) is ShapedArray and name.endswith((".mean", ".var")):
-        axes = axes_of(arguments, keywords, first.shape)
+    first = call.arguments[0]
+    if type(first) is ShapedArray and call.name.endswith((".mean", ".var")):
+        axes = call.axes(first.shape)
         is_image = first.origin is not None and first.origin.name in _IMAGES
         if is_image and axes in _CHANNELS_FIRST:
-            what = name.rpartition(".")[2]
-            yield node, "SHAPE-007", f"`{what}` over width and channels of {first.shape}"
+            reason = f"`{call.short}` over width and channels of {first.shape}"
+            yield call.node, "SHAPE-007", reason
         is_row = not owner.endswith(_ROW_NORMS) or len(axes) != 1 or axes[0] == -1
         if not is_row and (first.shape.rank or 0) > 2:
-            yield node, "SHAPE-007", f"`{owner}` normalizes axis {axes[0]} of {first.shape}"
+            yield call.node, "SHAPE-007", f"`{owner}` normalizes axis {axes[0]} of {first.shape}"
 
 
-def _other_axis(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any]
-) -> Iterator[tuple[ast.AST, str]]:
+def _other_axis(call: TableCall) -> Iterator[tuple[ast.AST, str]]:
     """Find calls along another axis than the one that their argument was made along."""
-    first, short = arguments[0], name.rpartition(".")[2]
+    first, node, name, short = call.arguments[0], call.node, call.name, call.short
     if type(first) is not ShapedArray or first.shape.rank == 1:
         return
     if name.startswith("mlx.core.fft.r"):
-        yield from ((node, one) for one in _transformed(first.shape, arguments, keywords))
+        yield from ((node, one) for one in _transformed(call, first.shape))
     origin = first.origin
     if origin is None:
         return
     if name in REDUCTIONS or name in ORDERING or short == "cumsum":
-        axes = axes_of(arguments, keywords, first.shape, 2 if short == "argpartition" else 1)
+        axes = call.axes(first.shape, 2 if short == "argpartition" else 1)
         if not _differ(axes, origin.axes):
             return
         values, is_earlier = _meant_along(name, axes, origin)
         if values:
             where = f"`{short}` over axis {axes[0]} of {values} along axis {origin.axes[0]}"
             yield origin.node if is_earlier else node, where
-    elif name == "mlx.core.divide" and type(arguments[1]) is ShapedArray:
-        yield from ((node, one) for one in _scaled(first, arguments[1]))
+    elif name == "mlx.core.divide" and type(call.arguments[1]) is ShapedArray:
+        yield from ((node, one) for one in _scaled(first, call.arguments[1]))
 
 
 def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str, bool]:
@@ -398,12 +365,9 @@ def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str,
     return "", False
 
 
-def _transformed(
-    shape: ArrayShape, arguments: list[Any], keywords: dict[str, Any]
-) -> Iterator[str]:
+def _transformed(call: TableCall, shape: ArrayShape) -> Iterator[str]:
     """``mx.fft.rfft(frames, n=n_fft, axis=1)``, where the last axis has ``n_fft`` elements."""
-    number = keywords.get("n", arguments[1] if len(arguments) > 1 else None)
-    axes = axes_of(arguments, keywords, shape, 2)
+    number, axes = call.argument(1, "n"), call.axes(shape, 2)
     if not isinstance(number, SizeExpr) or len(axes) != 1 or shape.rank is None or axes[0] >= 0:
         return
     if shape.size(-1) == number and axes[0] != -1 and shape.size(axes[0]) != number:
@@ -430,7 +394,7 @@ def _differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return len(a) == len(b) == 1 and a != b
 
 
-def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> _Found:
     """``(n, 1) - (n,)``: every element of one with every element of the other."""
     for column, vector in ((a, b), (b, a)):
         sizes, others = column.shape.sizes, vector.shape.sizes
@@ -460,16 +424,12 @@ def _of_column(arrays: list[ShapedArray]) -> str:
     return ""
 
 
-def _over_all_axes(
-    node: ast.AST, name: str, array: ShapedArray
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _over_all_axes(call: TableCall, shape: ArrayShape) -> _Found:
     """``mx.softmax(scores)`` of two or more axes."""
-    if type(array) is not ShapedArray:
-        return
-    sizes = (*array.shape.head, *array.shape.tail)
+    sizes = (*shape.head, *shape.tail)
     if sum(type(size) is not int or size != 1 for size in sizes) > 1:
-        many = f"all {len(sizes)} axes" if array.shape.rank else "all axes"
-        yield node, "API-006", f"`{name.rpartition('.')[2]}` without `axis` reduces {many}"
+        many = f"all {len(sizes)} axes" if shape.rank else "all axes"
+        yield call.node, "API-006", f"`{call.short}` without `axis` reduces {many}"
 
 
 def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.AST, str]]:
@@ -496,7 +456,7 @@ def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.A
             yield nodes[at], f"index {one} is out of bounds for axis {axis} of size {size}"
 
 
-def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _without_axis(a: ShapedArray, b: ShapedArray) -> _Found:
     """``x - x.mean(axis=1)``: the mean of a row is combined with a column, for any sizes."""
     for reduced, other in ((a, b), (b, a)):
         origin, shape = reduced.origin, other.shape
@@ -512,7 +472,7 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
             yield origin.node, "SHAPE-003", reason
 
 
-def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> _Found:
     """``(x * x).sum(axis=1) + (codes * codes).sum(axis=1)``: rows of x and codes in pairs."""
     if a.shape.rank != 1 or b.shape.rank != 1 or a.origin is None or b.origin is None:
         return
@@ -526,7 +486,7 @@ def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, s
         yield a.origin.node, "SHAPE-003", f"sums of rows of {first} and of {second} are paired"
 
 
-def _of_all_rows(name: str, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_all_rows(name: str, a: ShapedArray, b: ShapedArray) -> _Found:
     """``probs > probs.min()``: each row of probabilities is compared with the least of all rows."""
     for one, other in ((a, b), (b, a)):
         origin = one.origin
@@ -546,7 +506,7 @@ def _called(node: ast.AST) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "call")
 
 
-def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]:
+def _weighted_einsum(arguments: list[Any]) -> _Found:
     """``mx.einsum("bij,bjd->bid", mx.softmax(scores, axis=1), v)``."""
     subscripts, *operands = arguments
     if not isinstance(subscripts, str) or "->" not in subscripts or "." in subscripts:
@@ -566,9 +526,7 @@ def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]
             yield origin.node, "SHAPE-005", reason
 
 
-def _rows_by_rows(
-    node: ast.AST, array: ShapedArray, index: Any
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _rows_by_rows(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
     """``x[:, last]`` of an index for each row: each row gets the elements of all."""
     if not isinstance(index, tuple) or len(index) != 2 or index[0] != slice(None):
         return
@@ -590,7 +548,7 @@ def _last_sequence(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
         yield node, "SHAPE-007", f"`[-1]` is the last sequence that `{layer}` gives"
 
 
-def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[ast.AST, str, str]]:
+def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
     """``probs[..., mx.argsort(probs)]``: each row gets the elements in the orders of all rows."""
     if not isinstance(index, tuple) or not index or not isinstance(index[-1], ShapedArray):
         return
@@ -606,7 +564,7 @@ def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[a
         yield node, "SHAPE-003", reason
 
 
-def _cut_heads(node: ast.AST, shape: ArrayShape, index: Any) -> Iterator[tuple[ast.AST, str, str]]:
+def _cut_heads(node: ast.AST, shape: ArrayShape, index: Any) -> _Found:
     """``keys[:, -window:]`` of (B, heads, L, D): heads are cut where positions are meant."""
     if shape.rank is None or not isinstance(index, tuple) or len(index) > shape.rank:
         return
@@ -635,28 +593,24 @@ def _names_axis(node: ast.AST) -> bool:
     return len(node.args) > 1 or any(one.arg == "axis" for one in node.keywords)
 
 
-def _shifted(
-    name: str, scores: ShapedArray, axes: tuple[int, ...]
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _shifted(call: TableCall, scores: ShapedArray, axes: tuple[int, ...]) -> _Found:
     """``mx.softmax(scores + mask[:, None, :, None], axis=-1)``: the mask changes nothing."""
     origin = scores.origin
     if origin is not None and origin.name == SHIFTED and axes == (-1,):
         reason = f"what is added has one element along the last axis of {scores.shape}"
-        yield origin.node, "SHAPE-007", f"{reason}, and `{name.rpartition('.')[2]}` drops it"
+        yield origin.node, "SHAPE-007", f"{reason}, and `{call.short}` drops it"
 
 
-def _of_one(
-    node: ast.AST, name: str, shape: ArrayShape, axis: int
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_one(call: TableCall, shape: ArrayShape, axis: int) -> _Found:
     """``mx.softmax(nn.Linear(dim, 1)(x), axis=-1)``: ones."""
     size = shape.size(axis)
     others = [n for n in (*shape.head, *shape.tail) if type(n) is not int]
     if type(size) is int and size == 1 and others:
-        what = name.rpartition(".")[2]
-        yield node, "SHAPE-007", f"`{what}` over axis {axis} of {shape}, which has one element"
+        reason = f"`{call.short}` over axis {axis} of {shape}, which has one element"
+        yield call.node, "SHAPE-007", reason
 
 
-def _rotated(node: ast.AST, shape: ArrayShape) -> Iterator[tuple[ast.AST, str, str]]:
+def _rotated(node: ast.AST, shape: ArrayShape) -> _Found:
     """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
     size = shape.size(-2) if shape.rank == 4 else None
     found = size.symbol if isinstance(size, SizeExpr) else None
@@ -664,7 +618,7 @@ def _rotated(node: ast.AST, shape: ArrayShape) -> Iterator[tuple[ast.AST, str, s
         yield node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
 
 
-def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _weighted(weights: ShapedArray) -> _Found:
     """``mx.softmax(scores, axis=-2) @ v``: weights that don't add up to 1 along the sum."""
     origin = weights.origin
     if origin is None or origin.name not in NORMALIZING or origin.name.endswith("log_softmax"):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import ShapedArray
-from embercoach.analysis.shapes.axis_origins import axes_of
 from embercoach.analysis.shapes.size_integers import (
     Comparison,
     Integer,
@@ -21,23 +20,17 @@ from embercoach.analysis.shapes.size_integers import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CODE = "SHAPE-008"
+    from embercoach.analysis.shapes.axis_origins import TableCall
+
+MISREAD = "SHAPE-008"
 _TRANSPOSES = frozenset(("mlx.core.transpose", "mlx.core.permute_dims", "mlx.core.array.transpose"))
 _SPLITS = frozenset(("mlx.core.split", "mlx.core.array.split"))
 
 
-def misread_arguments(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any]
-) -> Iterator[str]:
-    """Find what a call's arguments mean in torch and not in MLX: a reason for each.
-
-    Args:
-        node: the call.
-        name: of what is called.
-        arguments: by position.
-        keywords: by name.
-    """
-    if not isinstance(node, ast.Call) or not arguments:
+def misread_arguments(call: TableCall) -> Iterator[str]:
+    """Find what a call's arguments mean in torch and not in MLX: a reason for each."""
+    node, name = call.node, call.name
+    if not isinstance(node, ast.Call) or not call.arguments:
         return
     if name in _TRANSPOSES:
         axes = _written_axes(node, is_method=name.startswith("mlx.core.array."))
@@ -45,7 +38,7 @@ def misread_arguments(
             yield f"`transpose` to the axes {', '.join(map(str, axes))} changes nothing"
     elif name in _SPLITS:
         named = _named_lengths(node, 0 if name.startswith("mlx.core.array.") else 1)
-        yield from _lengths(named, arguments, keywords)
+        yield from _lengths(named, call)
 
 
 def _written_axes(node: ast.Call, *, is_method: bool) -> list[object]:
@@ -59,14 +52,14 @@ def _written_axes(node: ast.Call, *, is_method: bool) -> list[object]:
     return [one.value for one in given if isinstance(one, ast.Constant)]
 
 
-def _lengths(named: str, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[str]:
+def _lengths(named: str, call: TableCall) -> Iterator[str]:
     """``mx.split(x, [a, b], axis=-1)`` of an axis of a + b: lengths, not positions."""
-    parts = keywords.get("indices_or_sections", arguments[1] if len(arguments) > 1 else None)
+    parts = call.argument(1, "indices_or_sections")
     if type(parts) in (int, SizeExpr):
         return
     sizes = parts if isinstance(parts, (tuple, list)) else ()
     if len(sizes) > 1 and all(type(one) in (int, SizeExpr) for one in sizes):
-        size = _split_size(arguments, keywords)
+        size = _split_size(call)
         is_rising = all(at_least(after, before) for before, after in pairwise(sizes))
         if size is not None and not is_rising:
             given = reduce(add, sizes)
@@ -79,15 +72,15 @@ def _lengths(named: str, arguments: list[Any], keywords: dict[str, Any]) -> Iter
         yield f"`split` takes positions, and `{named}` has lengths"
 
 
-def _split_size(arguments: list[Any], keywords: dict[str, Any]) -> Integer | None:
+def _split_size(call: TableCall) -> Integer | None:
     """The size of the axis that is split; None if it is unknown."""
-    array = arguments[0]
+    array = call.arguments[0]
     if type(array) is not ShapedArray:
         return None
     shape = array.shape
-    if "axis" not in keywords and len(arguments) < 3:
+    if "axis" not in call.keywords and len(call.arguments) < 3:
         return shape.head[0] if shape.head else None
-    axes = axes_of(arguments, keywords, shape, 2)
+    axes = call.axes(shape, 2)
     if not axes or not -shape.least_rank <= axes[0] < 0:
         return None
     return shape.size(axes[0])
