@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.table.products import divisible, real_floating
 from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: What is added to each spatial axis, at its start and its end.
 Pads = tuple[tuple[Integer, Integer], ...]
@@ -177,19 +177,24 @@ def _convolve(
     return ShapedArray(shape, promote(x.dtype, kernel.dtype))
 
 
-@transfer("conv1d")
-def conv1d(
-    requirements: Requirements,
-    input: object,  # noqa: A002
-    weight: object,
-    stride: object = 1,
-    padding: object = 0,
-    dilation: object = 1,
-    groups: object = 1,
-) -> object:
-    """``mx.conv1d``: (N, L, C) with (O, K, C / groups)."""
-    lone_integers(requirements, stride=stride, padding=padding, dilation=dilation)
-    return _convolve(requirements, input, weight, (stride, padding, dilation, groups), 1)
+def _convolution(axes: int) -> Callable[..., object]:
+    """``mx.conv1d`` to ``mx.conv3d``: (N, *spatial, C) with (O, *kernel, C / groups)."""
+
+    def convolution(
+        requirements: Requirements,
+        input: object,  # noqa: A002
+        weight: object,
+        stride: object = 1,
+        padding: object = 0,
+        dilation: object = 1,
+        groups: object = 1,
+    ) -> object:
+        if axes == 1:
+            lone_integers(requirements, stride=stride, padding=padding, dilation=dilation)
+        options = (stride, padding, dilation, groups)
+        return _convolve(requirements, input, weight, options, axes)
+
+    return convolution
 
 
 def lone_integers(requirements: Requirements, **options: object) -> None:
@@ -197,34 +202,6 @@ def lone_integers(requirements: Requirements, **options: object) -> None:
     for name, value in options.items():
         if isinstance(value, (tuple, list)):
             requirements.refuse(f"{name} is {value!r}, not an integer")
-
-
-@transfer("conv2d")
-def conv2d(
-    requirements: Requirements,
-    input: object,  # noqa: A002
-    weight: object,
-    stride: object = 1,
-    padding: object = 0,
-    dilation: object = 1,
-    groups: object = 1,
-) -> object:
-    """``mx.conv2d``: (N, H, W, C) with (O, KH, KW, C / groups)."""
-    return _convolve(requirements, input, weight, (stride, padding, dilation, groups), 2)
-
-
-@transfer("conv3d")
-def conv3d(
-    requirements: Requirements,
-    input: object,  # noqa: A002
-    weight: object,
-    stride: object = 1,
-    padding: object = 0,
-    dilation: object = 1,
-    groups: object = 1,
-) -> object:
-    """``mx.conv3d``: (N, D, H, W, C) with (O, KD, KH, KW, C)."""
-    return _convolve(requirements, input, weight, (stride, padding, dilation, groups), 3)
 
 
 @transfer("conv_general")
@@ -300,53 +277,30 @@ def _convolve_transposed(
     return ShapedArray(shape, promote(x.dtype, kernel.dtype))
 
 
-@transfer("conv_transpose1d")
-def conv_transpose1d(
-    requirements: Requirements,
-    input: object,  # noqa: A002
-    weight: object,
-    stride: object = 1,
-    padding: object = 0,
-    dilation: object = 1,
-    output_padding: object = 0,
-    groups: object = 1,
-) -> object:
-    """``mx.conv_transpose1d``."""
-    lone_integers(requirements, stride=stride, padding=padding, dilation=dilation)
-    options = (stride, padding, dilation, output_padding)
-    return _convolve_transposed(requirements, input, weight, options, groups, 1)
+def _transposed_convolution(axes: int) -> Callable[..., object]:
+    """``mx.conv_transpose1d`` to ``mx.conv_transpose3d``."""
+
+    def convolution(
+        requirements: Requirements,
+        input: object,  # noqa: A002
+        weight: object,
+        stride: object = 1,
+        padding: object = 0,
+        dilation: object = 1,
+        output_padding: object = 0,
+        groups: object = 1,
+    ) -> object:
+        if axes == 1:
+            lone_integers(requirements, stride=stride, padding=padding, dilation=dilation)
+        options = (stride, padding, dilation, output_padding)
+        return _convolve_transposed(requirements, input, weight, options, groups, axes)
+
+    return convolution
 
 
-@transfer("conv_transpose2d")
-def conv_transpose2d(
-    requirements: Requirements,
-    input: object,  # noqa: A002
-    weight: object,
-    stride: object = 1,
-    padding: object = 0,
-    dilation: object = 1,
-    output_padding: object = 0,
-    groups: object = 1,
-) -> object:
-    """``mx.conv_transpose2d``."""
-    options = (stride, padding, dilation, output_padding)
-    return _convolve_transposed(requirements, input, weight, options, groups, 2)
-
-
-@transfer("conv_transpose3d")
-def conv_transpose3d(
-    requirements: Requirements,
-    input: object,  # noqa: A002
-    weight: object,
-    stride: object = 1,
-    padding: object = 0,
-    dilation: object = 1,
-    output_padding: object = 0,
-    groups: object = 1,
-) -> object:
-    """``mx.conv_transpose3d``."""
-    options = (stride, padding, dilation, output_padding)
-    return _convolve_transposed(requirements, input, weight, options, groups, 3)
+for _axes in (1, 2, 3):
+    transfer(f"conv{_axes}d")(_convolution(_axes))
+    transfer(f"conv_transpose{_axes}d")(_transposed_convolution(_axes))
 
 
 @transfer("convolve")

@@ -24,12 +24,11 @@ from embercoach.analysis.shapes.size_integers import (
     product,
     subtract,
 )
-from embercoach.analysis.shapes.table import convolutions
 from embercoach.analysis.shapes.table.convolutions import is_negative, per_axis
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.layer_shapes import is_set, parameter, size_of
 from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS, TRANSFERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +124,7 @@ def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., 
 
 
 def _convolution_call(name: str, options: tuple[str, ...]) -> Callable[..., object]:
-    function = getattr(convolutions, name)
+    function = TRANSFERS[f"mlx.core.{name}"]
 
     def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
         weight = attributes.get("weight", UNKNOWN)
