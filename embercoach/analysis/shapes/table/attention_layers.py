@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
@@ -18,15 +18,18 @@ from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
 from embercoach.analysis.shapes.table.layer_shapes import (
     FLOAT32,
     MadeLayer,
+    biased,
     call_made,
-    dropout,
-    is_set,
     layer_norm_layer,
     linear,
     parameter,
     positive,
     rows_of,
     size_of,
+    with_bias,
+)
+from embercoach.analysis.shapes.table.layer_shapes import (
+    dropout as dropout_layer,
 )
 from embercoach.analysis.shapes.table.products import divisible
 from embercoach.analysis.shapes.table.quantized_shapes import (
@@ -36,7 +39,10 @@ from embercoach.analysis.shapes.table.quantized_shapes import (
     quantize,
     quantized_matmul,
 )
-from embercoach.analysis.shapes.table.transfers import layer, layer_call, transfer
+from embercoach.analysis.shapes.table.transfers import LAYERS, layer, layer_call, transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Attributes = dict[str, Any]
 
@@ -131,42 +137,38 @@ def additive_causal_mask(
     return ShapedArray(ArrayShape((size, size)), given)
 
 
-def _block(requirements: Requirements, dims: object, mlp_dims: object, p: object) -> Attributes:
-    """Return the attributes that encoder and decoder layers share."""
-    size = size_of(requirements, dims, "dims")
-    inner = multiply(size, 4) if mlp_dims is None or mlp_dims == 0 else mlp_dims
-    return {
-        "linear1": made_linear(requirements, dims, inner),
-        "linear2": made_linear(requirements, inner, dims),
-        "dropout1": MadeLayer("mlx.nn.Dropout", dropout(requirements, p)),
-        "dropout2": MadeLayer("mlx.nn.Dropout", dropout(requirements, p)),
-        "ln1": made_norm(requirements, dims),
-        "ln2": made_norm(requirements, dims),
-    }
+def _transformer_layer(*attentions: str, norms: int) -> Callable[..., Attributes]:
+    """``nn.TransformerEncoderLayer`` and ``nn.TransformerDecoderLayer``.
 
+    Args:
+        attentions: the names of its attentions.
+        norms: how many norms it has, with a dropout each.
+    """
 
-@layer("TransformerEncoderLayer")
-def encoder_layer(
-    requirements: Requirements,
-    dims: object,
-    num_heads: object,
-    mlp_dims: object = None,
-    dropout: object = 0.0,
-    activation: object = None,
-    norm_first: object = True,
-) -> Attributes:
-    """``nn.TransformerEncoderLayer``."""
-    attention = multi_head_attention(requirements, dims, num_heads)
-    return {
-        "attention": MadeLayer("mlx.nn.MultiHeadAttention", attention),
-        **_block(requirements, dims, mlp_dims, dropout),
-        "activation": UNKNOWN,
-        "norm_first": norm_first,
-    }
+    def construct(
+        requirements: Requirements,
+        dims: object,
+        num_heads: object,
+        mlp_dims: object = None,
+        dropout: object = 0.0,
+        activation: object = None,
+        norm_first: object = True,
+    ) -> Attributes:
+        size = size_of(requirements, dims, "dims")
+        inner = multiply(size, 4) if mlp_dims is None or mlp_dims == 0 else mlp_dims
+        heads = multi_head_attention(requirements, dims, num_heads)
+        dropped = dropout_layer(requirements, dropout)
+        return {
+            **{name: MadeLayer("mlx.nn.MultiHeadAttention", dict(heads)) for name in attentions},
+            "linear1": made_linear(requirements, dims, inner),
+            "linear2": made_linear(requirements, inner, dims),
+            **{f"ln{at}": made_norm(requirements, dims) for at in range(1, norms + 1)},
+            **{f"dropout{at}": MadeLayer("mlx.nn.Dropout", dropped) for at in range(1, norms + 1)},
+            "activation": UNKNOWN,
+            "norm_first": norm_first,
+        }
 
-
-def _added(requirements: Requirements, x: object, y: object) -> object:
-    return broadcast(requirements, x, y)
+    return construct
 
 
 def _fed_forward(
@@ -186,43 +188,55 @@ def encoder_layer_call(
     attention = attributes.get("attention")
     y = call_made(requirements, attributes.get("ln1"), x)
     y = call_made(requirements, attention, y, y, y, mask)
-    x = _added(requirements, x, y)
-    return _added(requirements, x, _fed_forward(requirements, attributes, x, "ln2"))
-
-
-@layer("TransformerEncoder")
-def encoder(  # noqa: PLR0913, PLR0917
-    requirements: Requirements,
-    num_layers: object,
-    dims: object,
-    num_heads: object,
-    mlp_dims: object = None,
-    dropout: object = 0.0,
-    activation: object = None,
-    norm_first: object = True,
-    checkpoint: object = False,
-) -> Attributes:
-    """``nn.TransformerEncoder``: layers of one kind."""
-    arguments = (dims, num_heads, mlp_dims, dropout, activation, norm_first)
-    one = MadeLayer("mlx.nn.TransformerEncoderLayer", encoder_layer(requirements, *arguments))
-    return _stacked(requirements, num_layers, one, dims, checkpoint)
+    x = broadcast(requirements, x, y)
+    return broadcast(requirements, x, _fed_forward(requirements, attributes, x, "ln2"))
 
 
 #: More layers than these are as many.
 MOST_LAYERS = 1000
 
 
-def _stacked(
-    requirements: Requirements, number: object, one: MadeLayer, dims: object, checkpoint: object
-) -> Attributes:
-    is_known = type(number) is int and number <= MOST_LAYERS
-    layers: object = [one] * number if is_known else UNKNOWN  # type: ignore[operator]
-    return {
-        "layers": layers,
-        "ln": made_norm(requirements, dims),
-        "checkpoint": checkpoint,
-        "_layer": one,
-    }
+def _stack(name: str) -> Callable[..., Attributes]:
+    """``nn.TransformerEncoder`` and ``nn.TransformerDecoder``: layers of one kind."""
+
+    def construct(  # noqa: PLR0913, PLR0917
+        requirements: Requirements,
+        num_layers: object,
+        dims: object,
+        num_heads: object,
+        mlp_dims: object = None,
+        dropout: object = 0.0,
+        activation: object = None,
+        norm_first: object = True,
+        checkpoint: object = False,
+    ) -> Attributes:
+        arguments = (dims, num_heads, mlp_dims, dropout, activation, norm_first)
+        one = MadeLayer(name, LAYERS[name](requirements, *arguments))
+        is_known = type(num_layers) is int and num_layers <= MOST_LAYERS
+        return {
+            "layers": [one] * num_layers if is_known else UNKNOWN,  # type: ignore[operator]
+            "ln": made_norm(requirements, dims),
+            "checkpoint": checkpoint,
+            "_layer": one,
+        }
+
+    return construct
+
+
+_encoder_layer = _transformer_layer("attention", norms=2)
+_decoder_layer = _transformer_layer("self_attention", "cross_attention", norms=3)
+for _kind, _layer in (("Encoder", _encoder_layer), ("Decoder", _decoder_layer)):
+    LAYERS[f"mlx.nn.Transformer{_kind}Layer"] = _layer
+    LAYERS[f"mlx.nn.Transformer{_kind}"] = _stack(f"mlx.nn.Transformer{_kind}Layer")
+
+
+def _stack_call(
+    requirements: Requirements, attributes: Attributes, x: object, *arguments: object
+) -> object:
+    """The shape of ``x``."""
+    for one in _layers_of(attributes):
+        x = call_made(requirements, one, x, *arguments)
+    return call_made(requirements, attributes.get("ln"), x)
 
 
 def _layers_of(attributes: Attributes) -> list[object]:
@@ -238,33 +252,7 @@ def encoder_call(
     requirements: Requirements, attributes: Attributes, x: object, mask: object
 ) -> object:
     """The shape of ``x``."""
-    for one in _layers_of(attributes):
-        x = call_made(requirements, one, x, mask)
-    return call_made(requirements, attributes.get("ln"), x)
-
-
-@layer("TransformerDecoderLayer")
-def decoder_layer(
-    requirements: Requirements,
-    dims: object,
-    num_heads: object,
-    mlp_dims: object = None,
-    dropout: object = 0.0,
-    activation: object = None,
-    norm_first: object = True,
-) -> Attributes:
-    """``nn.TransformerDecoderLayer``."""
-    name = "mlx.nn.MultiHeadAttention"
-    block = _block(requirements, dims, mlp_dims, dropout)
-    return {
-        "self_attention": MadeLayer(name, multi_head_attention(requirements, dims, num_heads)),
-        "cross_attention": MadeLayer(name, multi_head_attention(requirements, dims, num_heads)),
-        **block,
-        "ln3": made_norm(requirements, dims),
-        "dropout3": block["dropout2"],
-        "activation": UNKNOWN,
-        "norm_first": norm_first,
-    }
+    return _stack_call(requirements, attributes, x, mask)
 
 
 @layer_call("TransformerDecoderLayer")
@@ -279,29 +267,11 @@ def decoder_layer_call(
     """The shape of ``x``."""
     y = call_made(requirements, attributes.get("ln1"), x)
     y = call_made(requirements, attributes.get("self_attention"), y, y, y, x_mask)
-    x = _added(requirements, x, y)
+    x = broadcast(requirements, x, y)
     y = call_made(requirements, attributes.get("ln2"), x)
     cross = attributes.get("cross_attention")
-    x = _added(requirements, x, call_made(requirements, cross, y, memory, memory, memory_mask))
-    return _added(requirements, x, _fed_forward(requirements, attributes, x, "ln3"))
-
-
-@layer("TransformerDecoder")
-def decoder(  # noqa: PLR0913, PLR0917
-    requirements: Requirements,
-    num_layers: object,
-    dims: object,
-    num_heads: object,
-    mlp_dims: object = None,
-    dropout: object = 0.0,
-    activation: object = None,
-    norm_first: object = True,
-    checkpoint: object = False,
-) -> Attributes:
-    """``nn.TransformerDecoder``: layers of one kind."""
-    arguments = (dims, num_heads, mlp_dims, dropout, activation, norm_first)
-    one = MadeLayer("mlx.nn.TransformerDecoderLayer", decoder_layer(requirements, *arguments))
-    return _stacked(requirements, num_layers, one, dims, checkpoint)
+    x = broadcast(requirements, x, call_made(requirements, cross, y, memory, memory, memory_mask))
+    return broadcast(requirements, x, _fed_forward(requirements, attributes, x, "ln3"))
 
 
 @layer_call("TransformerDecoder")
@@ -314,9 +284,7 @@ def decoder_call(
     memory_mask: object,
 ) -> object:
     """The shape of ``x``."""
-    for one in _layers_of(attributes):
-        x = call_made(requirements, one, x, memory, x_mask, memory_mask)
-    return call_made(requirements, attributes.get("ln"), x)
+    return _stack_call(requirements, attributes, x, memory, x_mask, memory_mask)
 
 
 @layer("Transformer")
@@ -336,13 +304,14 @@ def transformer(  # noqa: PLR0913, PLR0917
 ) -> Attributes:
     """``nn.Transformer``: an encoder and a decoder."""
     rest = (dims, num_heads, mlp_dims, dropout, activation, norm_first, checkpoint)
-    attributes: Attributes = {"encoder": custom_encoder, "decoder": custom_decoder}
-    if custom_encoder is None:
-        made = encoder(requirements, num_encoder_layers, *rest)
-        attributes["encoder"] = MadeLayer("mlx.nn.TransformerEncoder", made)
-    if custom_decoder is None:
-        made = decoder(requirements, num_decoder_layers, *rest)
-        attributes["decoder"] = MadeLayer("mlx.nn.TransformerDecoder", made)
+    attributes: Attributes = {}
+    for kind, custom, number in (
+        ("encoder", custom_encoder, num_encoder_layers),
+        ("decoder", custom_decoder, num_decoder_layers),
+    ):
+        name = f"mlx.nn.Transformer{kind.capitalize()}"
+        made = LAYERS[name](requirements, number, *rest) if custom is None else None
+        attributes[kind] = custom if made is None else MadeLayer(name, made)
     return attributes
 
 
@@ -369,28 +338,28 @@ def _quantized(
     requirements: Requirements, rows: Integer, columns: Integer, options: tuple[object, ...]
 ) -> Attributes:
     """The parameters of a quantized layer."""
-    group_size, bits, mode = options
-    if isinstance(mode, str) and mode not in DEFAULTS:
-        requirements.fail(f"the mode is {mode!r}")
-    groups, width = (
-        DEFAULTS.get(mode, (UNKNOWN, UNKNOWN)) if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
-    )
     matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
-    parts = quantize(requirements, matrix, group_size, bits, mode)
+    parts = quantize(requirements, matrix, *options)
     made = parts if isinstance(parts, list) else [UNKNOWN] * 3
     return {
-        "group_size": _or(group_size, groups),
-        "bits": _or(bits, width),
-        "mode": mode,
+        **_settings(requirements, *options),
         **dict(zip(("weight", "scales", "biases"), (*made, None), strict=False)),
     }
 
 
+def _settings(
+    requirements: Requirements, group_size: object, bits: object, mode: object
+) -> Attributes:
+    """The attributes for the options of a quantized layer."""
+    if isinstance(mode, str) and mode not in DEFAULTS:
+        requirements.fail(f"the mode is {mode!r}")
+    groups, width = DEFAULTS[mode] if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
+    return {"group_size": _or(group_size, groups), "bits": _or(bits, width), "mode": mode}
+
+
 def _options(attributes: Attributes) -> tuple[object, object, object]:
-    group_size, bits, mode = (
-        attributes.get(name, UNKNOWN) for name in ("group_size", "bits", "mode")
-    )
-    return group_size, bits, mode
+    get = attributes.get
+    return get("group_size", UNKNOWN), get("bits", UNKNOWN), get("mode", UNKNOWN)
 
 
 @layer("QuantizedLinear")
@@ -407,32 +376,22 @@ def quantized_linear(
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
     attributes = _quantized(requirements, outer, inner, (group_size, bits, mode))
-    if is_set(bias):
-        attributes["bias"] = parameter(outer)
-    return attributes
+    return with_bias(attributes, bias, outer)
 
 
 @layer_call("QuantizedLinear")
 def quantized_linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``x @ weight.T + bias``."""
-    found = quantized_as_linear(requirements, attributes, x)
-    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+    return biased(requirements, attributes, quantized_as_linear(requirements, attributes, x))
 
 
 @transfer("mlx.nn.QuantizedEmbedding.as_linear")
 def quantized_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``x @ weight.T``."""
-    group_size, bits, mode = _options(attributes)
+    weight, scales = (attributes.get(name, UNKNOWN) for name in ("weight", "scales"))
+    options = _options(attributes)
     return quantized_matmul(
-        requirements,
-        x,
-        attributes.get("weight", UNKNOWN),
-        attributes.get("scales", UNKNOWN),
-        attributes.get("biases"),
-        True,
-        group_size,
-        bits,
-        mode,
+        requirements, x, weight, scales, attributes.get("biases"), True, *options
     )
 
 
@@ -457,14 +416,13 @@ def quantized_embedding_call(
     requirements: Requirements, attributes: Attributes, x: object
 ) -> object:
     """Rows of the dequantized weight."""
-    group_size, bits, mode = _options(attributes)
     packed, scales = (
         rows_of(requirements, attributes.get(name, UNKNOWN), x) for name in ("weight", "scales")
     )
     biases = attributes.get("biases")
     if biases is not None:
         biases = rows_of(requirements, biases, x)
-    return dequantize(requirements, packed, scales, biases, group_size, bits, mode)
+    return dequantize(requirements, packed, scales, biases, *_options(attributes))
 
 
 @layer("QQLinear")
@@ -479,20 +437,12 @@ def qq_linear(
     """``nn.QQLinear``: the weight is quantized on the fly while it is trained."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
-    if isinstance(mode, str) and mode not in DEFAULTS:
-        requirements.fail(f"the mode is {mode!r}")
-    groups, width = DEFAULTS[mode] if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
-    return {
-        "group_size": _or(group_size, groups),
-        "bits": _or(bits, width),
-        "mode": mode,
-        "weight": parameter(outer, inner),
-    }
+    settings = _settings(requirements, group_size, bits, mode)
+    return {**settings, "weight": parameter(outer, inner)}
 
 
 @layer_call("QQLinear")
 def qq_linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``x @ weight.T``."""
-    group_size, bits, mode = _options(attributes)
     scales, weight = attributes.get("scales"), attributes.get("weight", UNKNOWN)
-    return qqmm(requirements, x, weight, scales, group_size, bits, mode)
+    return qqmm(requirements, x, weight, scales, *_options(attributes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -38,7 +38,16 @@ from embercoach.analysis.shapes.table.products import (
     without_first,
     without_last,
 )
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, layer, layer_call, transfer
+from embercoach.analysis.shapes.table.transfers import (
+    LAYER_CALLS,
+    LAYERS,
+    layer,
+    layer_call,
+    transfer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Attributes = dict[str, Any]
 FLOAT32 = DTypeValue("float32")
@@ -102,6 +111,49 @@ def parameter(*sizes: Integer) -> ShapedArray:
     return ShapedArray(ArrayShape(sizes), PARAMETERS)
 
 
+#: The default of a parameter that has none.
+REQUIRED = object()
+
+
+def bound_options(
+    defaults: dict[str, object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """The values of parameters, by position or name; raises ``TypeError`` where Python does."""
+    given = dict(zip(defaults, args, strict=False))
+    found = {**defaults, **given, **kwargs}
+    is_known = len(args) <= len(defaults) and not kwargs.keys() & given.keys()
+    if not is_known or kwargs.keys() - defaults.keys() or REQUIRED in found.values():
+        raise TypeError(defaults)
+    return found
+
+
+def keeping(defaults: dict[str, object], kept: dict[str, str]) -> Callable[..., Attributes]:
+    """Make a constructor that keeps parameters as attributes.
+
+    Args:
+        defaults: of the parameters, in order.
+        kept: by the name of an attribute that of the parameter.
+    """
+
+    def construct(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+        options = bound_options(defaults, args, kwargs)
+        return {name: options[parameter] for name, parameter in kept.items()}
+
+    return construct
+
+
+def with_bias(attributes: Attributes, bias: object, *sizes: Integer) -> Attributes:
+    """The attributes of a layer, with a bias if it has one."""
+    return {**attributes, "bias": parameter(*sizes)} if is_set(bias) else attributes
+
+
+def biased(requirements: Requirements, attributes: Attributes, result: object) -> object:
+    """``result + self.bias`` where the layer has one."""
+    if "bias" not in attributes:
+        return result
+    return broadcast(requirements, result, attributes["bias"])
+
+
 def scaled_and_shifted(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``self.weight * x + self.bias`` where the layer has them."""
     if "weight" not in attributes:
@@ -120,10 +172,7 @@ def linear(
     """``nn.Linear``: a weight of (output_dims, input_dims)."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
-    attributes: Attributes = {"weight": parameter(outer, inner)}
-    if is_set(bias):
-        attributes["bias"] = parameter(outer)
-    return attributes
+    return with_bias({"weight": parameter(outer, inner)}, bias, outer)
 
 
 def transposed(weight: object) -> object:
@@ -148,41 +197,35 @@ def linear_call(requirements: Requirements, attributes: Attributes, x: object) -
     return weighted(requirements, x, weight)
 
 
-@layer("AllToShardedLinear")
-def all_to_sharded(
-    requirements: Requirements,
-    input_dims: object,
-    output_dims: object,
-    bias: object = True,
-    group: object = None,
-) -> Attributes:
-    """A linear layer whose output is divided by the number of processes."""
-    made = linear(requirements, input_dims, output_dims, bias)
-    made["weight"] = parameter(ANY_INT, made["weight"].shape.head[1])
-    if "bias" in made:
-        made["bias"] = parameter(ANY_INT)
-    return {**made, "group": UNKNOWN}
+def _sharded(*, is_output: bool) -> Callable[..., Attributes]:
+    """Make a linear layer whose output or input is divided by the number of processes."""
+
+    def construct(
+        requirements: Requirements,
+        input_dims: object,
+        output_dims: object,
+        bias: object = True,
+        group: object = None,
+    ) -> Attributes:
+        made = linear(requirements, input_dims, output_dims, bias)
+        outer, inner = made["weight"].shape.head
+        weight = parameter(ANY_INT, inner) if is_output else parameter(outer, ANY_INT)
+        if is_output and "bias" in made:
+            made["bias"] = parameter(ANY_INT)
+        return {**made, "weight": weight, "group": UNKNOWN}
+
+    return construct
 
 
-@layer("ShardedToAllLinear")
-def sharded_to_all(
-    requirements: Requirements,
-    input_dims: object,
-    output_dims: object,
-    bias: object = True,
-    group: object = None,
-) -> Attributes:
-    """A linear layer whose input is divided by the number of processes."""
-    made = linear(requirements, input_dims, output_dims, bias)
-    made["weight"] = parameter(made["weight"].shape.head[0], ANY_INT)
-    return {**made, "group": UNKNOWN}
+LAYERS["mlx.nn.AllToShardedLinear"] = _sharded(is_output=True)
+LAYERS["mlx.nn.ShardedToAllLinear"] = _sharded(is_output=False)
 
 
 @layer_call("ShardedToAllLinear")
 def sharded_to_all_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``x @ weight.T``, summed over processes, and the bias."""
     found = weighted(requirements, x, transposed(attributes.get("weight")))
-    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+    return biased(requirements, attributes, found)
 
 
 @layer("Bilinear")
@@ -197,10 +240,7 @@ def bilinear(
     first = positive(requirements, input1_dims, "input1_dims")
     second = size_of(requirements, input2_dims, "input2_dims")
     outer = size_of(requirements, output_dims, "output_dims")
-    attributes: Attributes = {"weight": parameter(outer, second, first)}
-    if is_set(bias):
-        attributes["bias"] = parameter(outer)
-    return attributes
+    return with_bias({"weight": parameter(outer, second, first)}, bias, outer)
 
 
 @layer_call("Bilinear")
@@ -219,8 +259,7 @@ def bilinear_call(
     rows = divisible(requirements, b.shape.elements, second, reason)
     fits(requirements, ArrayShape((rows,)), ArrayShape((rest.elements,)), reason)
     dtype = inexact(requirements, promote(promote(a.dtype, weight.dtype), b.dtype))
-    found = ShapedArray(with_last(rest, outer), dtype)
-    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+    return biased(requirements, attributes, ShapedArray(with_last(rest, outer), dtype))
 
 
 @layer("Identity")
@@ -452,38 +491,27 @@ def dropout_call(requirements: Requirements, attributes: Attributes, x: object) 
     return _dropped(x, attributes)
 
 
-@layer_call("Dropout2d")
-def dropout_2d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """The shape of ``x``, which has 3 or 4 axes."""
-    return _dropped_with_axes(requirements, attributes, array_argument(requirements, x), 3)
+def _dropout_call(axes: int) -> Callable[..., object]:
+    """Make the call of a layer that drops channels: ``x`` has so many axes, or one more."""
+
+    def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+        given = array_argument(requirements, x)
+        reason = f"{given.shape} has neither {axes} nor {axes + 1} axes"
+        requirements.least_rank(given, axes, reason)
+        if given.shape.least_rank > axes + 1:
+            requirements.fail(reason)
+        return _dropped(given, attributes)
+
+    return call
 
 
-@layer_call("Dropout3d")
-def dropout_3d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """The shape of ``x``, which has 4 or 5 axes."""
-    return _dropped_with_axes(requirements, attributes, array_argument(requirements, x), 4)
+LAYER_CALLS["mlx.nn.Dropout2d"] = _dropout_call(3)
+LAYER_CALLS["mlx.nn.Dropout3d"] = _dropout_call(4)
 
 
-def _dropped_with_axes(
-    requirements: Requirements, attributes: Attributes, x: ShapedArray, axes: int
-) -> ShapedArray:
-    reason = f"{x.shape} has neither {axes} nor {axes + 1} axes"
-    requirements.least_rank(x, axes, reason)
-    if x.shape.least_rank > axes + 1:
-        requirements.fail(reason)
-    return _dropped(x, attributes)
-
-
-@layer("RoPE")
-def rope_layer(
-    requirements: Requirements,
-    dims: object,
-    traditional: object = False,
-    base: object = 10000,
-    scale: object = 1.0,
-) -> Attributes:
-    """``nn.RoPE``."""
-    return {"dims": dims, "traditional": traditional, "base": base, "scale": scale}
+_ROPE = {"dims": REQUIRED, "traditional": False, "base": 10000, "scale": 1.0}
+rope_layer = keeping(_ROPE, {name: name for name in _ROPE})
+LAYERS["mlx.nn.RoPE"] = rope_layer
 
 
 @layer_call("RoPE")
@@ -582,74 +610,16 @@ def alibi_matrix(
 # Initializers
 
 
-def _initializer(requirements: Requirements, dtype: object) -> Attributes:
-    return {"dtype": dtype}
-
-
-@layer("mlx.nn.init.constant")
-def init_constant(requirements: Requirements, value: object, dtype: object = FLOAT32) -> Attributes:
-    """``nn.init.constant``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.normal")
-def init_normal(
-    requirements: Requirements, mean: object = 0.0, std: object = 1.0, dtype: object = FLOAT32
-) -> Attributes:
-    """``nn.init.normal``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.uniform")
-def init_uniform(
-    requirements: Requirements, low: object = 0.0, high: object = 1.0, dtype: object = FLOAT32
-) -> Attributes:
-    """``nn.init.uniform``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.orthogonal")
-def init_orthogonal(
-    requirements: Requirements, gain: object = 1.0, dtype: object = FLOAT32
-) -> Attributes:
-    """``nn.init.orthogonal``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.sparse")
-def init_sparse(
-    requirements: Requirements,
-    sparsity: object,
-    mean: object = 0.0,
-    std: object = 1.0,
-    dtype: object = FLOAT32,
-) -> Attributes:
-    """``nn.init.sparse``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.identity")
-@layer("mlx.nn.init.glorot_normal")
-@layer("mlx.nn.init.glorot_uniform")
-@layer("mlx.nn.init.he_normal")
-@layer("mlx.nn.init.he_uniform")
-def init_of_dtype(requirements: Requirements, dtype: object = FLOAT32) -> Attributes:
-    """``nn.init.identity`` and those that look at the fan."""
-    return _initializer(requirements, dtype)
-
-
 def _initialized(attributes: Attributes, a: ShapedArray) -> ShapedArray:
     dtype = attributes.get("dtype")
     return ShapedArray(a.shape, dtype.dtype if isinstance(dtype, DTypeValue) else None)
 
 
-@layer_call("mlx.nn.init.constant", "mlx.nn.init.normal", "mlx.nn.init.uniform")
 def initialized(requirements: Requirements, attributes: Attributes, a: object) -> object:
     """An array like the argument."""
     return _initialized(attributes, array_argument(requirements, a))
 
 
-@layer_call("mlx.nn.init.orthogonal", "mlx.nn.init.sparse")
 def initialized_matrix(requirements: Requirements, attributes: Attributes, a: object) -> object:
     """A matrix like the argument."""
     given = array_argument(requirements, a)
@@ -657,7 +627,6 @@ def initialized_matrix(requirements: Requirements, attributes: Attributes, a: ob
     return _initialized(attributes, ShapedArray(ArrayShape(sizes)))
 
 
-@layer_call("mlx.nn.init.identity")
 def initialized_identity(requirements: Requirements, attributes: Attributes, a: object) -> object:
     """A square matrix like the argument."""
     given = array_argument(requirements, a)
@@ -667,12 +636,6 @@ def initialized_identity(requirements: Requirements, attributes: Attributes, a: 
     return _initialized(attributes, ShapedArray(ArrayShape((size, size))))
 
 
-@layer_call(
-    "mlx.nn.init.glorot_normal",
-    "mlx.nn.init.glorot_uniform",
-    "mlx.nn.init.he_normal",
-    "mlx.nn.init.he_uniform",
-)
 def initialized_by_fan(
     requirements: Requirements, attributes: Attributes, a: object, *args: object, **kwargs: object
 ) -> object:
@@ -680,3 +643,22 @@ def initialized_by_fan(
     given = array_argument(requirements, a)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     return _initialized(attributes, given)
+
+
+#: By the name of an initializer: what it takes ahead of the dtype, and what it makes.
+_INITIALIZERS: dict[str, tuple[dict[str, object], Callable[..., object]]] = {
+    "constant": ({"value": REQUIRED}, initialized),
+    "normal": ({"mean": 0.0, "std": 1.0}, initialized),
+    "uniform": ({"low": 0.0, "high": 1.0}, initialized),
+    "orthogonal": ({"gain": 1.0}, initialized_matrix),
+    "sparse": ({"sparsity": REQUIRED, "mean": 0.0, "std": 1.0}, initialized_matrix),
+    "identity": ({}, initialized_identity),
+    **{
+        f"{name}_{kind}": ({}, initialized_by_fan)
+        for name in ("glorot", "he")
+        for kind in ("normal", "uniform")
+    },
+}
+for _name, (_options, _call) in _INITIALIZERS.items():
+    LAYERS[f"mlx.nn.init.{_name}"] = keeping({**_options, "dtype": FLOAT32}, {"dtype": "dtype"})
+    LAYER_CALLS[f"mlx.nn.init.{_name}"] = _call

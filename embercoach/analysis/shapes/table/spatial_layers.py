@@ -25,8 +25,14 @@ from embercoach.analysis.shapes.size_integers import (
     subtract,
 )
 from embercoach.analysis.shapes.table.convolutions import is_negative, per_axis
-from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
-from embercoach.analysis.shapes.table.layer_shapes import is_set, parameter, size_of
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.layer_shapes import (
+    biased,
+    bound_options,
+    parameter,
+    size_of,
+    with_bias,
+)
 from embercoach.analysis.shapes.table.products import divisible
 from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS, TRANSFERS
 
@@ -35,21 +41,19 @@ if TYPE_CHECKING:
 
 Attributes = dict[str, Any]
 
+_TRANSPOSED: dict[str, object] = {
+    "stride": 1,
+    "padding": 0,
+    "dilation": 1,
+    "output_padding": 0,
+    "bias": True,
+}
 #: What a convolution layer takes besides channels and kernel, with the default.
 _OPTIONS: dict[str, dict[str, object]] = {
     "Conv1d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True},
     "Conv2d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True},
     "Conv3d": {"stride": 1, "padding": 0, "dilation": 1, "bias": True},
-    **{
-        f"ConvTranspose{axes}d": {
-            "stride": 1,
-            "padding": 0,
-            "dilation": 1,
-            "output_padding": 0,
-            "bias": True,
-        }
-        for axes in (1, 2, 3)
-    },
+    **{f"ConvTranspose{axes}d": _TRANSPOSED for axes in (1, 2, 3)},
 }
 
 
@@ -72,9 +76,8 @@ def convolution(
     kernel = _kernel(requirements, kernel_size, axes)
     if 0 in (inner, *kernel):
         requirements.fail(f"a size of the weight is 0: {inner} channels, kernel {kernel}")
-    attributes: Attributes = {"weight": parameter(outer, *kernel, inner)}
-    if is_set(options.get("bias")):
-        attributes["bias"] = parameter(outer)
+    weight = parameter(outer, *kernel, inner)
+    attributes = with_bias({"weight": weight}, options.get("bias"), outer)
     kept = {name: value for name, value in options.items() if name != "bias"}
     if axes > 1:
         for name in ("stride", "padding", "output_padding"):
@@ -94,19 +97,6 @@ def _kernel(requirements: Requirements, value: object, axes: int) -> tuple[Integ
     return (ANY_INT,) * axes
 
 
-def _bound(
-    requirements: Requirements, defaults: dict[str, object], args: tuple[object, ...], kwargs: Any
-) -> dict[str, object]:
-    """Options that follow the kernel size, by position or name."""
-    names = tuple(defaults)
-    if len(args) > len(names):
-        raise TypeError(args)
-    given = dict(zip(names, args, strict=False))
-    if kwargs.keys() - defaults.keys() or kwargs.keys() & given.keys():
-        raise TypeError(kwargs)
-    return {**defaults, **given, **kwargs}
-
-
 def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., Attributes]:
     def construct(
         requirements: Requirements,
@@ -116,7 +106,7 @@ def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., 
         *args: object,
         **kwargs: object,
     ) -> Attributes:
-        options = _bound(requirements, defaults, args, kwargs)
+        options = bound_options(defaults, args, kwargs)
         channels = in_channels, out_channels
         return convolution(requirements, axes, channels, kernel_size, options)
 
@@ -130,7 +120,7 @@ def _convolution_call(name: str, options: tuple[str, ...]) -> Callable[..., obje
         weight = attributes.get("weight", UNKNOWN)
         values = (attributes.get(option, UNKNOWN) for option in options)
         found = function(requirements, x, weight, *values)
-        return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+        return biased(requirements, attributes, found)
 
     return call
 
