@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
@@ -41,6 +43,9 @@ from embercoach.analysis.shapes.table.movement import (
 )
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
 from embercoach.analysis.shapes.table.transfers import transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:
@@ -355,12 +360,19 @@ def depends(requirements: Requirements, inputs: object, dependencies: object) ->
     return list(inputs) if isinstance(inputs, (tuple, list)) else inputs
 
 
-def _at_least(requirements: Requirements, arrays: tuple[object, ...], rank: int) -> object:
-    made = [
-        ShapedArray(_padded(array.shape, rank), array.dtype)
-        for array in (array_argument(requirements, one) for one in arrays)
-    ]
-    return made[0] if len(made) == 1 else made
+def _at_least(rank: int) -> Callable[..., object]:
+    """``mx.atleast_1d`` to ``mx.atleast_3d``."""
+
+    def padded(requirements: Requirements, *arys: object) -> object:
+        arrays = [array_argument(requirements, one) for one in arys]
+        made = [ShapedArray(_padded(one.shape, rank), one.dtype) for one in arrays]
+        return made[0] if len(made) == 1 else made
+
+    return padded
+
+
+for _rank in (1, 2, 3):
+    transfer(f"atleast_{_rank}d")(_at_least(_rank))
 
 
 def _padded(shape: ArrayShape, rank: int) -> ArrayShape:
@@ -373,21 +385,3 @@ def _padded(shape: ArrayShape, rank: int) -> ArrayShape:
     if rank == 3 and n:
         return ArrayShape((1, *n, 1) if len(n) == 1 else (*n, 1))
     return ArrayShape((*(1,) * (rank - len(n)), *n))
-
-
-@transfer("atleast_1d")
-def atleast_1d(requirements: Requirements, *arys: object) -> object:
-    """``mx.atleast_1d``."""
-    return _at_least(requirements, arys, 1)
-
-
-@transfer("atleast_2d")
-def atleast_2d(requirements: Requirements, *arys: object) -> object:
-    """``mx.atleast_2d``."""
-    return _at_least(requirements, arys, 2)
-
-
-@transfer("atleast_3d")
-def atleast_3d(requirements: Requirements, *arys: object) -> object:
-    """``mx.atleast_3d``."""
-    return _at_least(requirements, arys, 3)

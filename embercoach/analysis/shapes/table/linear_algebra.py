@@ -74,8 +74,7 @@ def _real(dtype: DType) -> DType:
 @transfer("linalg.inv")
 def inv(requirements: Requirements, a: object) -> object:
     """``mx.linalg.inv``."""
-    array, batch, size = square(requirements, a)
-    return ShapedArray(with_last(batch, size, size), array.dtype)
+    return triangular(requirements, a)
 
 
 @transfer("linalg.tri_inv", "linalg.cholesky", "linalg.cholesky_inv")

@@ -31,11 +31,19 @@ if TYPE_CHECKING:
 Attributes = dict[str, Any]
 
 
-def _sizes(
-    requirements: Requirements, input_size: object, hidden_size: object
-) -> tuple[Integer, Integer]:
+def _gates(
+    requirements: Requirements,
+    input_size: object,
+    hidden_size: object,
+    number: int,
+    names: tuple[str, str],
+) -> tuple[Attributes, Integer]:
+    """The weights of so many gates, for the input and for the hidden state, and their rows."""
     hidden = positive(requirements, hidden_size, "hidden_size")
-    return size_of(requirements, input_size, "input_size"), hidden
+    inner = size_of(requirements, input_size, "input_size")
+    rows = multiply(number, hidden)
+    weights = parameter(rows, inner), parameter(rows, hidden)
+    return {"hidden_size": hidden_size, **dict(zip(names, weights, strict=True))}, rows
 
 
 @layer("RNN")
@@ -47,14 +55,8 @@ def rnn(
     nonlinearity: object = None,
 ) -> Attributes:
     """``nn.RNN``: one weight for the input, one for the hidden state."""
-    inner, hidden = _sizes(requirements, input_size, hidden_size)
-    return {
-        "hidden_size": hidden_size,
-        "Wxh": parameter(hidden, inner),
-        "Whh": parameter(hidden, hidden),
-        "bias": parameter(hidden) if is_set(bias) else None,
-        "nonlinearity": UNKNOWN,
-    }
+    made, rows = _gates(requirements, input_size, hidden_size, 1, ("Wxh", "Whh"))
+    return {**made, "bias": parameter(rows) if is_set(bias) else None, "nonlinearity": UNKNOWN}
 
 
 @layer("GRU")
@@ -62,15 +64,10 @@ def gru(
     requirements: Requirements, input_size: object, hidden_size: object, bias: object = True
 ) -> Attributes:
     """``nn.GRU``: weights of three gates."""
-    inner, hidden = _sizes(requirements, input_size, hidden_size)
-    gates = multiply(3, hidden)
-    return {
-        "hidden_size": hidden_size,
-        "Wx": parameter(gates, inner),
-        "Wh": parameter(gates, hidden),
-        "b": parameter(gates) if is_set(bias) else None,
-        "bhn": parameter(hidden) if is_set(bias) else None,
-    }
+    made, rows = _gates(requirements, input_size, hidden_size, 3, ("Wx", "Wh"))
+    hidden = made["Wh"].shape.head[1]
+    biases = (parameter(rows), parameter(hidden)) if is_set(bias) else (None, None)
+    return {**made, "b": biases[0], "bhn": biases[1]}
 
 
 @layer("LSTM")
@@ -78,14 +75,8 @@ def lstm(
     requirements: Requirements, input_size: object, hidden_size: object, bias: object = True
 ) -> Attributes:
     """``nn.LSTM``: weights of four gates."""
-    inner, hidden = _sizes(requirements, input_size, hidden_size)
-    gates = multiply(4, hidden)
-    return {
-        "hidden_size": hidden_size,
-        "Wx": parameter(gates, inner),
-        "Wh": parameter(gates, hidden),
-        "bias": parameter(gates) if is_set(bias) else None,
-    }
+    made, rows = _gates(requirements, input_size, hidden_size, 4, ("Wx", "Wh"))
+    return {**made, "bias": parameter(rows) if is_set(bias) else None}
 
 
 def _projected(requirements: Requirements, x: object, weight: object, bias: object) -> ShapedArray:
@@ -104,12 +95,24 @@ def _projected(requirements: Requirements, x: object, weight: object, bias: obje
 
 def _states(
     requirements: Requirements,
-    projected: ShapedArray,
-    size: Integer,
-    weight: object,
-    states: tuple[ShapedArray | None, ...],
+    attributes: Attributes,
+    x: object,
+    names: tuple[str, str, str],
+    *given: object,
 ) -> ShapedArray:
-    """The states of all steps, which the given ones broadcast to."""
+    """The states of all steps, which the given ones broadcast to.
+
+    Args:
+        requirements: get what the call requires.
+        attributes: of the layer.
+        x: its input.
+        names: of the weights of input and state, and of the bias.
+        given: the first states; None for zeros.
+    """
+    matrix, weight, bias = (attributes.get(name, UNKNOWN) for name in names)
+    projected = _projected(requirements, x, matrix, bias)
+    size = array_argument(requirements, weight).shape.size(-1)
+    states = [optional_array(requirements, one) for one in given]
     whole = projected.shape
     step = with_last(without_last(whole, 2), size)
     dtype: DType = projected.dtype
@@ -118,19 +121,14 @@ def _states(
             continue
         reason = f"the state {state.shape} doesn't fit the states {step} of a step"
         if number == 0:
-            matrix = array_argument(requirements, weight)
-            dtype = inexact(requirements, promote(promote(dtype, state.dtype), matrix.dtype))
+            hidden = array_argument(requirements, weight)
+            dtype = inexact(requirements, promote(promote(dtype, state.dtype), hidden.dtype))
             requirements.least_rank(state, 1, reason)
             requirements.equal(state.shape.size(-1), size, reason)
         else:
             dtype = promote(dtype, state.dtype)
         fits(requirements, state.shape, step, reason)
-    shape = with_last(without_last(whole), size)
-    return ShapedArray(shape, dtype)
-
-
-def _hidden_size(requirements: Requirements, weight: object) -> Integer:
-    return array_argument(requirements, weight).shape.size(-1)
+    return ShapedArray(with_last(without_last(whole), size), dtype)
 
 
 @layer_call("RNN")
@@ -138,13 +136,7 @@ def rnn_call(
     requirements: Requirements, attributes: Attributes, x: object, hidden: object = None
 ) -> object:
     """The hidden states (..., steps, hidden_size)."""
-    weight = attributes.get("Whh", UNKNOWN)
-    projected = _projected(
-        requirements, x, attributes.get("Wxh", UNKNOWN), attributes.get("bias", UNKNOWN)
-    )
-    size = _hidden_size(requirements, weight)
-    state = optional_array(requirements, hidden)
-    return _states(requirements, projected, size, weight, (state,))
+    return _states(requirements, attributes, x, ("Wxh", "Whh", "bias"), hidden)
 
 
 @layer_call("GRU")
@@ -152,12 +144,7 @@ def gru_call(
     requirements: Requirements, attributes: Attributes, x: object, hidden: object = None
 ) -> object:
     """The hidden states (..., steps, hidden_size)."""
-    weight = attributes.get("Wh", UNKNOWN)
-    projected = _projected(
-        requirements, x, attributes.get("Wx", UNKNOWN), attributes.get("b", UNKNOWN)
-    )
-    size = _hidden_size(requirements, weight)
-    return _states(requirements, projected, size, weight, (optional_array(requirements, hidden),))
+    return _states(requirements, attributes, x, ("Wx", "Wh", "b"), hidden)
 
 
 @layer_call("LSTM")
@@ -169,11 +156,5 @@ def lstm_call(
     cell: object = None,
 ) -> object:
     """The hidden states and the cells, both (..., steps, hidden_size)."""
-    weight = attributes.get("Wh", UNKNOWN)
-    projected = _projected(
-        requirements, x, attributes.get("Wx", UNKNOWN), attributes.get("bias", UNKNOWN)
-    )
-    size = _hidden_size(requirements, weight)
-    states = optional_array(requirements, hidden), optional_array(requirements, cell)
-    found = _states(requirements, projected, size, weight, states)
+    found = _states(requirements, attributes, x, ("Wx", "Wh", "bias"), hidden, cell)
     return found, found
