@@ -190,11 +190,7 @@ def written_type(
 
 
 def _library_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
-    machine.trials += 1
-    try:
-        value = machine.evaluate(frame, node)
-    finally:
-        machine.trials -= 1
+    value = machine.peek(frame, node)
     return value.name if type(value) is LibraryName else ""
 
 

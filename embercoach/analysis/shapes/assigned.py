@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import ArrayShape, DType, ShapedArray
+from embercoach.analysis.shapes.program import shapes_of
 from embercoach.analysis.shapes.python_values import Options
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, SizeExpr
-from embercoach.analysis.shapes.source_files import shapes_of
 
 if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module

@@ -16,8 +16,7 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
 )
 from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, link
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.operations import joined_items
+from embercoach.analysis.shapes.operations import elements_of, joined_items
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,

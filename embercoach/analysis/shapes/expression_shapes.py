@@ -19,9 +19,15 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.host_arrays import host_item
 from embercoach.analysis.shapes.interpreter import Machine, ShapeCall, ShapeSite, assign, evaluates
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.layer_objects import as_array
-from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
+from embercoach.analysis.shapes.library_functions import as_array
+from embercoach.analysis.shapes.operations import (
+    MOST_ITEMS,
+    binary,
+    compared,
+    elements_of,
+    negated,
+    truth_of,
+)
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, next_serials
 from embercoach.analysis.shapes.python_values import (

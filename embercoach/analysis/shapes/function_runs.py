@@ -16,9 +16,9 @@ from embercoach.analysis.shapes.attributes import (
     has_unknown_base,
     library_base,
 )
-from embercoach.analysis.shapes.call_memo import remembered
+from embercoach.analysis.shapes.call_memo import is_relevant, remembered
 from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, ShapeCall, ShapeSite, link
-from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
+from embercoach.analysis.shapes.library_functions import call_layer, escape, set_layer
 from embercoach.analysis.shapes.path_states import Frame, Heap, Snapshot
 from embercoach.analysis.shapes.python_values import (
     ArgumentScope,
@@ -39,11 +39,10 @@ from embercoach.analysis.shapes.python_values import (
     new_number,
 )
 from embercoach.analysis.shapes.recorded_values import is_special
-from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, SizeExpr, compare
+from embercoach.analysis.shapes.table import LAYERS
 from embercoach.analysis.shapes.table.mlx_lm import attention_result
-from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
 from embercoach.analysis.shapes.value_joins import Joiner, joined_values
 
@@ -71,17 +70,24 @@ def function_of(
     )
     decorators = []
     for one in getattr(node, "decorator_list", ()):
-        value = machine.evaluate(frame, one.func if isinstance(one, ast.Call) else one)
-        name = value.name if type(value) is LibraryName else ""
+        name = decorator_name(machine, frame, one)
         if name == "functools.partial" and isinstance(one, ast.Call) and one.args:
-            inner = machine.evaluate(frame, one.args[0])
-            name = inner.name if type(inner) is LibraryName else ""
+            name = _name_of(machine.evaluate(frame, one.args[0]))
         decorators.append(name)
     # Names in a class's body are not seen from its methods.
     outer = frame
     while outer.cls is not None and outer.outer is not None:
         outer = outer.outer
     return FunctionValue(node, outer, frame.cls, defaults, keyword_defaults, tuple(decorators))
+
+
+def decorator_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
+    """The library's name of a decorator, or of what makes it; empty for another one."""
+    return _name_of(machine.evaluate(frame, node.func if isinstance(node, ast.Call) else node))
+
+
+def _name_of(value: Any) -> str:
+    return value.name if type(value) is LibraryName else ""
 
 
 def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
@@ -157,10 +163,9 @@ def _call_options(call: ShapeCall, callee: Options) -> Any:
     results: list[Any] = []
     state = None
     start = heap.snapshot(call.frame)
-    call.machine.trials += 1
-    try:
-        failed = []
-        tried = [option for option in callee.values if option is not None]
+    failed = []
+    tried = [option for option in callee.values if option is not None]
+    with call.machine.trying():
         for option in tried if len(tried) < MANY_ALTERNATIVES else tried[:3]:
             heap.restore(call.frame, start.copy())
             value = call_value(call, option)
@@ -170,8 +175,6 @@ def _call_options(call: ShapeCall, callee: Options) -> Any:
                 continue
             results.append(value)
             state = ended if state is None else heap.join(state, ended)
-    finally:
-        call.machine.trials -= 1
     if state is None:
         heap.restore(call.frame, failed[0] if failed else start)
         return UNKNOWN

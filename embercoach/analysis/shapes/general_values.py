@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -359,9 +360,7 @@ def general_instance(machine: Machine, cls: ClassValue) -> Any:
     machine.instances[cls] = made
     machine.heap.objects[made.number] = Attributes({})
     init = class_member(cls, "__init__")
-    machine.trials += not isinstance(init, FunctionValue)
-    trials = machine.trials
-    try:
+    with nullcontext() if type(init) is FunctionValue else machine.trying():
         if type(init) is FunctionValue and not isinstance(init.node, ast.Lambda):
             parameters = init.positional
             names = {parameters[0].arg: made} if parameters else {}
@@ -370,8 +369,6 @@ def general_instance(machine: Machine, cls: ClassValue) -> Any:
                 run_function(ShapeSite(machine, cls.frame, init.node), init, names)
         elif any(one.is_dataclass for one in classes_of(cls)) or not library:
             _general_fields(machine, made, cls)
-    finally:
-        machine.trials = trials - (not isinstance(init, FunctionValue))
     _forget_state(machine, made, cls)
     return made
 

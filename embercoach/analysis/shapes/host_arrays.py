@@ -16,7 +16,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.python_values import LibraryName, Options
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer, shape_of
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
+from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table_calls import lowered
 
 #: Functions that NumPy and MLX share, as far as shapes go.

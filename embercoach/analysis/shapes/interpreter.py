@@ -7,6 +7,7 @@ module, and keeps what they find. Nothing of the program is executed.
 from __future__ import annotations
 
 import ast
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -18,7 +19,7 @@ from embercoach.analysis.shapes.recorded_values import learn_before_joins
 from embercoach.analysis.shapes.value_joins import Joiner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
     from pathlib import Path
 
     from embercoach.analysis.shapes.path_states import Snapshot
@@ -183,7 +184,7 @@ class Machine:
         self.results: dict[ast.AST, list[Any]] = {}
         self._repeated: dict[int, frozenset[int]] = {}
         self._bodies: list[list[ast.stmt]] = []
-        self.modules: dict[Path, ModuleValue | None] = {}
+        self.modules: dict[Path, ModuleValue] = {}
         #: By a custom function's node: its ``vjp``.
         self.backward: dict[ast.AST, FunctionValue] = {}
         #: By a function's node: the shapes that its parameters' annotations and comments name.
@@ -227,9 +228,15 @@ class Machine:
 
     def peek(self, frame: Frame, node: ast.AST) -> Any:
         """The value of an expression, of which nothing is kept that it finds."""
+        with self.trying():
+            return self.evaluate(frame, node)
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Drop what is found meanwhile."""
         self.trials += 1
         try:
-            return self.evaluate(frame, node)
+            yield
         finally:
             self.trials -= 1
 

@@ -18,7 +18,6 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.interpreter import MOST_RESULTS
-from embercoach.analysis.shapes.learned_facts import Facts, shape_under
 from embercoach.analysis.shapes.program import (
     ANY_CALLER,
     MOST_VALUES,
@@ -26,9 +25,10 @@ from embercoach.analysis.shapes.program import (
     Values,
     keep,
     run_program,
+    shapes_of,
 )
 from embercoach.analysis.shapes.python_values import Options
-from embercoach.analysis.shapes.source_files import shapes_of
+from embercoach.analysis.shapes.value_joins import Facts, shape_under
 from embercoach.analysis.syntax.convert_expressions import packed_range
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.attributes import attribute_of, library_name
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, truth_of
+from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, elements_of, truth_of
 from embercoach.analysis.shapes.path_conditions import is_instance
 from embercoach.analysis.shapes.python_values import (
     Attributes,

@@ -55,10 +55,10 @@ from embercoach.analysis.shapes.size_integers import (
     compare,
     symbol,
 )
+from embercoach.analysis.shapes.suspicions import MISREAD, misread_arguments
+from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table.layer_shapes import MadeLayer
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
-from embercoach.analysis.shapes.torch_meanings import MISREAD, misread_arguments
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:

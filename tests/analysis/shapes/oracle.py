@@ -73,7 +73,7 @@ from embercoach.analysis.shapes.size_integers import (
     substituted,
     symbol,
 )
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
+from embercoach.analysis.shapes.table import TRANSFERS
 
 #: Positional and keyword arguments.
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError
 from embercoach.analysis.shapes.size_integers import symbol
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS
 from tests.analysis.shapes import oracle
 
 NAMES = sorted(

@@ -12,18 +12,18 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
 )
 from embercoach.analysis.shapes.requirements import Requirements, array_of
-from embercoach.analysis.shapes.table import reduction_shapes
-from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast, meeting_dtype
-from embercoach.analysis.shapes.table.layer_shapes import keeping, parameter, size_of
-from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import (
+from embercoach.analysis.shapes.table import (
     LAYER_CALLS,
     LAYERS,
     layer,
     layer_call,
+    reduction_shapes,
     transfer,
 )
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast, meeting_dtype
+from embercoach.analysis.shapes.table.layer_shapes import keeping, parameter, size_of
+from embercoach.analysis.shapes.table.products import divisible
+from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axis_argument, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

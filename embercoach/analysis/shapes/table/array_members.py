@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer, sizes_of
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.elementwise import (
     ITEM_SIZES,
@@ -34,7 +35,6 @@ from embercoach.analysis.shapes.table.indexing import (
     kind_of,
 )
 from embercoach.analysis.shapes.table.joining_shapes import fits, slice_length
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def _member(name: str) -> str:

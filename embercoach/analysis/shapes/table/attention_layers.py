@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import (
-    PARAMETERS,
     UNKNOWN,
     ArrayShape,
     DTypeValue,
@@ -13,33 +12,23 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import Integer, multiply
+from embercoach.analysis.shapes.table import LAYERS, layer, layer_call, transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
 from embercoach.analysis.shapes.table.layer_shapes import (
     FLOAT32,
     MadeLayer,
-    biased,
     call_made,
     layer_norm_layer,
     linear,
-    parameter,
+    or_default,
     positive,
-    rows_of,
     size_of,
-    with_bias,
 )
 from embercoach.analysis.shapes.table.layer_shapes import (
     dropout as dropout_layer,
 )
 from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.quantized_shapes import (
-    DEFAULTS,
-    dequantize,
-    qqmm,
-    quantize,
-    quantized_matmul,
-)
-from embercoach.analysis.shapes.table.transfers import LAYERS, layer, layer_call, transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,10 +48,6 @@ def made_norm(requirements: Requirements, dims: object) -> MadeLayer:
     return MadeLayer("mlx.nn.LayerNorm", layer_norm_layer(requirements, dims))
 
 
-def _or(value: object, default: object) -> object:
-    return default if value is None or value == 0 else value
-
-
 @layer("MultiHeadAttention")
 def multi_head_attention(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
@@ -79,14 +64,14 @@ def multi_head_attention(  # noqa: PLR0913, PLR0917
     size = size_of(requirements, dims, "dims")
     heads = positive(requirements, num_heads, "num_heads")
     divisible(requirements, size, heads, f"dims is {size}, no multiple of {heads} heads")
-    keys = _or(key_input_dims, dims)
-    values = _or(value_dims, dims)
+    keys = or_default(key_input_dims, dims)
+    values = or_default(value_dims, dims)
     return {
         "num_heads": num_heads,
-        "query_proj": made_linear(requirements, _or(query_input_dims, dims), dims, bias),
+        "query_proj": made_linear(requirements, or_default(query_input_dims, dims), dims, bias),
         "key_proj": made_linear(requirements, keys, dims, bias),
-        "value_proj": made_linear(requirements, _or(value_input_dims, keys), values, bias),
-        "out_proj": made_linear(requirements, values, _or(value_output_dims, dims), bias),
+        "value_proj": made_linear(requirements, or_default(value_input_dims, keys), values, bias),
+        "out_proj": made_linear(requirements, values, or_default(value_output_dims, dims), bias),
     }
 
 
@@ -329,120 +314,3 @@ def transformer_call(
     memory = call_made(requirements, attributes.get("encoder"), src, src_mask)
     decoded = attributes.get("decoder")
     return call_made(requirements, decoded, tgt, memory, tgt_mask, memory_mask)
-
-
-# Quantized layers
-
-
-def _quantized(
-    requirements: Requirements, rows: Integer, columns: Integer, options: tuple[object, ...]
-) -> Attributes:
-    """The parameters of a quantized layer."""
-    matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
-    parts = quantize(requirements, matrix, *options)
-    made = parts if isinstance(parts, list) else [UNKNOWN] * 3
-    return {
-        **_settings(requirements, *options),
-        **dict(zip(("weight", "scales", "biases"), (*made, None), strict=False)),
-    }
-
-
-def _settings(
-    requirements: Requirements, group_size: object, bits: object, mode: object
-) -> Attributes:
-    """The attributes for the options of a quantized layer."""
-    if isinstance(mode, str) and mode not in DEFAULTS:
-        requirements.fail(f"the mode is {mode!r}")
-    groups, width = DEFAULTS[mode] if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
-    return {"group_size": _or(group_size, groups), "bits": _or(bits, width), "mode": mode}
-
-
-def _options(attributes: Attributes) -> tuple[object, object, object]:
-    get = attributes.get
-    return get("group_size", UNKNOWN), get("bits", UNKNOWN), get("mode", UNKNOWN)
-
-
-@layer("QuantizedLinear")
-def quantized_linear(
-    requirements: Requirements,
-    input_dims: object,
-    output_dims: object,
-    bias: object = True,
-    group_size: object = None,
-    bits: object = None,
-    mode: object = "affine",
-) -> Attributes:
-    """``nn.QuantizedLinear``."""
-    inner = positive(requirements, input_dims, "input_dims")
-    outer = size_of(requirements, output_dims, "output_dims")
-    attributes = _quantized(requirements, outer, inner, (group_size, bits, mode))
-    return with_bias(attributes, bias, outer)
-
-
-@layer_call("QuantizedLinear")
-def quantized_linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``x @ weight.T + bias``."""
-    return biased(requirements, attributes, quantized_as_linear(requirements, attributes, x))
-
-
-@transfer("mlx.nn.QuantizedEmbedding.as_linear")
-def quantized_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``x @ weight.T``."""
-    weight, scales = (attributes.get(name, UNKNOWN) for name in ("weight", "scales"))
-    options = _options(attributes)
-    return quantized_matmul(
-        requirements, x, weight, scales, attributes.get("biases"), True, *options
-    )
-
-
-@layer("QuantizedEmbedding")
-def quantized_embedding(
-    requirements: Requirements,
-    num_embeddings: object,
-    dims: object,
-    group_size: object = None,
-    bits: object = None,
-    mode: object = "affine",
-) -> Attributes:
-    """``nn.QuantizedEmbedding``."""
-    rows = size_of(requirements, num_embeddings, "num_embeddings")
-    columns = positive(requirements, dims, "dims")
-    attributes = _quantized(requirements, rows, columns, (group_size, bits, mode))
-    return {**attributes, "num_embeddings": num_embeddings, "dims": dims}
-
-
-@layer_call("QuantizedEmbedding")
-def quantized_embedding_call(
-    requirements: Requirements, attributes: Attributes, x: object
-) -> object:
-    """Rows of the dequantized weight."""
-    packed, scales = (
-        rows_of(requirements, attributes.get(name, UNKNOWN), x) for name in ("weight", "scales")
-    )
-    biases = attributes.get("biases")
-    if biases is not None:
-        biases = rows_of(requirements, biases, x)
-    return dequantize(requirements, packed, scales, biases, *_options(attributes))
-
-
-@layer("QQLinear")
-def qq_linear(
-    requirements: Requirements,
-    input_dims: object,
-    output_dims: object,
-    group_size: object = None,
-    bits: object = None,
-    mode: object = "nvfp4",
-) -> Attributes:
-    """``nn.QQLinear``: the weight is quantized on the fly while it is trained."""
-    inner = positive(requirements, input_dims, "input_dims")
-    outer = size_of(requirements, output_dims, "output_dims")
-    settings = _settings(requirements, group_size, bits, mode)
-    return {**settings, "weight": parameter(outer, inner)}
-
-
-@layer_call("QQLinear")
-def qq_linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``x @ weight.T``."""
-    scales, weight = attributes.get("scales"), attributes.get("weight", UNKNOWN)
-    return qqmm(requirements, x, weight, scales, *_options(attributes))

@@ -24,6 +24,7 @@ from embercoach.analysis.shapes.size_integers import (
     ceil_divide,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     broadcast,
@@ -34,7 +35,6 @@ from embercoach.analysis.shapes.table.elementwise import (
 from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
 from embercoach.analysis.shapes.table.movement import appended, not_negative
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:

@@ -20,7 +20,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, array_of
 from embercoach.analysis.shapes.size_integers import ANY_INT, exact_quotient, floor_divide, multiply
-from embercoach.analysis.shapes.table.transfers import transfer
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.values.promotion import INTEGERS, dtype_of_number
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from embercoach.analysis.shapes.size_integers import (
     floor_divide,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.products import (
@@ -27,7 +28,6 @@ from embercoach.analysis.shapes.table.products import (
     real_floating,
     without_last,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def _normalized(

@@ -29,6 +29,7 @@ from embercoach.analysis.shapes.size_integers import (
     ceil_divide,
     product,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.joining_shapes import (
@@ -42,7 +43,6 @@ from embercoach.analysis.shapes.table.reduction_shapes import (
     flattened,
     replaced,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 Kind = Literal["int", "array", "slice", "none", "block"]
 

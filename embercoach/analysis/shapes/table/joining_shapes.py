@@ -28,6 +28,7 @@ from embercoach.analysis.shapes.size_integers import (
     multiply,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_of,
@@ -42,7 +43,6 @@ from embercoach.analysis.shapes.table.movement import (
     shape_argument,
 )
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

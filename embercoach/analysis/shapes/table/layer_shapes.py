@@ -25,6 +25,13 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply, product, subtract
+from embercoach.analysis.shapes.table import (
+    LAYER_CALLS,
+    LAYERS,
+    layer,
+    layer_call,
+    transfer,
+)
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
 from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
@@ -37,13 +44,6 @@ from embercoach.analysis.shapes.table.products import (
     with_last,
     without_first,
     without_last,
-)
-from embercoach.analysis.shapes.table.transfers import (
-    LAYER_CALLS,
-    LAYERS,
-    layer,
-    layer_call,
-    transfer,
 )
 
 if TYPE_CHECKING:
@@ -104,6 +104,11 @@ def positive(requirements: Requirements, value: object, name: str) -> Integer:
 def is_set(flag: object) -> bool:
     """Return whether a flag is set; one that isn't known is taken for set."""
     return bool(flag) if isinstance(flag, (bool, int, float)) or flag is None else True
+
+
+def or_default(value: object, default: object) -> object:
+    """An argument of a constructor, or what stands for none and for 0."""
+    return default if value is None or value == 0 else value
 
 
 def parameter(*sizes: Integer) -> ShapedArray:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
-    DType,
     ShapedArray,
     floating,
     promote,
@@ -15,16 +14,16 @@ from embercoach.analysis.shapes.arrays import (
     shape_of_rank,
     unknown_shape,
 )
-from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
-from embercoach.analysis.shapes.table.fast import same_shape
-from embercoach.analysis.shapes.table.products import integral
-from embercoach.analysis.shapes.table.reduction_shapes import SUMMED, axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import (
+from embercoach.analysis.shapes.table import (
     LAYERS,
     layer,
     layer_call,
     transfer,
 )
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
+from embercoach.analysis.shapes.table.fast import same_shape
+from embercoach.analysis.shapes.table.products import integral
+from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced, summed_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,13 +102,6 @@ def losses(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return transfer(*(f"mlx.nn.losses.{name}" for name in names))
 
 
-def summed(dtype: DType) -> DType:
-    """The dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
-    if dtype is None or isinstance(dtype, str):
-        return SUMMED.get(dtype or "", dtype)
-    return dtype if promote_weak(dtype, "float") == dtype else None
-
-
 def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) -> object:
     """The loss, or its mean or sum."""
     if reduction == "none":
@@ -117,7 +109,7 @@ def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) ->
     if reduction == "mean":
         return ShapedArray(ArrayShape(), floating(loss.dtype))
     if reduction == "sum":
-        return ShapedArray(ArrayShape(), summed(loss.dtype))
+        return ShapedArray(ArrayShape(), summed_dtype(loss.dtype))
     if isinstance(reduction, str) or reduction is None:
         requirements.fail(f"the reduction is {reduction!r}")
     return UNKNOWN

@@ -17,6 +17,13 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, add
+from embercoach.analysis.shapes.table import (
+    LAYER_CALLS,
+    LAYERS,
+    layer,
+    layer_call,
+    transfer,
+)
 from embercoach.analysis.shapes.table.activations import real_activation
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
@@ -36,13 +43,6 @@ from embercoach.analysis.shapes.table.products import (
     integral,
     with_last,
     without_last,
-)
-from embercoach.analysis.shapes.table.transfers import (
-    LAYER_CALLS,
-    LAYERS,
-    layer,
-    layer_call,
-    transfer,
 )
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from embercoach.analysis.shapes.size_integers import (
     product,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_argument,
@@ -46,9 +47,8 @@ from embercoach.analysis.shapes.table.reduction_shapes import (
     axis_argument,
     flattened,
     replaced,
-    summed,
+    summed_dtype,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def shape_argument(requirements: Requirements, value: object) -> ArrayShape | None:
@@ -630,11 +630,11 @@ def trace(
 ) -> object:
     """``mx.trace``: the sum of a diagonal."""
     found = diagonal(requirements, a, offset, axis1, axis2)
-    cast = ShapedArray(found.shape, dtype_argument(requirements, dtype, found.dtype))
+    made = dtype_argument(requirements, dtype, found.dtype)
     shape = unknown_shape()
     if found.shape.rank is not None or found.shape.tail:
         shape = replaced(found.shape, ((found.shape.rank or 0) - 1,), (None,))
-    return ShapedArray(shape, summed(cast, False))
+    return ShapedArray(shape, summed_dtype(made))
 
 
 @transfer("tril", "triu")

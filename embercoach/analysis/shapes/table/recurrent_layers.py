@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, DType, ShapedArray, promote
 from embercoach.analysis.shapes.size_integers import Integer, multiply
+from embercoach.analysis.shapes.table import layer, layer_call
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.layer_shapes import (
@@ -23,7 +24,6 @@ from embercoach.analysis.shapes.table.products import (
     with_last,
     without_last,
 )
-from embercoach.analysis.shapes.table.transfers import layer, layer_call
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Requirements

@@ -12,6 +12,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     floating,
     is_floating,
+    promote_weak,
     unknown_shape,
 )
 from embercoach.analysis.shapes.requirements import (
@@ -27,17 +28,17 @@ from embercoach.analysis.shapes.size_integers import (
     greatest,
     subtract,
 )
+from embercoach.analysis.shapes.table import TRANSFERS, transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_argument,
     meeting_dtype,
 )
-from embercoach.analysis.shapes.table.transfers import TRANSFERS, transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SUMMED = {
+_SUMMED = {
     **dict.fromkeys(("bool", "int8", "int16", "int32"), "int32"),
     **dict.fromkeys(("uint8", "uint16", "uint32"), "uint32"),
 }
@@ -154,15 +155,19 @@ def is_whole(array: ShapedArray, axis: object) -> bool | None:
     return False if is_integer(axis) else None
 
 
-def summed(array: ShapedArray, whole: bool | None) -> DType:
+def _summed(array: ShapedArray, whole: bool | None) -> DType:
     """The dtype of a sum; with ``whole``, of one over no axes, it is the array's."""
-    dtype = array.dtype
-    if whole or is_floating(dtype):
-        return dtype
-    if not isinstance(dtype, str):
-        return None
-    result = SUMMED.get(dtype, dtype)
-    return None if whole is None and result != dtype else result
+    if whole:
+        return array.dtype
+    result = summed_dtype(array.dtype)
+    return None if whole is None and result != array.dtype else result
+
+
+def summed_dtype(dtype: DType) -> DType:
+    """The dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
+    if dtype is None or isinstance(dtype, str):
+        return _SUMMED.get(dtype or "", dtype)
+    return dtype if promote_weak(dtype, "float") == dtype else None
 
 
 @transfer("var", "std", "mlx.core.array.var", "mlx.core.array.std")
@@ -228,7 +233,7 @@ def _argmax(
 
 _MAXIMUM = _reduction(lambda _, array, *__: array.dtype, filled=True)
 
-_SUM = _reduction(lambda _, array, axis, __: summed(array, is_whole(array, axis)))
+_SUM = _reduction(lambda _, array, axis, __: _summed(array, is_whole(array, axis)))
 _REDUCTIONS: dict[str, Callable[..., object]] = {
     **dict.fromkeys(("sum", "prod"), _SUM),
     "mean": _reduction(lambda _, array, *__: floating(array.dtype)),
@@ -460,7 +465,7 @@ def vecdot(requirements: Requirements, a: object, b: object, *, axis: object = -
     for array in (left, right):
         axis_argument(requirements, axis, array.shape)
     shape = requirements.broadcast(left.shape, right.shape)
-    dtype = summed(ShapedArray(shape, meeting_dtype((left, right))), False)
+    dtype = summed_dtype(meeting_dtype((left, right)))
     ranks = (left.shape.rank, right.shape.rank)
     if type(axis) is not int or (axis >= 0 and None in ranks):
         return ShapedArray(_reduced_somewhere(shape, axis, False), dtype)
