@@ -27,10 +27,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: The attributes of a layer, by their names.
+LayerValues = dict[str, Any]
+
 #: By MLX's name (``mlx.core.reshape``; ``mlx.core.array.reshape`` for a method, self first).
 TRANSFERS: dict[str, Callable[..., Any]] = {}
-#: What the constructor of a layer sets: a dictionary of attributes, by their names.
-LAYERS: dict[str, Callable[..., dict[str, Any]]] = {}
+#: What the constructor of a layer sets.
+LAYERS: dict[str, Callable[..., LayerValues]] = {}
 #: What calling a layer returns: ``(requirements, attributes, *arguments)``.
 LAYER_CALLS: dict[str, Callable[..., Any]] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -15,6 +15,7 @@ from embercoach.analysis.shapes.requirements import Requirements, array_of
 from embercoach.analysis.shapes.table import (
     LAYER_CALLS,
     LAYERS,
+    LayerValues,
     layer,
     layer_call,
     reduction_shapes,
@@ -27,8 +28,6 @@ from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-Attributes = dict[str, Any]
 
 
 def of_dtype(x: object, dtype: Callable[[DType], DType]) -> object:
@@ -196,7 +195,7 @@ _WITH_ONE: dict[str, tuple[str, object, str, Callable[..., object]]] = {
 def _called(function: Callable[..., object], *names: str) -> Callable[..., object]:
     """Call a function with the input and some attributes."""
 
-    def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    def call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
         return function(requirements, x, *(attributes.get(name, UNKNOWN) for name in names))
 
     return call
@@ -211,7 +210,7 @@ for _name, (_parameter, _default, _attribute, _function) in _WITH_ONE.items():
 
 
 @layer("GELU")
-def gelu_layer(requirements: Requirements, approx: object = "none") -> Attributes:
+def gelu_layer(requirements: Requirements, approx: object = "none") -> LayerValues:
     """``nn.GELU``: of one of four kinds."""
     if isinstance(approx, str) and approx not in ("none", "precise", "tanh", "fast"):
         requirements.fail(f"approx is {approx!r}")
@@ -219,7 +218,7 @@ def gelu_layer(requirements: Requirements, approx: object = "none") -> Attribute
 
 
 @layer_call("GELU")
-def gelu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def gelu_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``nn.gelu`` or an approximation."""
     if attributes.get("_approx") in ("none", "fast"):
         return real_activation(requirements, x)
@@ -229,7 +228,7 @@ def gelu_call(requirements: Requirements, attributes: Attributes, x: object) -> 
 @layer("PReLU")
 def prelu_layer(
     requirements: Requirements, num_parameters: object = 1, init: object = 0.25
-) -> Attributes:
+) -> LayerValues:
     """``nn.PReLU``: a weight of (num_parameters,)."""
     return {"weight": parameter(size_of(requirements, num_parameters, "num_parameters"))}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -27,7 +27,13 @@ from embercoach.analysis.shapes.size_integers import (
     product,
     subtract,
 )
-from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS, TRANSFERS, transfer
+from embercoach.analysis.shapes.table import (
+    LAYER_CALLS,
+    LAYERS,
+    TRANSFERS,
+    LayerValues,
+    transfer,
+)
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.layer_shapes import (
     biased,
@@ -347,8 +353,6 @@ def _known(m: Integer, n: Integer) -> bool:
     return type(m) is int and type(n) is int
 
 
-Attributes = dict[str, Any]
-
 _TRANSPOSED: dict[str, object] = {
     "stride": 1,
     "padding": 0,
@@ -371,7 +375,7 @@ def convolution(
     channels: tuple[object, object],
     kernel_size: object,
     options: dict[str, object],
-) -> Attributes:
+) -> LayerValues:
     """Return the attributes that the constructor of a convolution layer sets."""
     inner = size_of(requirements, channels[0], "in_channels")
     outer = size_of(requirements, channels[1], "out_channels")
@@ -405,7 +409,7 @@ def _kernel(requirements: Requirements, value: object, axes: int) -> tuple[Integ
     return (ANY_INT,) * axes
 
 
-def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., Attributes]:
+def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., LayerValues]:
     def construct(
         requirements: Requirements,
         in_channels: object,
@@ -413,7 +417,7 @@ def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., 
         kernel_size: object,
         *args: object,
         **kwargs: object,
-    ) -> Attributes:
+    ) -> LayerValues:
         options = bound_options(defaults, args, kwargs)
         channels = in_channels, out_channels
         return convolution(requirements, axes, channels, kernel_size, options)
@@ -424,7 +428,7 @@ def _convolution_layer(axes: int, defaults: dict[str, object]) -> Callable[..., 
 def _convolution_call(name: str, options: tuple[str, ...]) -> Callable[..., object]:
     function = TRANSFERS[f"mlx.core.{name}"]
 
-    def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    def call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
         weight = attributes.get("weight", UNKNOWN)
         values = (attributes.get(option, UNKNOWN) for option in options)
         found = function(requirements, x, weight, *values)
@@ -456,7 +460,7 @@ def _pool(
     kernel_size: object,
     stride: object,
     padding: object,
-) -> Attributes:
+) -> LayerValues:
     """Return the attributes that the constructor of a pooling layer sets."""
     kernel = per_axis(requirements, kernel_size, axes, "kernel_size")
     strides = kernel if stride is None else per_axis(requirements, stride, axes, "stride")
@@ -473,19 +477,19 @@ def _pool(
     }
 
 
-def _pooling_layer(axes: int) -> Callable[..., Attributes]:
+def _pooling_layer(axes: int) -> Callable[..., LayerValues]:
     def construct(
         requirements: Requirements,
         kernel_size: object,
         stride: object = None,
         padding: object = 0,
-    ) -> Attributes:
+    ) -> LayerValues:
         return _pool(requirements, axes, kernel_size, stride, padding)
 
     return construct
 
 
-def pooled(requirements: Requirements, attributes: Attributes, x: ShapedArray) -> ArrayShape:
+def pooled(requirements: Requirements, attributes: LayerValues, x: ShapedArray) -> ArrayShape:
     """The shape of an input (N, *spatial, C) where windows turn into elements."""
     kernel, strides = attributes["_kernel_size"], attributes["_stride"]
     rank = len(kernel) + 2
@@ -500,13 +504,13 @@ def pooled(requirements: Requirements, attributes: Attributes, x: ShapedArray) -
     return ArrayShape((sizes[0], *found, sizes[-1]))
 
 
-def max_pool_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def max_pool_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``nn.MaxPool1d`` to ``nn.MaxPool3d``: the dtype of the input."""
     given = array_argument(requirements, x)
     return ShapedArray(pooled(requirements, attributes, given), given.dtype)
 
 
-def mean_pool_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def mean_pool_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``nn.AvgPool1d`` to ``nn.AvgPool3d``: floating."""
     given = array_argument(requirements, x)
     return ShapedArray(pooled(requirements, attributes, given), floating(given.dtype))
@@ -527,7 +531,7 @@ def upsample(
     mode: object = "nearest",
     align_corners: object = False,
     antialias: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.Upsample``: a factor for all spatial axes, or one for each."""
     if isinstance(mode, str) and mode not in ("nearest", "linear", "cubic"):
         requirements.fail(f"the mode is {mode!r}")
@@ -561,7 +565,7 @@ def scaled(size: Integer, factor: object) -> Integer:
     return ANY_INT
 
 
-def upsample_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def upsample_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The input (N, *spatial, C) with larger spatial axes; interpolated in float32."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has no spatial axes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -28,6 +28,7 @@ from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply,
 from embercoach.analysis.shapes.table import (
     LAYER_CALLS,
     LAYERS,
+    LayerValues,
     layer,
     layer_call,
     transfer,
@@ -49,7 +50,6 @@ from embercoach.analysis.shapes.table.products import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Attributes = dict[str, Any]
 FLOAT32 = DTypeValue("float32")
 
 
@@ -60,7 +60,7 @@ class MadeLayer(Struct):
     """
 
     name: str
-    attributes: Attributes = field(default_factory=dict)
+    attributes: LayerValues = field(default_factory=dict)
 
 
 def call_made(requirements: Requirements, made: object, *args: object) -> object:
@@ -132,7 +132,7 @@ def bound_options(
     return found
 
 
-def keeping(defaults: dict[str, object], kept: dict[str, str]) -> Callable[..., Attributes]:
+def keeping(defaults: dict[str, object], kept: dict[str, str]) -> Callable[..., LayerValues]:
     """Make a constructor that keeps parameters as attributes.
 
     Args:
@@ -140,26 +140,26 @@ def keeping(defaults: dict[str, object], kept: dict[str, str]) -> Callable[..., 
         kept: by the name of an attribute that of the parameter.
     """
 
-    def construct(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+    def construct(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
         options = bound_options(defaults, args, kwargs)
         return {name: options[parameter] for name, parameter in kept.items()}
 
     return construct
 
 
-def with_bias(attributes: Attributes, bias: object, *sizes: Integer) -> Attributes:
+def with_bias(attributes: LayerValues, bias: object, *sizes: Integer) -> LayerValues:
     """The attributes of a layer, with a bias if it has one."""
     return {**attributes, "bias": parameter(*sizes)} if is_set(bias) else attributes
 
 
-def biased(requirements: Requirements, attributes: Attributes, result: object) -> object:
+def biased(requirements: Requirements, attributes: LayerValues, result: object) -> object:
     """``result + self.bias`` where the layer has one."""
     if "bias" not in attributes:
         return result
     return broadcast(requirements, result, attributes["bias"])
 
 
-def scaled_and_shifted(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def scaled_and_shifted(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``self.weight * x + self.bias`` where the layer has them."""
     if "weight" not in attributes:
         return x
@@ -173,7 +173,7 @@ def scaled_and_shifted(requirements: Requirements, attributes: Attributes, x: ob
 @layer("Linear")
 def linear(
     requirements: Requirements, input_dims: object, output_dims: object, bias: object = True
-) -> Attributes:
+) -> LayerValues:
     """``nn.Linear``: a weight of (output_dims, input_dims)."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
@@ -194,7 +194,7 @@ def transposed(weight: object) -> object:
 
 
 @layer_call("Linear", "AllToShardedLinear")
-def linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def linear_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T + bias``."""
     weight = transposed(attributes.get("weight"))
     if "bias" in attributes:
@@ -202,7 +202,7 @@ def linear_call(requirements: Requirements, attributes: Attributes, x: object) -
     return weighted(requirements, x, weight)
 
 
-def _sharded(*, is_output: bool) -> Callable[..., Attributes]:
+def _sharded(*, is_output: bool) -> Callable[..., LayerValues]:
     """Make a linear layer whose output or input is divided by the number of processes."""
 
     def construct(
@@ -211,7 +211,7 @@ def _sharded(*, is_output: bool) -> Callable[..., Attributes]:
         output_dims: object,
         bias: object = True,
         group: object = None,
-    ) -> Attributes:
+    ) -> LayerValues:
         made = linear(requirements, input_dims, output_dims, bias)
         outer, inner = made["weight"].shape.head
         weight = parameter(ANY_INT, inner) if is_output else parameter(outer, ANY_INT)
@@ -227,7 +227,7 @@ LAYERS["mlx.nn.ShardedToAllLinear"] = _sharded(is_output=False)
 
 
 @layer_call("ShardedToAllLinear")
-def sharded_to_all_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def sharded_to_all_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T``, summed over processes, and the bias."""
     found = weighted(requirements, x, transposed(attributes.get("weight")))
     return biased(requirements, attributes, found)
@@ -240,7 +240,7 @@ def bilinear(
     input2_dims: object,
     output_dims: object,
     bias: object = True,
-) -> Attributes:
+) -> LayerValues:
     """``nn.Bilinear``: a weight of (output_dims, input2_dims, input1_dims)."""
     first = positive(requirements, input1_dims, "input1_dims")
     second = size_of(requirements, input2_dims, "input2_dims")
@@ -250,7 +250,7 @@ def bilinear(
 
 @layer_call("Bilinear")
 def bilinear_call(
-    requirements: Requirements, attributes: Attributes, x1: object, x2: object
+    requirements: Requirements, attributes: LayerValues, x1: object, x2: object
 ) -> object:
     """Combine rows of ``x1`` and ``x2`` one by one."""
     weight = array_argument(requirements, attributes.get("weight"))
@@ -268,19 +268,19 @@ def bilinear_call(
 
 
 @layer("Identity")
-def identity(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def identity(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """``nn.Identity`` takes any arguments."""
     return {}
 
 
 @layer_call("Identity")
-def identity_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def identity_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The input."""
     return x
 
 
 @layer("Embedding")
-def embedding(requirements: Requirements, num_embeddings: object, dims: object) -> Attributes:
+def embedding(requirements: Requirements, num_embeddings: object, dims: object) -> LayerValues:
     """``nn.Embedding``: a weight of (num_embeddings, dims)."""
     rows = size_of(requirements, num_embeddings, "num_embeddings")
     return {"weight": parameter(rows, positive(requirements, dims, "dims"))}
@@ -300,20 +300,20 @@ def rows_of(requirements: Requirements, weight: object, indices: object) -> obje
 
 
 @layer_call("Embedding")
-def embedding_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def embedding_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``weight[x]``."""
     return rows_of(requirements, attributes.get("weight"), x)
 
 
 @transfer("mlx.nn.Embedding.as_linear")
-def embedding_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def embedding_as_linear(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T``."""
     return weighted(requirements, x, transposed(attributes.get("weight")))
 
 
 @transfer("mlx.nn.Linear.to_quantized", "mlx.nn.Embedding.to_quantized")
 def to_quantized(
-    requirements: Requirements, attributes: Attributes, *args: object, **kwargs: object
+    requirements: Requirements, attributes: LayerValues, *args: object, **kwargs: object
 ) -> object:
     """A layer that isn't followed."""
     return UNKNOWN
@@ -334,10 +334,10 @@ def layer_norm_layer(
     eps: object = 1e-05,
     affine: object = True,
     bias: object = True,
-) -> Attributes:
+) -> LayerValues:
     """``nn.LayerNorm``: weight and bias of (dims,)."""
     _check_eps(requirements, eps)
-    attributes: Attributes = {"eps": eps, "dims": dims}
+    attributes: LayerValues = {"eps": eps, "dims": dims}
     if is_set(affine):
         size = size_of(requirements, dims, "dims")
         attributes["weight"] = parameter(size)
@@ -347,21 +347,21 @@ def layer_norm_layer(
 
 
 @layer_call("LayerNorm")
-def layer_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def layer_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``mx.fast.layer_norm`` with the parameters."""
     weight, bias = attributes.get("weight"), attributes.get("bias")
     return layer_norm(requirements, x, weight, bias, attributes.get("eps"))
 
 
 @layer("RMSNorm")
-def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-05) -> Attributes:
+def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-05) -> LayerValues:
     """``nn.RMSNorm``: a weight of (dims,)."""
     _check_eps(requirements, eps)
     return {"weight": parameter(size_of(requirements, dims, "dims")), "eps": eps}
 
 
 @layer_call("RMSNorm")
-def rms_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def rms_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``mx.fast.rms_norm`` with the weight."""
     return rms_norm(requirements, x, attributes.get("weight", UNKNOWN), attributes.get("eps"))
 
@@ -369,10 +369,10 @@ def rms_norm_call(requirements: Requirements, attributes: Attributes, x: object)
 @layer("InstanceNorm")
 def instance_norm(
     requirements: Requirements, dims: object, eps: object = 1e-05, affine: object = False
-) -> Attributes:
+) -> LayerValues:
     """``nn.InstanceNorm``: weight and bias of (dims,) if affine."""
     _check_eps(requirements, eps)
-    attributes: Attributes = {"dims": dims, "eps": eps}
+    attributes: LayerValues = {"dims": dims, "eps": eps}
     if affine is not False and is_set(affine):
         size = size_of(requirements, dims, "dims")
         attributes |= {"weight": parameter(size), "bias": parameter(size)}
@@ -380,7 +380,7 @@ def instance_norm(
 
 
 @layer_call("InstanceNorm")
-def instance_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def instance_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``, which is (N, ..., C)."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has fewer than 3 axes")
@@ -397,7 +397,7 @@ def group_norm(
     eps: object = 1e-05,
     affine: object = True,
     pytorch_compatible: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.GroupNorm``: the groups divide the features."""
     _check_eps(requirements, eps)
     groups, size = (
@@ -405,7 +405,7 @@ def group_norm(
         for value, name in ((num_groups, "num_groups"), (dims, "dims"))
     )
     divisible(requirements, size, groups, f"{groups} groups don't divide {size} features")
-    attributes: Attributes = {"num_groups": num_groups, "dims": dims, "eps": eps}
+    attributes: LayerValues = {"num_groups": num_groups, "dims": dims, "eps": eps}
     attributes["pytorch_compatible"] = pytorch_compatible
     if is_set(affine):
         attributes |= {"weight": parameter(size), "bias": parameter(size)}
@@ -413,7 +413,7 @@ def group_norm(
 
 
 @layer_call("GroupNorm")
-def group_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def group_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``, whose features are last."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
@@ -434,10 +434,10 @@ def batch_norm(
     momentum: object = 0.1,
     affine: object = True,
     track_running_stats: object = True,
-) -> Attributes:
+) -> LayerValues:
     """``nn.BatchNorm``: parameters and statistics of (num_features,)."""
     _check_eps(requirements, eps)
-    attributes: Attributes = {"num_features": num_features, "eps": eps, "momentum": momentum}
+    attributes: LayerValues = {"num_features": num_features, "eps": eps, "momentum": momentum}
     attributes["track_running_stats"] = track_running_stats
     size = ANY_INT
     if is_set(affine) or is_set(track_running_stats):
@@ -450,7 +450,7 @@ def batch_norm(
 
 
 @layer_call("BatchNorm")
-def batch_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def batch_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``, which has 2 to 4 axes, features last."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
@@ -472,7 +472,7 @@ def batch_norm_call(requirements: Requirements, attributes: Attributes, x: objec
 @layer("Dropout")
 @layer("Dropout2d")
 @layer("Dropout3d")
-def dropout(requirements: Requirements, p: object = 0.5) -> Attributes:
+def dropout(requirements: Requirements, p: object = 0.5) -> LayerValues:
     """``nn.Dropout``: a probability below 1."""
     if type(p) in (int, float) and not 0 <= p < 1:  # type: ignore[operator]
         requirements.fail(f"p is {p}, which is not in [0, 1)")
@@ -481,7 +481,7 @@ def dropout(requirements: Requirements, p: object = 0.5) -> Attributes:
     return {"_p_1": 1 - p if type(p) in (int, float) else UNKNOWN}  # type: ignore[operator]
 
 
-def _dropped(x: ShapedArray, attributes: Attributes) -> ShapedArray:
+def _dropped(x: ShapedArray, attributes: LayerValues) -> ShapedArray:
     """The input, floating while the layer is trained."""
     if is_floating(x.dtype) or x.dtype == "complex64" or attributes.get("_p_1") == 1:
         return x
@@ -489,7 +489,7 @@ def _dropped(x: ShapedArray, attributes: Attributes) -> ShapedArray:
 
 
 @layer_call("Dropout")
-def dropout_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def dropout_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``."""
     if not isinstance(x, ShapedArray):
         return UNKNOWN
@@ -499,7 +499,7 @@ def dropout_call(requirements: Requirements, attributes: Attributes, x: object) 
 def _dropout_call(axes: int) -> Callable[..., object]:
     """Make the call of a layer that drops channels: ``x`` has so many axes, or one more."""
 
-    def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    def call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
         given = array_argument(requirements, x)
         reason = f"{given.shape} has neither {axes} nor {axes + 1} axes"
         requirements.least_rank(given, axes, reason)
@@ -521,7 +521,7 @@ LAYERS["mlx.nn.RoPE"] = rope_layer
 
 @layer_call("RoPE")
 def rope_call(
-    requirements: Requirements, attributes: Attributes, x: object, offset: object = 0
+    requirements: Requirements, attributes: LayerValues, x: object, offset: object = 0
 ) -> object:
     """``mx.fast.rope`` with the attributes."""
     return rope(
@@ -544,7 +544,7 @@ def sinusoidal(
     scale: object = None,
     cos_first: object = False,
     full_turns: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.SinusoidalPositionalEncoding``: an even number of positive dims."""
     size = positive(requirements, dims, "dims")
     half = divisible(requirements, size, 2, f"dims is {size}, which is odd")
@@ -554,7 +554,7 @@ def sinusoidal(
 
 
 @layer_call("SinusoidalPositionalEncoding")
-def sinusoidal_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def sinusoidal_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """One more axis, of dims."""
     given, sigmas = (
         array_argument(requirements, x),
@@ -565,7 +565,7 @@ def sinusoidal_call(requirements: Requirements, attributes: Attributes, x: objec
 
 
 @layer("ALiBi")
-def alibi(requirements: Requirements) -> Attributes:
+def alibi(requirements: Requirements) -> LayerValues:
     """``nn.ALiBi`` has no attributes."""
     return {}
 
@@ -573,7 +573,7 @@ def alibi(requirements: Requirements) -> Attributes:
 @layer_call("ALiBi")
 def alibi_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     attention_scores: object,
     offset: object = 0,
     mask: object = None,
@@ -615,24 +615,24 @@ def alibi_matrix(
 # Initializers
 
 
-def _initialized(attributes: Attributes, a: ShapedArray) -> ShapedArray:
+def _initialized(attributes: LayerValues, a: ShapedArray) -> ShapedArray:
     dtype = attributes.get("dtype")
     return ShapedArray(a.shape, dtype.dtype if isinstance(dtype, DTypeValue) else None)
 
 
-def initialized(requirements: Requirements, attributes: Attributes, a: object) -> object:
+def initialized(requirements: Requirements, attributes: LayerValues, a: object) -> object:
     """An array like the argument."""
     return _initialized(attributes, array_argument(requirements, a))
 
 
-def initialized_matrix(requirements: Requirements, attributes: Attributes, a: object) -> object:
+def initialized_matrix(requirements: Requirements, attributes: LayerValues, a: object) -> object:
     """A matrix like the argument."""
     given = array_argument(requirements, a)
     sizes = requirements.rank(given, 2, f"{given.shape} is not a matrix")
     return _initialized(attributes, ShapedArray(ArrayShape(sizes)))
 
 
-def initialized_identity(requirements: Requirements, attributes: Attributes, a: object) -> object:
+def initialized_identity(requirements: Requirements, attributes: LayerValues, a: object) -> object:
     """A square matrix like the argument."""
     given = array_argument(requirements, a)
     reason = f"{given.shape} is not a square matrix"
@@ -642,7 +642,11 @@ def initialized_identity(requirements: Requirements, attributes: Attributes, a: 
 
 
 def initialized_by_fan(
-    requirements: Requirements, attributes: Attributes, a: object, *args: object, **kwargs: object
+    requirements: Requirements,
+    attributes: LayerValues,
+    a: object,
+    *args: object,
+    **kwargs: object,
 ) -> object:
     """An array like the argument, of 2 or more axes."""
     given = array_argument(requirements, a)

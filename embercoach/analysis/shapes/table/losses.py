@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.table import (
     LAYERS,
+    LayerValues,
     layer,
     layer_call,
     transfer,
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.shapes.requirements import Requirements
 
-Attributes = dict[str, Any]
 _NAMES = (
     *("SGD", "RMSprop", "Adagrad", "AdaDelta", "Adam", "AdamW", "Adamax", "Lion", "Adafactor"),
     *("Muon", "MultiOptimizer"),
 )
 
 
-def optimizer(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def optimizer(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """An optimizer, whose state is not followed."""
     return {"learning_rate": UNKNOWN, "state": UNKNOWN, "step": ShapedArray(ArrayShape(), "uint64")}
 
@@ -49,7 +49,7 @@ for _name in _NAMES:
 @transfer(*(f"mlx.optimizers.{name}.update" for name in _NAMES))
 @transfer(*(f"mlx.optimizers.{name}.init" for name in _NAMES))
 def update(
-    requirements: Requirements, attributes: Attributes, model: object, gradients: object = None
+    requirements: Requirements, attributes: LayerValues, model: object, gradients: object = None
 ) -> object:
     """``optimizer.update``: the parameters keep their shapes."""
     return None
@@ -57,7 +57,7 @@ def update(
 
 @transfer(*(f"mlx.optimizers.{name}.apply_gradients" for name in _NAMES))
 def apply_gradients(
-    requirements: Requirements, attributes: Attributes, gradients: object, parameters: object
+    requirements: Requirements, attributes: LayerValues, gradients: object, parameters: object
 ) -> object:
     """``optimizer.apply_gradients``: parameters like those that have a gradient."""
     return updated(gradients, parameters)
@@ -83,7 +83,7 @@ def clip_grad_norm(requirements: Requirements, grads: object, max_norm: object) 
 @layer("mlx.optimizers.cosine_decay")
 @layer("mlx.optimizers.linear_schedule")
 @layer("mlx.optimizers.join_schedules")
-def schedule(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def schedule(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """A function of the step."""
     return {}
 
@@ -91,7 +91,7 @@ def schedule(requirements: Requirements, *args: object, **kwargs: object) -> Att
 @layer_call(
     "mlx.optimizers.cosine_decay", "mlx.optimizers.linear_schedule", "mlx.optimizers.join_schedules"
 )
-def scheduled(requirements: Requirements, attributes: Attributes, step: object) -> object:
+def scheduled(requirements: Requirements, attributes: LayerValues, step: object) -> object:
     """The learning rate of a step."""
     shape = step.shape if isinstance(step, ShapedArray) else ArrayShape()
     return UNKNOWN if step is UNKNOWN else ShapedArray(shape)

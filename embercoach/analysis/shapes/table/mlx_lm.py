@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
@@ -20,6 +20,7 @@ from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, add
 from embercoach.analysis.shapes.table import (
     LAYER_CALLS,
     LAYERS,
+    LayerValues,
     layer,
     layer_call,
     transfer,
@@ -48,7 +49,6 @@ from embercoach.analysis.shapes.table.products import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Attributes = dict[str, Any]
 BASE, CACHE = "mlx_lm.models.base", "mlx_lm.models.cache"
 
 
@@ -149,13 +149,13 @@ _CACHES = (
 )
 
 
-def cache_attributes(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def cache_attributes(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """A cache: what it holds is not followed."""
     return {"offset": ANY_INT, "keys": UNKNOWN, "values": UNKNOWN}
 
 
 def update_and_fetch(
-    requirements: Requirements, attributes: Attributes, keys: object, values: object
+    requirements: Requirements, attributes: LayerValues, keys: object, values: object
 ) -> object:
     """All keys and values so far: (B, H, ?, D) each."""
     given = [array_argument(requirements, value) for value in (keys, values)]
@@ -169,7 +169,7 @@ def update_and_fetch(
 
 
 def quantized_update_and_fetch(
-    requirements: Requirements, attributes: Attributes, keys: object, values: object
+    requirements: Requirements, attributes: LayerValues, keys: object, values: object
 ) -> object:
     """Words, scales and biases of both, which aren't followed."""
     return UNKNOWN, UNKNOWN
@@ -208,14 +208,14 @@ def initialize_rope(
 
 def rope_attributes(
     requirements: Requirements, dims: object, *args: object, **kwargs: object
-) -> Attributes:
+) -> LayerValues:
     """A layer of rotary positions."""
     return {"dims": dims, "dim": dims, "base": UNKNOWN}
 
 
 def rope_kind_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     x: object,
     offset: object = 0,
     *args: object,
@@ -254,12 +254,12 @@ def switch_linear(
     output_dims: object,
     num_experts: object,
     bias: object = True,
-) -> Attributes:
+) -> LayerValues:
     """A weight of (num_experts, output_dims, input_dims)."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
     experts = size_of(requirements, num_experts, "num_experts")
-    attributes: Attributes = {
+    attributes: LayerValues = {
         "weight": parameter(experts, outer, inner),
         "input_dims": inner,
         "output_dims": outer,
@@ -271,7 +271,7 @@ def switch_linear(
 @layer_call(f"{SWITCH}.SwitchLinear")
 def switch_linear_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     x: object,
     indices: object,
     sorted_indices: object = False,
@@ -296,7 +296,7 @@ def switch_linear_call(
     return broadcast(requirements, found, bias)
 
 
-def _experts(*up: str, down: str) -> Callable[..., Attributes]:
+def _experts(*up: str, down: str) -> Callable[..., LayerValues]:
     """Make linear layers of experts, some up to the hidden size and one down from it."""
 
     def construct(
@@ -306,7 +306,7 @@ def _experts(*up: str, down: str) -> Callable[..., Attributes]:
         num_experts: object,
         activation: object = None,
         bias: object = False,
-    ) -> Attributes:
+    ) -> LayerValues:
         sizes = dict.fromkeys(up, (input_dims, hidden_dims)) | {down: (hidden_dims, input_dims)}
         name = f"{SWITCH}.SwitchLinear"
         made = {
@@ -322,7 +322,7 @@ def _switched(up: str, down: str) -> Callable[..., object]:
     """Make the call of experts: (..., D) and indices (..., K) give (..., K, D)."""
 
     def call(
-        requirements: Requirements, attributes: Attributes, x: object, indices: object
+        requirements: Requirements, attributes: LayerValues, x: object, indices: object
     ) -> object:
         given, chosen = array_argument(requirements, x), array_argument(requirements, indices)
         integral(requirements, chosen)

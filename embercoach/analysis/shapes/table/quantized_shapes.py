@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
@@ -15,7 +15,7 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, floor_divide, multiply
-from embercoach.analysis.shapes.table import layer, layer_call, transfer
+from embercoach.analysis.shapes.table import LayerValues, layer, layer_call, transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.fast import same_shape
 from embercoach.analysis.shapes.table.layer_shapes import (
@@ -39,7 +39,6 @@ from embercoach.analysis.shapes.table.products import (
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Requirements
 
-Attributes = dict[str, Any]
 #: The group size and bits of a mode.
 DEFAULTS = {"affine": (64, 4), "mxfp4": (32, 4), "nvfp4": (16, 4), "mxfp8": (32, 8)}
 
@@ -311,7 +310,7 @@ def qqmm(  # noqa: PLR0913, PLR0917
 
 def _quantized(
     requirements: Requirements, rows: Integer, columns: Integer, options: tuple[object, ...]
-) -> Attributes:
+) -> LayerValues:
     """The parameters of a quantized layer."""
     matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
     parts = quantize(requirements, matrix, *options)
@@ -324,7 +323,7 @@ def _quantized(
 
 def _settings(
     requirements: Requirements, group_size: object, bits: object, mode: object
-) -> Attributes:
+) -> LayerValues:
     """The attributes for the options of a quantized layer."""
     if isinstance(mode, str) and mode not in DEFAULTS:
         requirements.fail(f"the mode is {mode!r}")
@@ -336,7 +335,7 @@ def _settings(
     }
 
 
-def _options(attributes: Attributes) -> tuple[object, object, object]:
+def _options(attributes: LayerValues) -> tuple[object, object, object]:
     get = attributes.get
     return get("group_size", UNKNOWN), get("bits", UNKNOWN), get("mode", UNKNOWN)
 
@@ -350,7 +349,7 @@ def quantized_linear(
     group_size: object = None,
     bits: object = None,
     mode: object = "affine",
-) -> Attributes:
+) -> LayerValues:
     """``nn.QuantizedLinear``."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
@@ -359,13 +358,13 @@ def quantized_linear(
 
 
 @layer_call("QuantizedLinear")
-def quantized_linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def quantized_linear_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T + bias``."""
     return biased(requirements, attributes, quantized_as_linear(requirements, attributes, x))
 
 
 @transfer("mlx.nn.QuantizedEmbedding.as_linear")
-def quantized_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def quantized_as_linear(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T``."""
     weight, scales = (attributes.get(name, UNKNOWN) for name in ("weight", "scales"))
     options = _options(attributes)
@@ -382,7 +381,7 @@ def quantized_embedding(
     group_size: object = None,
     bits: object = None,
     mode: object = "affine",
-) -> Attributes:
+) -> LayerValues:
     """``nn.QuantizedEmbedding``."""
     rows = size_of(requirements, num_embeddings, "num_embeddings")
     columns = positive(requirements, dims, "dims")
@@ -392,7 +391,7 @@ def quantized_embedding(
 
 @layer_call("QuantizedEmbedding")
 def quantized_embedding_call(
-    requirements: Requirements, attributes: Attributes, x: object
+    requirements: Requirements, attributes: LayerValues, x: object
 ) -> object:
     """Rows of the dequantized weight."""
     packed, scales = (
@@ -412,7 +411,7 @@ def qq_linear(
     group_size: object = None,
     bits: object = None,
     mode: object = "nvfp4",
-) -> Attributes:
+) -> LayerValues:
     """``nn.QQLinear``: the weight is quantized on the fly while it is trained."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
@@ -421,7 +420,7 @@ def qq_linear(
 
 
 @layer_call("QQLinear")
-def qq_linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def qq_linear_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T``."""
     scales, weight = attributes.get("scales"), attributes.get("weight", UNKNOWN)
     return qqmm(requirements, x, weight, scales, *_options(attributes))

@@ -1,39 +1,51 @@
-"""Attention and transformer layers of ``mlx.nn``, and quantized ones."""
+"""Layers of ``mlx.nn`` for sequences: attention, transformers, recurrent ones."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
+    DType,
     DTypeValue,
     ShapedArray,
+    promote,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import Integer, multiply
-from embercoach.analysis.shapes.table import LAYERS, layer, layer_call, transfer
+from embercoach.analysis.shapes.table import LAYERS, LayerValues, layer, layer_call, transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
+from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.layer_shapes import (
     FLOAT32,
     MadeLayer,
     call_made,
+    is_set,
     layer_norm_layer,
     linear,
     or_default,
+    parameter,
     positive,
     size_of,
+    transposed,
 )
 from embercoach.analysis.shapes.table.layer_shapes import (
     dropout as dropout_layer,
 )
-from embercoach.analysis.shapes.table.products import divisible
+from embercoach.analysis.shapes.table.products import (
+    addmm,
+    divisible,
+    inexact,
+    optional_array,
+    weighted,
+    with_last,
+    without_last,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-Attributes = dict[str, Any]
 
 
 def made_linear(
@@ -59,7 +71,7 @@ def multi_head_attention(  # noqa: PLR0913, PLR0917
     value_dims: object = None,
     value_output_dims: object = None,
     bias: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.MultiHeadAttention``: the heads divide the features."""
     size = size_of(requirements, dims, "dims")
     heads = positive(requirements, num_heads, "num_heads")
@@ -86,7 +98,7 @@ def split_heads(requirements: Requirements, x: object, heads: Integer) -> Shaped
 @layer_call("MultiHeadAttention")
 def multi_head_attention_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     queries: object,
     keys: object,
     values: object,
@@ -122,7 +134,7 @@ def additive_causal_mask(
     return ShapedArray(ArrayShape((size, size)), given)
 
 
-def _transformer_layer(*attentions: str, norms: int) -> Callable[..., Attributes]:
+def _transformer_layer(*attentions: str, norms: int) -> Callable[..., LayerValues]:
     """``nn.TransformerEncoderLayer`` and ``nn.TransformerDecoderLayer``.
 
     Args:
@@ -138,7 +150,7 @@ def _transformer_layer(*attentions: str, norms: int) -> Callable[..., Attributes
         dropout: object = 0.0,
         activation: object = None,
         norm_first: object = True,
-    ) -> Attributes:
+    ) -> LayerValues:
         size = size_of(requirements, dims, "dims")
         inner = multiply(size, 4) if mlp_dims is None or mlp_dims == 0 else mlp_dims
         heads = multi_head_attention(requirements, dims, num_heads)
@@ -157,7 +169,7 @@ def _transformer_layer(*attentions: str, norms: int) -> Callable[..., Attributes
 
 
 def _fed_forward(
-    requirements: Requirements, attributes: Attributes, x: object, norm: str
+    requirements: Requirements, attributes: LayerValues, x: object, norm: str
 ) -> object:
     """``x`` through the norm and the two linear layers; an activation keeps the shape."""
     y = call_made(requirements, attributes.get(norm), x)
@@ -167,7 +179,7 @@ def _fed_forward(
 
 @layer_call("TransformerEncoderLayer")
 def encoder_layer_call(
-    requirements: Requirements, attributes: Attributes, x: object, mask: object
+    requirements: Requirements, attributes: LayerValues, x: object, mask: object
 ) -> object:
     """The shape of ``x``."""
     attention = attributes.get("attention")
@@ -181,7 +193,7 @@ def encoder_layer_call(
 MOST_LAYERS = 1000
 
 
-def _stack(name: str) -> Callable[..., Attributes]:
+def _stack(name: str) -> Callable[..., LayerValues]:
     """``nn.TransformerEncoder`` and ``nn.TransformerDecoder``: layers of one kind."""
 
     def construct(  # noqa: PLR0913, PLR0917
@@ -194,7 +206,7 @@ def _stack(name: str) -> Callable[..., Attributes]:
         activation: object = None,
         norm_first: object = True,
         checkpoint: object = False,
-    ) -> Attributes:
+    ) -> LayerValues:
         arguments = (dims, num_heads, mlp_dims, dropout, activation, norm_first)
         one = MadeLayer(name, LAYERS[name](requirements, *arguments))
         is_known = type(num_layers) is int and num_layers <= MOST_LAYERS
@@ -216,7 +228,7 @@ for _kind, _layer in (("Encoder", _encoder_layer), ("Decoder", _decoder_layer)):
 
 
 def _stack_call(
-    requirements: Requirements, attributes: Attributes, x: object, *arguments: object
+    requirements: Requirements, attributes: LayerValues, x: object, *arguments: object
 ) -> object:
     """The shape of ``x``."""
     for one in _layers_of(attributes):
@@ -224,7 +236,7 @@ def _stack_call(
     return call_made(requirements, attributes.get("ln"), x)
 
 
-def _layers_of(attributes: Attributes) -> list[object]:
+def _layers_of(attributes: LayerValues) -> list[object]:
     """One of a run of layers, which are alike; none if there is none."""
     layers = attributes.get("layers")
     if isinstance(layers, list):
@@ -234,7 +246,7 @@ def _layers_of(attributes: Attributes) -> list[object]:
 
 @layer_call("TransformerEncoder")
 def encoder_call(
-    requirements: Requirements, attributes: Attributes, x: object, mask: object
+    requirements: Requirements, attributes: LayerValues, x: object, mask: object
 ) -> object:
     """The shape of ``x``."""
     return _stack_call(requirements, attributes, x, mask)
@@ -243,7 +255,7 @@ def encoder_call(
 @layer_call("TransformerDecoderLayer")
 def decoder_layer_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     x: object,
     memory: object,
     x_mask: object,
@@ -262,7 +274,7 @@ def decoder_layer_call(
 @layer_call("TransformerDecoder")
 def decoder_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     x: object,
     memory: object,
     x_mask: object,
@@ -286,10 +298,10 @@ def transformer(  # noqa: PLR0913, PLR0917
     custom_decoder: object = None,
     norm_first: object = True,
     checkpoint: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.Transformer``: an encoder and a decoder."""
     rest = (dims, num_heads, mlp_dims, dropout, activation, norm_first, checkpoint)
-    attributes: Attributes = {}
+    attributes: LayerValues = {}
     for kind, custom, number in (
         ("encoder", custom_encoder, num_encoder_layers),
         ("decoder", custom_decoder, num_decoder_layers),
@@ -303,7 +315,7 @@ def transformer(  # noqa: PLR0913, PLR0917
 @layer_call("Transformer")
 def transformer_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     src: object,
     tgt: object,
     src_mask: object,
@@ -314,3 +326,132 @@ def transformer_call(
     memory = call_made(requirements, attributes.get("encoder"), src, src_mask)
     decoded = attributes.get("decoder")
     return call_made(requirements, decoded, tgt, memory, tgt_mask, memory_mask)
+
+
+def _gates(
+    requirements: Requirements,
+    input_size: object,
+    hidden_size: object,
+    number: int,
+    names: tuple[str, str],
+) -> tuple[LayerValues, Integer]:
+    """The weights of so many gates, for the input and for the hidden state, and their rows."""
+    hidden = positive(requirements, hidden_size, "hidden_size")
+    inner = size_of(requirements, input_size, "input_size")
+    rows = multiply(number, hidden)
+    weights = parameter(rows, inner), parameter(rows, hidden)
+    return {"hidden_size": hidden_size, **dict(zip(names, weights, strict=True))}, rows
+
+
+@layer("RNN")
+def rnn(
+    requirements: Requirements,
+    input_size: object,
+    hidden_size: object,
+    bias: object = True,
+    nonlinearity: object = None,
+) -> LayerValues:
+    """``nn.RNN``: one weight for the input, one for the hidden state."""
+    made, rows = _gates(requirements, input_size, hidden_size, 1, ("Wxh", "Whh"))
+    return {**made, "bias": parameter(rows) if is_set(bias) else None, "nonlinearity": UNKNOWN}
+
+
+@layer("GRU")
+def gru(
+    requirements: Requirements, input_size: object, hidden_size: object, bias: object = True
+) -> LayerValues:
+    """``nn.GRU``: weights of three gates."""
+    made, rows = _gates(requirements, input_size, hidden_size, 3, ("Wx", "Wh"))
+    hidden = made["Wh"].shape.head[1]
+    biases = (parameter(rows), parameter(hidden)) if is_set(bias) else (None, None)
+    return {**made, "b": biases[0], "bhn": biases[1]}
+
+
+@layer("LSTM")
+def lstm(
+    requirements: Requirements, input_size: object, hidden_size: object, bias: object = True
+) -> LayerValues:
+    """``nn.LSTM``: weights of four gates."""
+    made, rows = _gates(requirements, input_size, hidden_size, 4, ("Wx", "Wh"))
+    return {**made, "bias": parameter(rows) if is_set(bias) else None}
+
+
+def _projected(requirements: Requirements, x: object, weight: object, bias: object) -> ShapedArray:
+    """The input of all steps times its weight."""
+    if bias is None:
+        found = weighted(requirements, x, transposed(weight))
+    else:
+        found = addmm(requirements, bias, x, transposed(weight))
+    array = array_argument(requirements, found)
+    given = array_argument(requirements, x)
+    requirements.least_rank(given, 2, f"{given.shape} has no axis of steps")
+    if given.shape.rank is not None and given.shape.head[-2] == 0:
+        requirements.fail(f"{given.shape} has no steps")
+    return array
+
+
+def _states(
+    requirements: Requirements,
+    attributes: LayerValues,
+    x: object,
+    names: tuple[str, str, str],
+    *given: object,
+) -> ShapedArray:
+    """The states of all steps, which the given ones broadcast to.
+
+    Args:
+        requirements: get what the call requires.
+        attributes: of the layer.
+        x: its input.
+        names: of the weights of input and state, and of the bias.
+        given: the first states; None for zeros.
+    """
+    matrix, weight, bias = (attributes.get(name, UNKNOWN) for name in names)
+    projected = _projected(requirements, x, matrix, bias)
+    size = array_argument(requirements, weight).shape.size(-1)
+    states = [optional_array(requirements, one) for one in given]
+    whole = projected.shape
+    step = with_last(without_last(whole, 2), size)
+    dtype: DType = projected.dtype
+    for number, state in enumerate(states):
+        if state is None:
+            continue
+        reason = f"the state {state.shape} doesn't fit the states {step} of a step"
+        if number == 0:
+            hidden = array_argument(requirements, weight)
+            dtype = inexact(requirements, promote(promote(dtype, state.dtype), hidden.dtype))
+            requirements.least_rank(state, 1, reason)
+            requirements.equal(state.shape.size(-1), size, reason)
+        else:
+            dtype = promote(dtype, state.dtype)
+        fits(requirements, state.shape, step, reason)
+    return ShapedArray(with_last(without_last(whole), size), dtype)
+
+
+@layer_call("RNN")
+def rnn_call(
+    requirements: Requirements, attributes: LayerValues, x: object, hidden: object = None
+) -> object:
+    """The hidden states (..., steps, hidden_size)."""
+    return _states(requirements, attributes, x, ("Wxh", "Whh", "bias"), hidden)
+
+
+@layer_call("GRU")
+def gru_call(
+    requirements: Requirements, attributes: LayerValues, x: object, hidden: object = None
+) -> object:
+    """The hidden states (..., steps, hidden_size)."""
+    return _states(requirements, attributes, x, ("Wx", "Wh", "b"), hidden)
+
+
+@layer_call("LSTM")
+def lstm_call(
+    requirements: Requirements,
+    attributes: LayerValues,
+    x: object,
+    hidden: object = None,
+    cell: object = None,
+) -> object:
+    """The hidden states and the cells, both (..., steps, hidden_size)."""
+    found = _states(requirements, attributes, x, ("Wx", "Wh", "bias"), hidden, cell)
+    return found, found
