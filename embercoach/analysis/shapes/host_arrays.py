@@ -19,88 +19,6 @@ from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is
 from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table_calls import lowered
 
-#: Functions that NumPy and MLX share, as far as shapes go.
-_SHARED = frozenset(
-    [
-        "zeros",
-        "ones",
-        "full",
-        "arange",
-        "linspace",
-        "eye",
-        "identity",
-        "zeros_like",
-        "ones_like",
-        "concatenate",
-        "stack",
-        "reshape",
-        "transpose",
-        "swapaxes",
-        "moveaxis",
-        "expand_dims",
-        "squeeze",
-        "repeat",
-        "tile",
-        "pad",
-        "sum",
-        "mean",
-        "std",
-        "var",
-        "max",
-        "min",
-        "prod",
-        "argmax",
-        "argmin",
-        "sort",
-        "argsort",
-        "cumsum",
-        "exp",
-        "log",
-        "sqrt",
-        "abs",
-        "sin",
-        "cos",
-        "tanh",
-        "maximum",
-        "minimum",
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "power",
-        "where",
-        "clip",
-        "matmul",
-        "floor",
-        "ceil",
-        "square",
-        "broadcast_to",
-        "array",
-        "asarray",
-        "tril",
-        "triu",
-    ]
-)
-_METHODS = frozenset(
-    [
-        "reshape",
-        "transpose",
-        "swapaxes",
-        "flatten",
-        "squeeze",
-        "sum",
-        "mean",
-        "std",
-        "var",
-        "max",
-        "min",
-        "prod",
-        "argmax",
-        "argmin",
-        "cumsum",
-        "round",
-    ]
-)
 #: Functions of ``numpy.random`` and of its generators: the place of the size.
 _SIZES = {
     "randint": 2,
@@ -131,8 +49,6 @@ def call_numpy(call: ShapeCall, name: str) -> Any:
         name = "zeros"
     if name in ("hanning", "hamming", "blackman", "bartlett"):
         name = "ones"
-    if name not in _SHARED:
-        return UNKNOWN
     keywords = call.keywords.items()
     given = {key: value for key, value in keywords if key not in ("dtype", "copy", "out")}
     has_one = name in ("zeros", "ones", "array", "asarray")
@@ -143,7 +59,9 @@ def call_numpy(call: ShapeCall, name: str) -> Any:
 def _shared(
     machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Any:
-    """Call a function of MLX with NumPy's arrays."""
+    """Call a function of MLX that NumPy has as well, as far as shapes go; else ``UNKNOWN``."""
+    if name not in TRANSFERS:
+        return UNKNOWN
     values = [as_mlx(lowered(machine, value)) for value in arguments]
     named = {key: as_mlx(lowered(machine, value)) for key, value in keywords.items()}
     if any(type(value) is Options for value in (*values, *named.values())):
@@ -184,8 +102,6 @@ def call_host_method(call: ShapeCall, owner: HostArray, name: str) -> Any:
     """Call a method of a NumPy array."""
     if name in ("astype", "copy"):
         return owner
-    if name not in _METHODS:
-        return UNKNOWN
     return _shared(call.machine, f"mlx.core.array.{name}", (owner, *call.arguments), call.keywords)
 
 
