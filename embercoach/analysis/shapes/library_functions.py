@@ -18,6 +18,7 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     HostArray,
     ShapedArray,
+    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
@@ -312,8 +313,7 @@ def _joined_arrays(call: ShapeCall, name: str, array: ShapedArray) -> Any:
         tail = list(known.tail)
         tail[axis] = ANY_INT
         return ShapedArray(ArrayShape(known.head, known.middle, tuple(tail)), result.dtype)
-    rank = None if shape.rank is None else shape.rank + stacks
-    return ShapedArray(unknown_shape() if rank is None else ArrayShape((ANY_INT,) * rank))
+    return ShapedArray(shape_of_rank(shape.rank, int(stacks)))
 
 
 # -- methods ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from embercoach.analysis.shapes.arrays import (
     ArrayShape,
     DTypeValue,
     ShapedArray,
+    chained,
     floating,
     is_floating,
 )
@@ -28,7 +29,6 @@ from embercoach.analysis.shapes.table.elementwise import (
 )
 from embercoach.analysis.shapes.table.indexing import (
     Entry,
-    chained,
     clamped,
     entries_of,
     index_dtype,

@@ -16,12 +16,14 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
     unknown_shape,
     weak_kind,
+    with_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer, shape_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     ceil_divide,
+    not_below_zero,
     subtract,
 )
 from embercoach.analysis.shapes.table import transfer
@@ -32,8 +34,8 @@ from embercoach.analysis.shapes.table.elementwise import (
     dtype_of,
     operand,
 )
-from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
-from embercoach.analysis.shapes.table.movement import appended, not_negative
+from embercoach.analysis.shapes.table.joining_shapes import fits
+from embercoach.analysis.shapes.table.movement import not_negative
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
 
 
@@ -457,7 +459,7 @@ def categorical(
     if num_samples is None:
         _chosen(requirements, array_.shape, at, rest)
         return ShapedArray(rest, "uint32")
-    made = not_negative(requirements, appended(rest, _count(requirements, num_samples)))
+    made = not_negative(requirements, with_last(rest, _count(requirements, num_samples)))
     _chosen(requirements, array_.shape, at, made)
     return ShapedArray(made, "uint32")
 
@@ -499,7 +501,7 @@ def multivariate_normal(
         return ShapedArray(ArrayShape((), AxesSymbol(), (size,)), promote(center.dtype, made))
     matrices, vectors = ArrayShape(spread.shape.head[:-2]), ArrayShape(center.shape.head[:-1])
     rest = requirements.broadcast(matrices, vectors, target)
-    return ShapedArray(appended(rest, size), promote(center.dtype, made))
+    return ShapedArray(with_last(rest, size), promote(center.dtype, made))
 
 
 @transfer("random.permutation")

@@ -9,6 +9,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     promote,
     unknown_shape,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import (
@@ -26,7 +27,6 @@ from embercoach.analysis.shapes.table.products import (
     integral,
     optional_array,
     real_floating,
-    without_last,
 )
 
 

@@ -26,6 +26,7 @@ from embercoach.analysis.shapes.size_integers import (
     greatest,
     least,
     multiply,
+    not_below_zero,
     subtract,
 )
 from embercoach.analysis.shapes.table import transfer
@@ -39,7 +40,6 @@ from embercoach.analysis.shapes.table.movement import (
     expanded,
     not_negative,
     on_one_side,
-    permuted_somehow,
     shape_argument,
 )
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
@@ -87,8 +87,7 @@ def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object)
     shapes = same_structure(requirements, arrays)
     at = axis_argument(requirements, axis, shapes[0])
     if at is None or (shapes[0].rank is None and not on_one_side(shapes[0], at)):
-        rank = shapes[0].rank
-        return unknown_shape() if rank is None else shape_of_rank(rank)
+        return shape_of_rank(shapes[0].rank)
     if any(shape.middle is not shapes[0].middle for shape in shapes):
         return replaced(_common_tail(shapes), (at,), (ANY_INT,))
     total: Integer = 0
@@ -155,8 +154,7 @@ def stack(requirements: Requirements, arrays: object, axis: object = 0) -> objec
         result = _equal_shapes(requirements, result, shape, f"{result} and {shape} differ")
     at = axis_argument(requirements, axis, result, 1)
     if at is None:
-        made = unknown_shape() if result.rank is None else shape_of_rank(result.rank + 1)
-        return ShapedArray(made, dtype)
+        return ShapedArray(shape_of_rank(result.rank, 1), dtype)
     made = expanded(result, [at])
     inside = made.rank is not None or on_one_side(made, at)
     return ShapedArray(replaced(made, (at,), (len(found),)) if inside else made, dtype)
@@ -188,7 +186,7 @@ def split(
     else:
         return UNKNOWN
     if at is None:
-        made = permuted_somehow(shape)
+        made = shape_of_rank(shape.rank)
         return [ShapedArray(made, array.dtype) for _ in sizes]
     return [ShapedArray(replaced(shape, (at,), (size,)), array.dtype) for size in sizes]
 
@@ -223,11 +221,6 @@ def counted_from_start(index: Integer, size: Integer) -> Integer:
     if type(index) is int:
         return add(size, index) if index < 0 else index
     return index if at_least(index, 0) else ANY_INT
-
-
-def not_below_zero(size: Integer) -> Integer:
-    """The size, or 0 for a negative one."""
-    return size if at_least(size, 0) else greatest((size, 0))
 
 
 def slice_length(start: Integer, stop: Integer, size: Integer) -> Integer:

@@ -22,9 +22,19 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
     promote,
     unknown_shape,
+    with_last,
+    without_first,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
-from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply, product, subtract
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    Integer,
+    multiply,
+    not_below_zero,
+    product,
+    subtract,
+)
 from embercoach.analysis.shapes.table import (
     LAYER_CALLS,
     LAYERS,
@@ -35,17 +45,8 @@ from embercoach.analysis.shapes.table import (
 )
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
-from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
-from embercoach.analysis.shapes.table.products import (
-    addmm,
-    divisible,
-    inexact,
-    integral,
-    weighted,
-    with_last,
-    without_first,
-    without_last,
-)
+from embercoach.analysis.shapes.table.joining_shapes import fits
+from embercoach.analysis.shapes.table.products import addmm, divisible, inexact, integral, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

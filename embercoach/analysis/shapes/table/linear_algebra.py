@@ -9,12 +9,13 @@ from embercoach.analysis.shapes.arrays import (
     floating,
     promote,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, integers_of
 from embercoach.analysis.shapes.size_integers import Integer, least
 from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
-from embercoach.analysis.shapes.table.products import with_last, without_last
 
 #: What decompositions take; others are the same with complex64.
 REAL = ("float32", "float64")

@@ -12,7 +12,6 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     promote_weak,
     shape_of_rank,
-    unknown_shape,
 )
 from embercoach.analysis.shapes.table import (
     LAYERS,
@@ -135,7 +134,7 @@ def removed(requirements: Requirements, shape: ArrayShape, axis: object) -> Arra
     """The shape without one axis."""
     at = axis_argument(requirements, axis, shape)
     if at is None:
-        return shape_of_rank(shape.rank - 1) if shape.rank else unknown_shape()
+        return shape_of_rank(shape.rank or None, -1)
     return replaced(shape, (at,), (None,))
 
 

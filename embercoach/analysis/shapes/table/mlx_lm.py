@@ -14,6 +14,8 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     shape_of_rank,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, add
@@ -38,13 +40,7 @@ from embercoach.analysis.shapes.table.layer_shapes import (
     size_of,
     with_bias,
 )
-from embercoach.analysis.shapes.table.products import (
-    batch_indices,
-    inexact,
-    integral,
-    with_last,
-    without_last,
-)
+from embercoach.analysis.shapes.table.products import batch_indices, inexact, integral
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,13 @@ from embercoach.analysis.shapes.arrays import (
     DType,
     DTypeValue,
     ShapedArray,
+    chained,
     is_floating,
     promote,
     unknown_shape,
+    with_last,
+    without_first,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import (
     Condition,
@@ -37,7 +41,6 @@ from embercoach.analysis.shapes.size_integers import (
 )
 from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument, operand
-from embercoach.analysis.shapes.table.indexing import chained
 from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.reduction_shapes import summed_dtype
 from embercoach.analysis.values.promotion import INTEGERS
@@ -74,31 +77,6 @@ def integral(requirements: Requirements, array: ShapedArray | None) -> None:
     """Require an array to hold integers."""
     if array is not None and isinstance(array.dtype, str) and array.dtype not in INTEGERS:
         requirements.fail(f"the indices are {array.dtype}")
-
-
-def without_last(shape: ArrayShape, count: int = 1) -> ArrayShape:
-    """The shape without its last axes."""
-    if shape.middle is None:
-        return ArrayShape(shape.head[: len(shape.head) - count])
-    if len(shape.tail) < count:
-        return unknown_shape()
-    return ArrayShape(shape.head, shape.middle, shape.tail[: len(shape.tail) - count])
-
-
-def without_first(shape: ArrayShape, count: int = 1) -> ArrayShape:
-    """The shape without its first axes."""
-    if shape.middle is None:
-        return ArrayShape(shape.head[count:])
-    if len(shape.head) < count:
-        return unknown_shape()
-    return ArrayShape(shape.head[count:], shape.middle, shape.tail)
-
-
-def with_last(shape: ArrayShape, *sizes: Integer) -> ArrayShape:
-    """Return the shape with more axes after its last."""
-    if shape.middle is None:
-        return ArrayShape((*shape.head, *sizes))
-    return ArrayShape(shape.head, shape.middle, (*shape.tail, *sizes))
 
 
 def divisible(requirements: Requirements, size: Integer, divisor: Integer, reason: str) -> Integer:

@@ -13,6 +13,8 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     promote,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, floor_divide, multiply
 from embercoach.analysis.shapes.table import LayerValues, layer, layer_call, transfer
@@ -32,8 +34,6 @@ from embercoach.analysis.shapes.table.products import (
     divisible,
     optional_array,
     real_floating,
-    with_last,
-    without_last,
 )
 
 if TYPE_CHECKING:

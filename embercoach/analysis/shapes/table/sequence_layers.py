@@ -11,6 +11,8 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     ShapedArray,
     promote,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import Integer, multiply
@@ -40,8 +42,6 @@ from embercoach.analysis.shapes.table.products import (
     inexact,
     optional_array,
     weighted,
-    with_last,
-    without_last,
 )
 
 if TYPE_CHECKING:
