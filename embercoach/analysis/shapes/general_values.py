@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from embercoach.analysis.shapes.annotated_shapes import typed_dtype
 from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     UNKNOWN,
@@ -38,7 +39,6 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     new_number,
 )
-from embercoach.analysis.shapes.shape_annotations import typed_dtype
 from embercoach.analysis.shapes.size_integers import SizeExpr, symbol
 from embercoach.analysis.shapes.table_calls import array_of_place, new_dict
 

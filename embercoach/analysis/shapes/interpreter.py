@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from pathlib import Path
 
+    from embercoach.analysis.shapes.annotated_shapes import WrittenShape
     from embercoach.analysis.shapes.path_states import Snapshot
     from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
-    from embercoach.analysis.shapes.shape_annotations import WrittenShape
     from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
     Evaluator = Callable[["Machine", Frame, Any], Any]
