@@ -25,6 +25,7 @@ from embercoach.analysis.shapes.operations import (
     binary,
     compared,
     elements_of,
+    entries_of,
     negated,
     truth_of,
 )
@@ -224,22 +225,21 @@ def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Ite
     is_known = True
     for node in nodes:
         if type(node) is ast.Starred:
-            value = machine.heap.value(machine.evaluate(frame, node.value))
-            if type(value) is tuple:
-                found += value
-                continue
-            held = elements_of(machine, value)
-            if held.items is None:
-                is_known = False
-                found.append(held.common)
-            else:
-                found += held.items
+            held = _spread(machine, frame, node)
+            is_known = is_known and held.items is not None
+            found += (held.common,) if held.items is None else held.items
         else:
             found.append(machine.evaluate(frame, node))
     if is_known:
         return Items(tuple(found))
     first = found[0]
     return Items(None, first if all(item is first for item in found) else UNKNOWN)
+
+
+def _spread(machine: Machine, frame: Frame, node: ast.Starred) -> Items:
+    """The items of ``*value``; axes that are unknown are one of a tuple's."""
+    value = machine.heap.value(machine.evaluate(frame, node.value))
+    return Items(value) if type(value) is tuple else elements_of(machine, value)
 
 
 @evaluates(ast.Dict)
@@ -249,12 +249,9 @@ def _dict(machine: Machine, frame: Frame, node: ast.Dict) -> Any:
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = machine.evaluate(frame, value_node)
         if key_node is None:
-            held = machine.heap.read(getattr(value, "number", -1))
-            if type(held) is Entries:
-                known.update(held.known)
-                is_open = is_open or held.is_open
-            else:
-                is_open = True
+            held = entries_of(machine, value)
+            known.update(held.known)
+            is_open = is_open or held.is_open
             continue
         key = machine.heap.value(machine.evaluate(frame, key_node))
         if type(key) in (str, int):
@@ -350,11 +347,7 @@ def call_arguments(
     is_complete = True
     for argument in node.args:
         if type(argument) is ast.Starred:
-            value = machine.heap.value(machine.evaluate(frame, argument.value))
-            if type(value) is tuple:
-                positional += value
-                continue
-            held = elements_of(machine, value)
+            held = _spread(machine, frame, argument)
             if held.items is None:
                 is_complete = False
                 break
@@ -366,15 +359,11 @@ def call_arguments(
         if keyword.arg is not None:
             keywords[keyword.arg] = value
             continue
-        given = machine.heap.read(getattr(value, "number", -1))
-        if (
-            type(given) is Entries
-            and not given.is_open
-            and all(type(k) is str for k in given.known)
-        ):
-            keywords.update(given.known)
-        else:
+        given = entries_of(machine, value)
+        if given.is_open or not all(type(k) is str for k in given.known):
             is_complete = False
+        else:
+            keywords.update(given.known)
     return tuple(positional), keywords, is_complete
 
 
@@ -590,12 +579,16 @@ def _same(items: Any) -> Any:
 # -- comprehensions --------------------------------------------------------------------------
 
 
-@evaluates(ast.ListComp, ast.GeneratorExp, ast.SetComp)
-def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
-    inner = Frame(
+def _inner_frame(frame: Frame) -> Frame:
+    """The names that a comprehension binds."""
+    return Frame(
         {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
     )
-    inner.logged = None
+
+
+@evaluates(ast.ListComp, ast.GeneratorExp, ast.SetComp)
+def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
+    inner = _inner_frame(frame)
     items = _generated(machine, inner, node.generators, lambda: machine.evaluate(inner, node.elt))
     if type(node) is ast.ListComp:
         return new_list(machine, items)
@@ -604,9 +597,7 @@ def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
 
 @evaluates(ast.DictComp)
 def _dict_comprehension(machine: Machine, frame: Frame, node: ast.DictComp) -> Any:
-    inner = Frame(
-        {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
-    )
+    inner = _inner_frame(frame)
 
     def pair() -> Any:
         key = machine.heap.value(machine.evaluate(inner, node.key))

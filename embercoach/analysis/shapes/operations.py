@@ -71,6 +71,12 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
 
 
+def entries_of(machine: Machine, value: Any) -> Entries:
+    """The contents of a dictionary; of another value any."""
+    held = machine.heap.read(getattr(value, "number", -1))
+    return held if type(held) is Entries else Entries({}, is_open=True)
+
+
 def elements_of(machine: Machine, value: Any) -> Items:
     """The items of a list, tuple, iterator, range, dictionary (its keys) or array."""
     handler = _HANDLERS.get(type(value))

@@ -18,7 +18,13 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.attributes import attribute_of, library_name
-from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, elements_of, truth_of
+from embercoach.analysis.shapes.operations import (
+    MOST_ITEMS,
+    binary,
+    elements_of,
+    entries_of,
+    truth_of,
+)
 from embercoach.analysis.shapes.path_conditions import is_instance
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -320,15 +326,8 @@ def _product(call: ShapeCall) -> Any:
 
 
 def _dict(call: ShapeCall) -> Any:
-    known: dict[Any, Any] = {}
-    is_open = False
-    if call.arguments:
-        held = call.heap.read(getattr(call.arguments[0], "number", -1))
-        if type(held) is Entries:
-            known, is_open = dict(held.known), held.is_open
-        else:
-            is_open = True
-    return new_dict(call.machine, Entries({**known, **call.keywords}, is_open))
+    held = entries_of(call.machine, call.arguments[0]) if call.arguments else Entries({})
+    return new_dict(call.machine, Entries({**held.known, **call.keywords}, held.is_open))
 
 
 def _super_of(call: ShapeCall) -> Any:

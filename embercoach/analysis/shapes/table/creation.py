@@ -32,6 +32,7 @@ from embercoach.analysis.shapes.table.elementwise import (
     broadcast,
     dtype_argument,
     dtype_of,
+    integral,
     operand,
 )
 from embercoach.analysis.shapes.table.joining_shapes import fits
@@ -294,6 +295,21 @@ def _floating_dtype(requirements: Requirements, value: object) -> DType:
     return dtype
 
 
+def _drawn(
+    requirements: Requirements,
+    parameters: ShapedArray,
+    target: ArrayShape | None,
+    dtype: DType,
+    key: object,
+) -> ShapedArray:
+    """Numbers of a shape, to which parameters broadcast; of theirs for None."""
+    check_key(requirements, key)
+    if target is None:
+        return ShapedArray(parameters.shape, dtype)
+    fits(requirements, parameters.shape, target)
+    return ShapedArray(target, dtype)
+
+
 @transfer("random.key")
 def key_(requirements: Requirements, seed: object) -> object:
     """``mx.random.key``."""
@@ -320,12 +336,8 @@ def uniform(
     key: object = None,
 ) -> object:
     """``mx.random.uniform``: bounds broadcast to the shape."""
-    target = _sequence(requirements, shape)
-    made = _floating_dtype(requirements, dtype)
-    check_key(requirements, key)
-    bounds = broadcast(requirements, low, high)
-    fits(requirements, bounds.shape, target)
-    return ShapedArray(target, made)
+    target, made = _sequence(requirements, shape), _floating_dtype(requirements, dtype)
+    return _drawn(requirements, broadcast(requirements, low, high), target, made, key)
 
 
 @transfer("random.normal")
@@ -386,13 +398,8 @@ def truncated_normal(
 ) -> object:
     """``mx.random.truncated_normal``: bounds broadcast to the shape."""
     made = _floating_dtype(requirements, dtype)
-    check_key(requirements, key)
-    bounds = broadcast(requirements, lower, upper)
-    if shape is None:
-        return ShapedArray(bounds.shape, made)
-    target = _sequence(requirements, shape)
-    fits(requirements, bounds.shape, target)
-    return ShapedArray(target, made)
+    target = None if shape is None else _sequence(requirements, shape)
+    return _drawn(requirements, broadcast(requirements, lower, upper), target, made, key)
 
 
 @transfer("random.randint")
@@ -406,13 +413,8 @@ def randint(
 ) -> object:
     """``mx.random.randint``: integers or bool."""
     target = _sequence(requirements, shape)
-    made = dtype_argument(requirements, dtype, "int32")
-    if is_floating(made) or made == "complex64":
-        requirements.fail(f"{made} isn't a dtype of integers")
-    check_key(requirements, key)
-    bounds = broadcast(requirements, low, high)
-    fits(requirements, bounds.shape, target)
-    return ShapedArray(target, made)
+    made = integral(requirements, dtype_argument(requirements, dtype, "int32"))
+    return _drawn(requirements, broadcast(requirements, low, high), target, made, key)
 
 
 @transfer("random.bernoulli")
@@ -427,12 +429,8 @@ def bernoulli(
     dtype = dtype_of(p)
     if isinstance(dtype, str) and not is_floating(dtype):
         requirements.fail(f"{dtype} isn't a floating dtype")
-    check_key(requirements, key)
-    if shape is None:
-        return ShapedArray(chances.shape, "bool")
-    target = _sequence(requirements, shape)
-    fits(requirements, chances.shape, target)
-    return ShapedArray(target, "bool")
+    target = None if shape is None else _sequence(requirements, shape)
+    return _drawn(requirements, chances, target, "bool", key)
 
 
 @transfer("random.categorical")
