@@ -116,13 +116,20 @@ _OPERATIONS: dict[type[ast.operator], Callable[[Integer, Integer], Integer]] = {
 }
 
 
-def _parsed(text: str) -> ast.expr | None:
-    """An expression of names, numbers and their sums, products and quotients; None for others."""
+def expression_of(text: str) -> ast.expr | None:
+    """The expression that a text is, None if it is none, or long."""
+    if len(text) > LONGEST:
+        return None
     try:
-        found = ast.parse(text, mode="eval").body
+        return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return found if _is_simple(found) else None
+
+
+def _parsed(text: str) -> ast.expr | None:
+    """An expression of names, numbers and their sums, products and quotients; None for others."""
+    found = expression_of(text)
+    return found if found is not None and _is_simple(found) else None
 
 
 def _is_simple(node: ast.expr) -> bool:
@@ -416,11 +423,7 @@ def written_type(
 ) -> WrittenShape | None:
     """The shape of an annotation: ``Float[mx.array, "B S D"]``, also if it may be ``None``."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth < 4:
-        try:
-            inner = ast.parse(node.value[:200], mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        return written_type(machine, frame, inner, depth + 1)
+        return written_type(machine, frame, expression_of(node.value), depth + 1)
     if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
         return written_type(machine, frame, node.left, depth + 1)
     if not isinstance(node, ast.Subscript):

@@ -84,7 +84,6 @@ STACKING = "mlx.core.stack"
 TILING = "mlx.core.tile"
 LINEAR = "mlx.nn.Linear"
 _SQUARING = ("square", "power", "__pow__")
-_MEANS = ("mean", "sum")
 #: What ``Origin.name`` says of values that several calls have made.
 CENTERED, SQUARED, LOG_NORMALIZED, WEIGHTED_LOGS = "centered", "squared", "logs", "weighted logs"
 #: Arrays with weights for each of their rows, of which the sum is one along an axis.

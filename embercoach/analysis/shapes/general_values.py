@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from embercoach.analysis.shapes.annotated_shapes import typed_dtype
+from embercoach.analysis.shapes.annotated_shapes import expression_of, typed_dtype
 from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     UNKNOWN,
@@ -86,12 +86,21 @@ def _classes_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[Class
     """
     found: dict[str, set[ClassValue]] = {}
     for cls in _classes(frame):
-        for node in ast.walk(cls.node):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found.setdefault(node.name, set()).add(cls)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found.setdefault(node.attr, set()).add(cls)
+        for name in _defined_attributes(cls.node):
+            found.setdefault(name, set()).add(cls)
     return {name: frozenset(classes) for name, classes in found.items()}
+
+
+@lru_cache(maxsize=1024)
+def _defined_attributes(cls: ast.ClassDef) -> frozenset[str]:
+    """The methods of a class, and the attributes that these set."""
+    found: set[str] = set()
+    for node in ast.walk(cls):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+    return frozenset(found)
 
 
 #: Attributes that say nothing of a class.
@@ -270,13 +279,10 @@ def annotated(
     if isinstance(node, ast.Constant):
         if node.value is None:
             return None
-        if isinstance(node.value, str) and len(node.value) < 200:
-            try:
-                inner = ast.parse(node.value, mode="eval").body
-            except (SyntaxError, ValueError, RecursionError):
-                return UNKNOWN
-            return annotated(machine, frame, inner, name, scope, depth + 1)
-        return UNKNOWN
+        inner = expression_of(node.value) if isinstance(node.value, str) else None
+        if inner is None:
+            return UNKNOWN
+        return annotated(machine, frame, inner, name, scope, depth + 1)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         parts = [
             annotated(machine, frame, part, name, scope, depth + 1)

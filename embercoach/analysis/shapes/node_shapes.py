@@ -165,11 +165,6 @@ def _shown(size: Integer) -> Integer:
     return size
 
 
-def is_known(shape: ArrayShape) -> bool:
-    """Return whether a shape is fully known, in numbers and symbols."""
-    return shape.rank is not None and ANY_INT not in shape.head
-
-
 #: The sizes of an array's axes; None for those that are unknown.
 Sizes = tuple[int | None, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.evaluate.imports import LIBRARIES
@@ -291,11 +291,10 @@ def source_file(module: Module) -> SourceFile | None:
     if module.parsed.outline is None:
         return None
     if module.shape_source is None:
-        found = _SourceFiles(module)
         module.shape_source = SourceFile(
             module.path,
             module.parsed.outline,
-            found.find,
+            cache(partial(_imported_file, module)),
             has_other_arrays=_imports_other_arrays(module.parsed.outline.body),
             source=module.source,
         )
@@ -318,31 +317,17 @@ def _imports_other_arrays(body: list[ast.stmt]) -> bool:
     return False
 
 
-class _SourceFiles:
-    """The files that a module imports."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.found: dict[tuple[str, int], SourceFile | None] = {}
-
-    def find(self, name: str, level: int) -> SourceFile | None:
-        """The file that ``import name`` reads, None for one that is not the project's."""
-        key = (name, level)
-        if key not in self.found:
-            self.found[key] = self._find(name, level)
-        return self.found[key]
-
-    def _find(self, name: str, level: int) -> SourceFile | None:
-        module = self.module
-        if level == 0 and name.partition(".")[0] in LIBRARIES:
-            return None
-        path = module.project.resolve(module.path, name, level, set())
-        if path is None:
-            return None
-        if path == module.path:
-            return source_file(module)
-        found = module.project.load(path, module.path.parent)
-        return None if found is None else source_file(found)
+def _imported_file(module: Module, name: str, level: int) -> SourceFile | None:
+    """The file that ``import name`` reads, None for one that is not the project's."""
+    if level == 0 and name.partition(".")[0] in LIBRARIES:
+        return None
+    path = module.project.resolve(module.path, name, level, set())
+    if path is None:
+        return None
+    if path == module.path:
+        return source_file(module)
+    found = module.project.load(path, module.path.parent)
+    return None if found is None else source_file(found)
 
 
 @lru_cache(maxsize=2)

@@ -257,11 +257,11 @@ def _made(terms: dict[Monomial, int]) -> Integer:
     found = {factors: times for factors, times in terms.items() if times}
     if not found:
         return 0
-    if len(found) > MAX_TERMS or any(abs(times) > LARGEST for times in found.values()):
+    if len(found) > MAX_TERMS or max(map(abs, found.values())) > LARGEST:
         return ANY_INT
     if len(found) == 1 and () in found:
         return found[()]
-    if any(len(factors) > MAX_FACTORS for factors in found):
+    if max(map(len, found)) > MAX_FACTORS:
         return ANY_INT
     return SizeExpr(found)
 
@@ -275,11 +275,15 @@ def add(a: Integer, b: Integer) -> Integer:
     """Return ``a + b``."""
     if type(a) is int and type(b) is int:
         return _small(a + b)
+    return _sum(a, b, 1)
+
+
+def _sum(a: Integer, b: Integer, sign: int) -> Integer:
     if a is ANY_INT or b is ANY_INT:
         return ANY_INT
     terms = dict(_terms_of(a))
     for factors, times in _terms_of(b).items():
-        terms[factors] = terms.get(factors, 0) + times
+        terms[factors] = terms.get(factors, 0) + sign * times
     return _made(terms)
 
 
@@ -287,7 +291,7 @@ def subtract(a: Integer, b: Integer) -> Integer:
     """Return ``a - b``."""
     if type(a) is int and type(b) is int:
         return _small(a - b)
-    return add(a, multiply(b, -1))
+    return _sum(a, b, -1)
 
 
 def multiply(a: Integer, b: Integer) -> Integer:

@@ -239,6 +239,7 @@ def _sizes_of(call: ast.AST) -> list[ast.expr]:
 HEADS = ("heads", "head")
 #: Names of sizes of batches.
 BATCHES = frozenset(("b", "bs", "bsz", "batch", "batch_size"))
+_AVERAGES = (".mean", ".var")
 #: Layers that normalize the last axis.
 _ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
@@ -273,11 +274,20 @@ def suspicions_of(call: TableCall, result: ShapedArray, owner: str) -> _Found:
         result: of the call.
         owner: the name of the class whose method calls it; empty elsewhere.
     """
-    if call.arrays:
-        find = _FINDERS.get(call.name)
-        if find is not None:
-            yield from find(call, result)
-        yield from _other_axes(call, owner)
+    find = _FINDERS.get(call.name)
+    if find is not None:
+        yield from find(call, result)
+    yield from _other_axes(call, owner)
+
+
+def may_be_suspicious(call: TableCall) -> bool:
+    """Return whether anything is looked for in a call: by its name, or by what its argument is."""
+    if call.name in _FINDERS:
+        return bool(call.arrays)
+    first = call.arguments[0] if call.arguments else None
+    return type(first) is ShapedArray and (
+        first.origin is not None or call.name.endswith(_AVERAGES) or _is_real_fourier(call.name)
+    )
 
 
 def _in_difference(call: TableCall, result: ShapedArray) -> _Found:
@@ -316,7 +326,23 @@ def _in_reshape(call: TableCall, result: ShapedArray) -> _Found:
 
 
 def _in_einsum(call: TableCall, result: ShapedArray) -> _Found:
-    yield from _weighted_einsum(call.arguments)
+    """``mx.einsum("bij,bjd->bid", mx.softmax(scores, axis=1), v)``."""
+    subscripts, *operands = call.arguments
+    if not isinstance(subscripts, str) or "->" not in subscripts or "." in subscripts:
+        return
+    inputs, output = subscripts.replace(" ", "").split("->")
+    terms = inputs.split(",")
+    if len(terms) < 2 or len(terms) != len(operands):
+        return
+    for term, operand in zip(terms, operands, strict=True):
+        origin = operand.origin if isinstance(operand, ShapedArray) else None
+        if origin is None or origin.name not in NORMALIZING or len(origin.axes) != 1:
+            continue
+        letter = term[origin.axes[0]] if -len(term) <= origin.axes[0] else ""
+        summed = [one for one in term if one not in output]
+        if letter and letter in output and summed:
+            reason = f"axis {origin.axes[0]} is normalized, and {summed[-1]!r} is summed"
+            yield origin.node, "SHAPE-005", reason
 
 
 def _in_index(call: TableCall, result: ShapedArray) -> _Found:
@@ -329,8 +355,13 @@ def _in_index(call: TableCall, result: ShapedArray) -> _Found:
 
 
 def _in_rotation(call: TableCall, result: ShapedArray) -> _Found:
-    if type(call.arguments[0]) is ShapedArray:
-        yield from _rotated(call.node, call.arguments[0].shape)
+    """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
+    first = call.arguments[0]
+    is_known = type(first) is ShapedArray and first.shape.rank == 4
+    size = first.shape.size(-2) if is_known else None
+    found = size.symbol if isinstance(size, SizeExpr) else None
+    if found is not None and not found.is_local and found.name.endswith(HEADS):
+        yield call.node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
 
 
 def _in_recurrence(call: TableCall, result: ShapedArray) -> _Found:
@@ -390,7 +421,7 @@ def _other_axes(call: TableCall, owner: str) -> _Found:
     for at, reason in _other_axis(call):
         yield at, "SHAPE-007", reason
     first = call.arguments[0]
-    if type(first) is ShapedArray and call.name.endswith((".mean", ".var")):
+    if type(first) is ShapedArray and call.name.endswith(_AVERAGES):
         axes = call.axes(first.shape)
         is_image = first.origin is not None and first.origin.name in _IMAGES
         if is_image and axes in _CHANNELS_FIRST:
@@ -406,7 +437,7 @@ def _other_axis(call: TableCall) -> Iterator[tuple[ast.AST, str]]:
     first, node, name, short = call.arguments[0], call.node, call.name, call.short
     if type(first) is not ShapedArray or first.shape.rank == 1:
         return
-    if name.startswith("mlx.core.fft.r"):
+    if _is_real_fourier(name):
         yield from ((node, one) for one in _transformed(call, first.shape))
     origin = first.origin
     if origin is None:
@@ -421,6 +452,10 @@ def _other_axis(call: TableCall) -> Iterator[tuple[ast.AST, str]]:
             yield origin.node if is_earlier else node, where
     elif name == "mlx.core.divide" and type(call.arguments[1]) is ShapedArray:
         yield from ((node, one) for one in _scaled(first, call.arguments[1]))
+
+
+def _is_real_fourier(name: str) -> bool:
+    return name.startswith("mlx.core.fft.r")
 
 
 def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str, bool]:
@@ -586,26 +621,6 @@ def _called(node: ast.AST) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "call")
 
 
-def _weighted_einsum(arguments: list[Any]) -> _Found:
-    """``mx.einsum("bij,bjd->bid", mx.softmax(scores, axis=1), v)``."""
-    subscripts, *operands = arguments
-    if not isinstance(subscripts, str) or "->" not in subscripts or "." in subscripts:
-        return
-    inputs, output = subscripts.replace(" ", "").split("->")
-    terms = inputs.split(",")
-    if len(terms) < 2 or len(terms) != len(operands):
-        return
-    for term, operand in zip(terms, operands, strict=True):
-        origin = operand.origin if isinstance(operand, ShapedArray) else None
-        if origin is None or origin.name not in NORMALIZING or len(origin.axes) != 1:
-            continue
-        letter = term[origin.axes[0]] if -len(term) <= origin.axes[0] else ""
-        summed = [one for one in term if one not in output]
-        if letter and letter in output and summed:
-            reason = f"axis {origin.axes[0]} is normalized, and {summed[-1]!r} is summed"
-            yield origin.node, "SHAPE-005", reason
-
-
 def _rows_by_rows(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
     """``x[:, last]`` of an index for each row: each row gets the elements of all."""
     if not isinstance(index, tuple) or len(index) != 2 or index[0] != slice(None):
@@ -688,14 +703,6 @@ def _of_one(call: TableCall, shape: ArrayShape, axis: int) -> _Found:
     if type(size) is int and size == 1 and others:
         reason = f"`{call.short}` over axis {axis} of {shape}, which has one element"
         yield call.node, "SHAPE-007", reason
-
-
-def _rotated(node: ast.AST, shape: ArrayShape) -> _Found:
-    """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
-    size = shape.size(-2) if shape.rank == 4 else None
-    found = size.symbol if isinstance(size, SizeExpr) else None
-    if found is not None and not found.is_local and found.name.endswith(HEADS):
-        yield node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
 
 
 def _weighted(weights: ShapedArray) -> _Found:

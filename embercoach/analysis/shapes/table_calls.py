@@ -377,14 +377,19 @@ def _call_once(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -
         learn(site, cause or site.node, name, requirements)
     if type(result) is ShapedArray:
         result = axis_origins.with_origin(call, result)
-        known = [site.heap.value(v) if type(v) is ShapedArray else v for v in call.arguments]
-        cls = None if site.frame.function is None else site.frame.function.cls
-        found = suspicions.suspicions_of(
-            replace(call, arguments=known), site.heap.value(result), "" if cls is None else cls.name
-        )
-        for at, code, reason in found:
-            site.machine.add_event(site.frame, at, reason, None, name, code)
+        if suspicions.may_be_suspicious(call):
+            _note_suspicions(site, call, site.heap.value(result))
     return raised_value(site.machine, _stamped(result, site.node))
+
+
+def _note_suspicions(site: ShapeSite, call: TableCall, result: ShapedArray) -> None:
+    """Note what the author of a call can't mean."""
+    known = [site.heap.value(v) if type(v) is ShapedArray else v for v in call.arguments]
+    function = site.frame.function
+    owner = "" if function is None or function.cls is None else function.cls.name
+    found = suspicions.suspicions_of(replace(call, arguments=known), result, owner)
+    for at, code, reason in found:
+        site.machine.add_event(site.frame, at, reason, None, call.name, code)
 
 
 def _note_bounds(site: ShapeSite, call: TableCall) -> bool:

@@ -23,7 +23,7 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.requirements import Requirements, array_of
 from embercoach.analysis.shapes.size_integers import ANY_INT, exact_quotient, floor_divide, multiply
 from embercoach.analysis.shapes.table import transfer
-from embercoach.analysis.values.promotion import INTEGERS, dtype_of_number
+from embercoach.analysis.values.promotion import dtype_of_number
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.arrays import WeakKind
@@ -464,10 +464,3 @@ def result_type(requirements: Requirements, *arrays_and_dtypes: object) -> objec
     if not found or any(weak_kind(value) is not None for value in found):
         requirements.refuse("there are no arrays or dtypes")
     return DTypeValue(meeting_dtype(tuple(found)))
-
-
-def is_integral(dtype: DType) -> bool | None:
-    """Return whether a dtype is one of integers (bool is none), None if that is unknown."""
-    if isinstance(dtype, str):
-        return dtype in INTEGERS
-    return False if is_floating(dtype) else None
