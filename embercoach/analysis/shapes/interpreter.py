@@ -182,8 +182,8 @@ class Machine:
         #: By function (None for a module) the values of its assigned names in all activations.
         self.records: dict[ast.AST | None, dict[tuple[ast.AST, str], Any]] = {}
         self.results: dict[ast.AST, list[Any]] = {}
-        self._repeated: dict[int, frozenset[int]] = {}
-        self._bodies: list[list[ast.stmt]] = []
+        #: By the id of a body, which is kept: its places of repeated conditions.
+        self._repeated: dict[int, tuple[list[ast.stmt], frozenset[int]]] = {}
         self.modules: dict[Path, ModuleValue] = {}
         #: By a custom function's node: its ``vjp``.
         self.backward: dict[ast.AST, FunctionValue] = {}
@@ -264,11 +264,9 @@ class Machine:
 
     def _repeated_tests(self, body: list[ast.stmt]) -> frozenset[int]:
         """The places of ``if`` statements whose condition a later one of the body has as well."""
-        found = self._repeated.get(id(body))
-        if found is None:
-            found = self._repeated[id(body)] = repeated_tests(body)
-            self._bodies.append(body)  # keeps its id
-        return found
+        if id(body) not in self._repeated:
+            self._repeated[id(body)] = body, repeated_tests(body)
+        return self._repeated[id(body)][1]
 
     def note_records(self, frame: Frame) -> None:
         """Keep the values of assigned names, with all that is learned by the end of the frame.
