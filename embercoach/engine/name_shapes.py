@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.analysis.shapes.assigned import assigned_shapes
+from embercoach.analysis.shapes.node_shapes import assigned_shapes
 from embercoach.analysis.syntax.name_reads import name_reads
 from embercoach.analysis.syntax.parse import SyntaxProblem, reading
 from embercoach.analysis.work import WorkExceededError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.analysis.project.project import Project
-    from embercoach.analysis.shapes.assigned import AssignedShape
+    from embercoach.analysis.shapes.node_shapes import AssignedShape
 
 #: A place in bytes, as ``ast`` counts: line, column, column after the end.
 _Place = tuple[int, int, int]

@@ -12,15 +12,12 @@ from embercoach.analysis.shapes.size_integers import (
     AnyInt,
     Integer,
     SizeExpr,
-    SizeSymbol,
     product,
-    substituted,
 )
 from embercoach.analysis.values import promotion
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Mapping
 
 WeakKind = Literal["bool", "int", "float", "complex"]
 
@@ -117,9 +114,46 @@ def unknown_shape(name: str = "") -> ArrayShape:
     return ArrayShape((), AxesSymbol(name))
 
 
-def shape_of_rank(rank: int) -> ArrayShape:
-    """A shape of unknown sizes."""
-    return ArrayShape((ANY_INT,) * rank)
+def shape_of_rank(rank: int | None, more: int = 0) -> ArrayShape:
+    """A shape of unknown sizes, of so many axes and some more; of None any shape."""
+    return unknown_shape() if rank is None else ArrayShape((ANY_INT,) * (rank + more))
+
+
+def without_last(shape: ArrayShape, count: int = 1) -> ArrayShape:
+    """The shape without its last axes."""
+    if shape.middle is None:
+        return ArrayShape(shape.head[: len(shape.head) - count])
+    if len(shape.tail) < count:
+        return unknown_shape()
+    return ArrayShape(shape.head, shape.middle, shape.tail[: len(shape.tail) - count])
+
+
+def without_first(shape: ArrayShape, count: int = 1) -> ArrayShape:
+    """The shape without its first axes."""
+    if shape.middle is None:
+        return ArrayShape(shape.head[count:])
+    if len(shape.head) < count:
+        return unknown_shape()
+    return ArrayShape(shape.head[count:], shape.middle, shape.tail)
+
+
+def with_last(shape: ArrayShape, *sizes: Integer) -> ArrayShape:
+    """Return the shape with more axes after its last."""
+    if shape.middle is None:
+        return ArrayShape((*shape.head, *sizes))
+    return ArrayShape(shape.head, shape.middle, (*shape.tail, *sizes))
+
+
+def chained(*shapes: ArrayShape) -> ArrayShape:
+    """The shape of the axes of several shapes, in order."""
+    unknown = [at for at, shape in enumerate(shapes) if shape.middle is not None]
+    if not unknown:
+        return ArrayShape(tuple(n for shape in shapes for n in shape.head))
+    first, last = unknown[0], unknown[-1]
+    head = [n for shape in shapes[: first + 1] for n in shape.head]
+    tail = [*shapes[last].tail, *(n for shape in shapes[last + 1 :] for n in shape.head)]
+    middle = shapes[first].middle if first == last else AxesSymbol()
+    return ArrayShape(tuple(head), middle, tuple(tail))
 
 
 class DTypeSymbol(Struct, frozen=True, eq=False):
@@ -261,19 +295,6 @@ def floating(dtype: DType) -> DType:
     return promote_weak(dtype, "float")
 
 
-def concrete(dtype: DType, values: Mapping[DTypeSymbol, str]) -> str | None:
-    """The dtype with symbols replaced by MLX's names, None if it isn't known then."""
-    if dtype is None or isinstance(dtype, str):
-        return dtype
-    result = dtype.name
-    for symbol in dtype.symbols:
-        value = values.get(symbol)
-        if value is None:
-            return None
-        result = value if result is None else promotion.promote(result, value)
-    return promotion.promote_weak(result, dtype.weak) if dtype.weak else result
-
-
 class Origin(Struct, frozen=True, eq=False):
     """A call that gives an array's axes a meaning: a reduction, a softmax, a layer.
 
@@ -374,12 +395,3 @@ def weak_kind(value: object) -> WeakKind | None:
     if isinstance(value, AnyScalar) and value.kind != "str":
         return value.kind
     return None
-
-
-def shape_substituted(shape: ArrayShape, sizes: Mapping[SizeSymbol, Integer]) -> ArrayShape:
-    """The shape where symbols of sizes are replaced."""
-    if not sizes:
-        return shape
-    head = tuple(substituted(n, sizes) for n in shape.head)
-    tail = tuple(substituted(n, sizes) for n in shape.tail)
-    return ArrayShape(head, shape.middle, tail)

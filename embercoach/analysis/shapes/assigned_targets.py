@@ -15,9 +15,8 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     is_floating,
 )
-from embercoach.analysis.shapes.interpreter import Machine, link
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.operations import joined_items
+from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, link
+from embercoach.analysis.shapes.operations import elements_of, joined_items
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -155,11 +154,8 @@ def _items_of_place(machine: Machine, place: Place, number: int) -> Any:
         return place
     items = []
     for at in range(number):
-        key = (id(place), f"[{at!r}]")
-        if key not in machine.open_attributes:
-            made = Place(f"{place.name}[{at}]", is_setting=True, scope=place)
-            machine.open_attributes[key] = made
-        items.append(machine.heap.value(machine.open_attributes[key]))
+        item = machine.part_of(place, f"[{at!r}]", f"{place.name}[{at}]")
+        items.append(machine.heap.value(item))
     return tuple(items)
 
 
@@ -272,7 +268,9 @@ def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any)
     owner = machine.heap.value(machine.evaluate(frame, target.value))
     index = machine.heap.value(machine.evaluate(frame, target.slice))
     if type(owner) is ShapedArray:
-        call_table(machine, frame, target, "mlx.core.array.__setitem__", (owner, index, value), {})
+        call_table(
+            ShapeSite(machine, frame, target), "mlx.core.array.__setitem__", (owner, index, value)
+        )
     elif type(owner) is ListReference:
         held = machine.heap.read(owner.number)
         if type(held) is not Items:

@@ -13,7 +13,6 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
 )
 from embercoach.analysis.shapes.host_arrays import host_attribute
-from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
@@ -38,11 +37,9 @@ from embercoach.analysis.shapes.value_joins import joined_values
 from embercoach.analysis.values.promotion import DTYPES
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.interpreter import ShapeSite
 
 #: What an array has, and hardly anything else.
 ARRAY_MEMBERS = frozenset(
@@ -85,12 +82,12 @@ _CONSTANTS: dict[str, Any] = {
 }
 
 
-def attribute_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+def attribute_of(site: ShapeSite, owner: Any, name: str) -> Any:
     """``owner.name``."""
     if type(owner) is Place:
-        owner = machine.heap.value(owner)
+        owner = site.heap.value(owner)
     handler = _HANDLERS.get(type(owner))
-    return UNKNOWN if handler is None else handler(machine, frame, node, owner, name)
+    return UNKNOWN if handler is None else handler(site, owner, name)
 
 
 def library_name(name: str) -> Any:
@@ -105,15 +102,13 @@ def library_name(name: str) -> Any:
     return LibraryName(mlx_api.canonical(name) if name.startswith("mlx.") else name)
 
 
-def _of_library(
-    machine: Machine, frame: Frame, node: ast.AST, owner: LibraryName, name: str
-) -> Any:
+def _of_library(site: ShapeSite, owner: LibraryName, name: str) -> Any:
     return library_name(f"{owner.name}.{name}")
 
 
-def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, name: str) -> Any:
+def _of_options(site: ShapeSite, owner: Options, name: str) -> Any:
     found = [
-        attribute_of(machine, frame, node, option, name)
+        attribute_of(site, option, name)
         for option in owner.values
         if option is not None and type(option) is not str
     ]
@@ -122,34 +117,28 @@ def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, n
     return joined_values(found)
 
 
-def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray, name: str) -> Any:
+def _of_array(site: ShapeSite, owner: ShapedArray, name: str) -> Any:
     if name == "shape":
-        return sizes_of(machine.heap.shape(owner.shape))
+        return sizes_of(site.heap.shape(owner.shape))
     if name == "ndim":
-        return machine.heap.rank_of(owner.shape)
+        return site.heap.rank_of(owner.shape)
     entry = mlx_api.array_member(name)
     if entry is not None and entry.kind == "property":
-        return call_table(machine, frame, node, f"mlx.core.array.{name}", (owner,), {})
+        return call_table(site, f"mlx.core.array.{name}", (owner,))
     return LibraryMethod(owner, name)
 
 
-def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, name: str) -> Any:
+def _of_place(site: ShapeSite, owner: Place, name: str) -> Any:
     """An attribute of something unknown: of an array, where only arrays have it."""
     if name in ARRAY_MEMBERS and (not owner.is_setting or name in _PLAINLY_ARRAYS):
-        if frame.may_see_other_arrays():
+        if site.frame.may_see_other_arrays():
             return UNKNOWN
         array = array_of_place(owner)
-        machine.heap.facts.places[owner] = array
-        return _of_array(machine, frame, node, array, name)
-    key = (id(owner), name)
-    found = machine.open_attributes.get(key)
-    if found is None:
-        if mlx_api.array_member(name) is not None and not owner.is_setting:
-            return UNKNOWN
-        found = Place(name, is_setting=True, scope=owner)
-        machine.open_attributes[key] = found
-        machine.open_attributes[id(owner), "self"] = owner
-    return machine.heap.value(found)
+        site.heap.facts.places[owner] = array
+        return _of_array(site, array, name)
+    if mlx_api.array_member(name) is not None and not owner.is_setting:
+        return UNKNOWN
+    return site.heap.value(site.machine.part_of(owner, name, name))
 
 
 def class_member(cls: ClassValue, name: str) -> Any:
@@ -209,50 +198,43 @@ def member_of(owner: ObjectReference, name: str) -> Any:
     return BoundFunction(found, owner) if type(found) is FunctionValue else None
 
 
-def _of_module(machine: Machine, frame: Frame, node: ast.AST, owner: ModuleValue, name: str) -> Any:
+def _of_module(site: ShapeSite, owner: ModuleValue, name: str) -> Any:
     found = owner.frame.names.get(name, UNKNOWN)
-    return machine.heap.value(found) if type(found) is Place else found
+    return site.heap.value(found) if type(found) is Place else found
 
 
-def _of_class(machine: Machine, frame: Frame, node: ast.AST, owner: ClassValue, name: str) -> Any:
+def _of_class(site: ShapeSite, owner: ClassValue, name: str) -> Any:
     found = class_member(owner, name)
     if type(found) is FunctionValue and "builtins.classmethod" in found.decorators:
         return BoundFunction(found, owner)
     return UNKNOWN if found is None else found
 
 
-def _of_object(
-    machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, name: str
-) -> Any:
-    held = machine.heap.read(owner.number)
+def _of_object(site: ShapeSite, owner: ObjectReference, name: str) -> Any:
+    held = site.heap.read(owner.number)
     if type(held) is Attributes and name in held.values:
         found = held.values[name]
-        return machine.heap.value(found) if type(found) is Place else found
+        return site.heap.value(found) if type(found) is Place else found
     if owner.cls is not None:
         found = class_member(owner.cls, name)
         if found is not None:
-            return _bound(machine, frame, node, owner, found)
+            return _bound(site, owner, found)
     if owner.library and mlx_api.member(owner.library, name) is not None:
         return LibraryMethod(owner, name)
     if owner.cls is not None and name == "__class__":
         return owner.cls
     if owner.is_open:
-        key = (owner.number, name)
-        if key not in machine.open_attributes:
-            machine.open_attributes[key] = Place(name, is_setting=True, scope=owner)
-        return machine.heap.value(machine.open_attributes[key])
+        return site.heap.value(site.machine.part_of(owner, name, name))
     return UNKNOWN
 
 
-def _bound(
-    machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, found: Any
-) -> Any:
+def _bound(site: ShapeSite, owner: ObjectReference, found: Any) -> Any:
     if type(found) is not FunctionValue:
         return found
     if "builtins.staticmethod" in found.decorators:
         return found
     if any(one in _PROPERTIES for one in found.decorators):
-        return call(machine, frame, node, BoundFunction(found, owner), (), {})
+        return site.call(BoundFunction(found, owner))
     if "builtins.classmethod" in found.decorators:
         return BoundFunction(found, owner.cls)
     return BoundFunction(found, owner)
@@ -261,7 +243,7 @@ def _bound(
 _PROPERTIES = ("builtins.property", "functools.cached_property")
 
 
-def _of_super(machine: Machine, frame: Frame, node: ast.AST, owner: SuperValue, name: str) -> Any:
+def _of_super(site: ShapeSite, owner: SuperValue, name: str) -> Any:
     for base in owner.cls.bases:
         if type(base) is ClassValue:
             found = class_member(base, name)
@@ -272,32 +254,28 @@ def _of_super(machine: Machine, frame: Frame, node: ast.AST, owner: SuperValue, 
     return LibraryMethod(owner, f"builtins.object.{name}")
 
 
-def _of_transformed(
-    machine: Machine, frame: Frame, node: ast.AST, owner: TransformedFunction, name: str
-) -> Any:
+def _of_transformed(site: ShapeSite, owner: TransformedFunction, name: str) -> Any:
     """``@f.vjp``."""
     return LibraryName("builtins.decorator") if name in ("vjp", "jvp", "vmap") else UNKNOWN
 
 
-def _of_dtype(machine: Machine, frame: Frame, node: ast.AST, owner: DTypeValue, name: str) -> Any:
+def _of_dtype(site: ShapeSite, owner: DTypeValue, name: str) -> Any:
     return ANY_INT if name == "size" else UNKNOWN
 
 
-def _of_host_array(
-    machine: Machine, frame: Frame, node: ast.AST, owner: HostArray, name: str
-) -> Any:
+def _of_host_array(site: ShapeSite, owner: HostArray, name: str) -> Any:
     if name == "shape":
         return sizes_of(owner.shape)
     found = host_attribute(owner, name)
     return LibraryMethod(owner, name) if found is UNKNOWN else found
 
 
-def _method(machine: Machine, frame: Frame, node: ast.AST, owner: Any, name: str) -> LibraryMethod:
+def _method(site: ShapeSite, owner: Any, name: str) -> LibraryMethod:
     return LibraryMethod(owner, name)
 
 
 #: By the type of the owner: its attributes; those of other values are unknown.
-_HANDLERS: dict[type, Callable[[Machine, Frame, ast.AST, Any, str], Any]] = {
+_HANDLERS: dict[type, Callable[[ShapeSite, Any, str], Any]] = {
     ObjectReference: _of_object,
     LibraryName: _of_library,
     ShapedArray: _of_array,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
@@ -83,7 +84,6 @@ STACKING = "mlx.core.stack"
 TILING = "mlx.core.tile"
 LINEAR = "mlx.nn.Linear"
 _SQUARING = ("square", "power", "__pow__")
-_MEANS = ("mean", "sum")
 #: What ``Origin.name`` says of values that several calls have made.
 CENTERED, SQUARED, LOG_NORMALIZED, WEIGHTED_LOGS = "centered", "squared", "logs", "weighted logs"
 #: Arrays with weights for each of their rows, of which the sum is one along an axis.
@@ -94,11 +94,58 @@ SHIFTED = "shifted"
 OF_ALL_ROWS = "of all rows"
 
 
-def with_origin(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> ShapedArray:
+class TableCall(Struct, frozen=True):
+    """A call of a function of MLX, with what it passes as transfer functions take it.
+
+    Attributes:
+        node: the call or operation.
+        name: of what is called.
+        arguments: by position.
+        keywords: by name.
+    """
+
+    node: ast.AST
+    name: str
+    arguments: list[Any]
+    keywords: dict[str, Any]
+
+    @property
+    def short(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def arrays(self) -> list[ShapedArray]:
+        """The arrays among the arguments by position."""
+        return [value for value in self.arguments if type(value) is ShapedArray]
+
+    def argument(self, at: int, name: str) -> Any:
+        """An argument by its position or its name; None if it isn't there."""
+        return self.keywords.get(name, self.arguments[at] if at < len(self.arguments) else None)
+
+    def axes(self, shape: ArrayShape, at: int = 1) -> tuple[int, ...]:
+        """The axes that the call works along; empty if they are unknown.
+
+        They count from the end, or as the call does where the number of axes is unknown.
+
+        Args:
+            shape: of the first argument.
+            at: the position of the axis.
+        """
+        axis = self.argument(at, "axis")
+        named: Any = axis if isinstance(axis, (tuple, list)) else (axis,)
+        rank = shape.rank
+        found = []
+        for one in named:
+            if type(one) is not int:
+                return ()
+            found.append(one if one < 0 or rank is None else one - rank)
+        return tuple(found)
+
+
+def with_origin(call: TableCall, result: ShapedArray) -> ShapedArray:
     """The result of a call with its origin, or with that of the one array that it changes."""
-    arrays = [value for value in arguments if type(value) is ShapedArray]
+    arrays, name, node = call.arrays, call.name, call.node
     if name == STACKING:
         return replace(result, origin=Origin(name, node, result.shape))
     if not arrays:
@@ -107,10 +154,10 @@ def with_origin(
     if name != LINEAR and first.shape == result.shape and is_layer(first, LINEAR):
         return replace(result, origin=first.origin)  # an activation
     origin = (
-        _along_axis(node, name, first, arguments, keywords)
-        or _kept(name, first, arguments, result)
-        or _of_two(node, name, arrays, arguments, result)
-        or _combined(name, arrays, arguments)
+        _along_axis(call, first)
+        or _kept(call, first, result)
+        or _of_two(call, arrays, result)
+        or _combined(call, arrays)
     )
     if origin is None and (name.startswith("mlx.nn.") or name in EXPLICIT):
         origin = Origin(name, node, first.shape)
@@ -122,43 +169,31 @@ def with_origin(
     return result
 
 
-def _along_axis(
-    node: ast.AST,
-    name: str,
-    first: ShapedArray,
-    arguments: list[Any],
-    keywords: dict[str, Any],
-) -> Origin | None:
+def _along_axis(call: TableCall, first: ShapedArray) -> Origin | None:
     """The origin of what a call computes along an axis; None for other calls."""
+    name, node, arguments = call.name, call.node, call.arguments
     if name in REDUCTIONS or name in NORMALIZING:
-        axes = axes_of(arguments, keywords, first.shape)
-        if _is_of_all_rows(name, first, arguments, keywords):
+        if _is_of_all_rows(call, first):
             return Origin(OF_ALL_ROWS, node, first.shape)
-        return Origin(name, node, first.shape, axes)
+        return Origin(name, node, first.shape, call.axes(first.shape))
     if name in SELECTING or name in ORDERING or name == REPEATING:
         at = 2 if name.endswith(_COUNTED) else 1
-        is_named = "axis" in keywords or len(arguments) > at or name == REPEATING
-        axes = axes_of(arguments, keywords, first.shape, at) if is_named else (-1,)
+        is_named = "axis" in call.keywords or len(arguments) > at or name == REPEATING
+        axes = call.axes(first.shape, at) if is_named else (-1,)
         return Origin(name, node, first.shape, axes)
     if name == TILING:
         return Origin(name, node, first.shape, _tiled(arguments[1]))
     return None
 
 
-def _of_two(
-    node: ast.AST,
-    name: str,
-    arrays: list[ShapedArray],
-    arguments: list[Any],
-    result: ShapedArray,
-) -> Origin | None:
+def _of_two(call: TableCall, arrays: list[ShapedArray], result: ShapedArray) -> Origin | None:
     """The origin of scores with a mask, and of rows with their weights; None for others."""
     if len(arrays) != 2:
         return None
-    is_masked = name == "mlx.core.where" and arrays[0] is arguments[0]
-    if (is_masked or name == "mlx.core.add") and _is_same_along_last(*arrays):
-        return Origin(SHIFTED, node, result.shape, (-1,))
-    if name == "mlx.core.multiply":
+    is_masked = call.name == "mlx.core.where" and arrays[0] is call.arguments[0]
+    if (is_masked or call.name == "mlx.core.add") and _is_same_along_last(*arrays):
+        return Origin(SHIFTED, call.node, result.shape, (-1,))
+    if call.name == "mlx.core.multiply":
         for weights, other in (arrays, arrays[::-1]):
             origin = weights.origin
             if origin is None or origin.name not in NORMALIZING or _ends_with_one(other.shape):
@@ -202,20 +237,18 @@ def _tiled(numbers: Any) -> tuple[int, ...]:
     return tuple([at - len(numbers) for at in known])
 
 
-def _kept(
-    name: str, first: ShapedArray, arguments: list[Any], result: ShapedArray
-) -> Origin | None:
+def _kept(call: TableCall, first: ShapedArray, result: ShapedArray) -> Origin | None:
     """The origin that parts and transposes of an array have of it."""
     origin = first.origin
     if origin is None:
         return None
-    if origin.name == TILING and name.endswith(("transpose", "swapaxes")):
+    if origin.name == TILING and call.name.endswith(("transpose", "swapaxes")):
         # Those of the last two axes.
         is_same = result.shape.rank == first.shape.rank == 4
         return origin if is_same and result.shape.head[:2] == first.shape.head[:2] else None
-    if not name.endswith("__getitem__"):
+    if not call.name.endswith("__getitem__"):
         return None
-    if _is_order(first) and _are_slices(arguments[1]):
+    if _is_order(first) and _are_slices(call.arguments[1]):
         return origin
     if origin.name in NORMALIZING and _adds_last_axis(first.shape, result.shape):
         return replace(origin, axes=tuple([axis - 1 for axis in origin.axes]))
@@ -240,12 +273,12 @@ def _are_slices(index: Any) -> bool:
     )
 
 
-def _is_of_all_rows(
-    name: str, array: ShapedArray, arguments: list[Any], keywords: dict[str, Any]
-) -> bool:
+def _is_of_all_rows(call: TableCall, array: ShapedArray) -> bool:
     """Return whether a call reduces all axes of values that are normalized along one."""
     origin = array.origin
-    if origin is None or name in NORMALIZING or len(arguments) > 1 or "axis" in keywords:
+    if origin is None or call.name in NORMALIZING:
+        return False
+    if len(call.arguments) > 1 or "axis" in call.keywords:
         return False
     return origin.name in NORMALIZING and len(origin.axes) == 1 and array.shape.rank != 1
 
@@ -255,12 +288,12 @@ def is_layer(array: ShapedArray, name: str) -> bool:
     return array.origin is not None and array.origin.name == name
 
 
-def reduced_axis(arguments: list[Any]) -> ast.AST | None:
+def reduced_axis(call: TableCall) -> ast.AST | None:
     """The reduction that drops an axis which its result is then broadcast against.
 
     ``x - x.mean(axis=1)`` means ``x.mean(axis=1, keepdims=True)``.
     """
-    arrays = [value for value in arguments if type(value) is ShapedArray]
+    arrays = call.arrays
     if len(arrays) != 2:
         return None
     for reduced, other in ((arrays[0], arrays[1]), (arrays[1], arrays[0])):
@@ -280,11 +313,11 @@ def _is_elementwise(name: str, arrays: list[ShapedArray], known: list[ShapedArra
     return len(known) == 1 and (len(arrays) == 1 or name in PAIRED)
 
 
-def _combined(name: str, arrays: list[ShapedArray], arguments: list[Any]) -> Origin | None:
+def _combined(call: TableCall, arrays: list[ShapedArray]) -> Origin | None:
     """The meaning of values that calls make along an axis, and the axis; None for others."""
-    origin = arrays[0].origin
+    name, origin = call.name, arrays[0].origin
     if len(arrays) == 1:
-        is_square = name.endswith(_SQUARING) and arguments[-1] in (arrays[0], 2)
+        is_square = name.endswith(_SQUARING) and call.arguments[-1] in (arrays[0], 2)
         if is_square and origin is not None and origin.name == CENTERED:
             return replace(origin, name=SQUARED, before=arrays[0].shape)
         return None
@@ -303,27 +336,3 @@ def _combined(name: str, arrays: list[ShapedArray], arguments: list[Any]) -> Ori
     if meaning is None:
         return None
     return replace(other, name=meaning, before=arrays[0].shape)
-
-
-def axes_of(
-    arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape, at: int = 1
-) -> tuple[int, ...]:
-    """The axes that a call works along; empty if they are unknown.
-
-    They count from the end, or as the call does where the number of axes is unknown.
-
-    Args:
-        arguments: by position.
-        keywords: by name.
-        shape: of the first argument.
-        at: the position of the axis.
-    """
-    axis = keywords.get("axis", arguments[at] if len(arguments) > at else None)
-    named: Any = axis if isinstance(axis, (tuple, list)) else (axis,)
-    rank = shape.rank
-    found = []
-    for one in named:
-        if type(one) is not int:
-            return ()
-        found.append(one if one < 0 or rank is None else one - rank)
-    return tuple(found)

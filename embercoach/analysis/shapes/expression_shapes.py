@@ -18,10 +18,17 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.host_arrays import host_item
-from embercoach.analysis.shapes.interpreter import Machine, assign, call, evaluates
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.layer_objects import as_array
-from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
+from embercoach.analysis.shapes.interpreter import Machine, ShapeCall, ShapeSite, assign, evaluates
+from embercoach.analysis.shapes.library_functions import as_array
+from embercoach.analysis.shapes.operations import (
+    MOST_ITEMS,
+    binary,
+    compared,
+    elements_of,
+    entries_of,
+    negated,
+    truth_of,
+)
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, next_serials
 from embercoach.analysis.shapes.python_values import (
@@ -53,7 +60,6 @@ from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table_calls import (
     as_integer,
     call_table,
-    lowered,
     new_dict,
     new_list,
 )
@@ -92,14 +98,14 @@ def _name(machine: Machine, frame: Frame, node: ast.Name) -> Any:
 @evaluates(ast.Attribute)
 def _attribute(machine: Machine, frame: Frame, node: ast.Attribute) -> Any:
     owner = machine.evaluate(frame, node.value)
-    return attributes.attribute_of(machine, frame, node, owner, node.attr)
+    return attributes.attribute_of(ShapeSite(machine, frame, node), owner, node.attr)
 
 
 @evaluates(ast.BinOp)
 def _binary(machine: Machine, frame: Frame, node: ast.BinOp) -> Any:
     left = machine.evaluate(frame, node.left)
     right = machine.evaluate(frame, node.right)
-    return binary(machine, frame, node, type(node.op), left, right)
+    return binary(ShapeSite(machine, frame, node), type(node.op), left, right)
 
 
 @evaluates(ast.UnaryOp)
@@ -112,7 +118,7 @@ def _unary(machine: Machine, frame: Frame, node: ast.UnaryOp) -> Any:
         if kind is ast.UAdd:
             return value
         name = "mlx.core.negative" if kind is ast.USub else "mlx.core.array.__invert__"
-        return call_table(machine, frame, node, name, (value,), {})
+        return call_table(ShapeSite(machine, frame, node), name, (value,))
     number = as_integer(machine, value)
     if number is not None:
         if kind is ast.USub:
@@ -162,7 +168,7 @@ def _compare(machine: Machine, frame: Frame, node: ast.Compare) -> Any:
     results: list[Any] = []
     for operator, comparator in zip(node.ops, node.comparators, strict=True):
         right = machine.evaluate(frame, comparator)
-        results.append(compared(machine, frame, node, type(operator), left, right))
+        results.append(compared(ShapeSite(machine, frame, node), type(operator), left, right))
         left = right
     if len(results) == 1:
         return results[0]
@@ -219,22 +225,21 @@ def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Ite
     is_known = True
     for node in nodes:
         if type(node) is ast.Starred:
-            value = machine.heap.value(machine.evaluate(frame, node.value))
-            if type(value) is tuple:
-                found += value
-                continue
-            held = elements_of(machine, value)
-            if held.items is None:
-                is_known = False
-                found.append(held.common)
-            else:
-                found += held.items
+            held = _spread(machine, frame, node)
+            is_known = is_known and held.items is not None
+            found += (held.common,) if held.items is None else held.items
         else:
             found.append(machine.evaluate(frame, node))
     if is_known:
         return Items(tuple(found))
     first = found[0]
     return Items(None, first if all(item is first for item in found) else UNKNOWN)
+
+
+def _spread(machine: Machine, frame: Frame, node: ast.Starred) -> Items:
+    """The items of ``*value``; axes that are unknown are one of a tuple's."""
+    value = machine.heap.value(machine.evaluate(frame, node.value))
+    return Items(value) if type(value) is tuple else elements_of(machine, value)
 
 
 @evaluates(ast.Dict)
@@ -244,12 +249,9 @@ def _dict(machine: Machine, frame: Frame, node: ast.Dict) -> Any:
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = machine.evaluate(frame, value_node)
         if key_node is None:
-            held = machine.heap.read(getattr(value, "number", -1))
-            if type(held) is Entries:
-                known.update(held.known)
-                is_open = is_open or held.is_open
-            else:
-                is_open = True
+            held = entries_of(machine, value)
+            known.update(held.known)
+            is_open = is_open or held.is_open
             continue
         key = machine.heap.value(machine.evaluate(frame, key_node))
         if type(key) in (str, int):
@@ -315,13 +317,13 @@ def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
         return _super(frame)
     if type(func) is ast.Attribute:
         owner = machine.evaluate(frame, func.value)
-        callee = attributes.attribute_of(machine, frame, func, owner, func.attr)
+        callee = attributes.attribute_of(ShapeSite(machine, frame, func), owner, func.attr)
         if callee is UNKNOWN or type(callee) is Place:
             callee = function_runs.method_of_unknown(owner, func.attr, callee)
     else:
         callee = machine.evaluate(frame, func)
-    arguments, keywords, is_complete = call_arguments(machine, frame, node)
-    return call(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
+    call = ShapeCall(machine, frame, node, *call_arguments(machine, frame, node))
+    return function_runs.call_value(call, callee)
 
 
 def _super(frame: Frame) -> Any:
@@ -345,11 +347,7 @@ def call_arguments(
     is_complete = True
     for argument in node.args:
         if type(argument) is ast.Starred:
-            value = machine.heap.value(machine.evaluate(frame, argument.value))
-            if type(value) is tuple:
-                positional += value
-                continue
-            held = elements_of(machine, value)
+            held = _spread(machine, frame, argument)
             if held.items is None:
                 is_complete = False
                 break
@@ -361,15 +359,11 @@ def call_arguments(
         if keyword.arg is not None:
             keywords[keyword.arg] = value
             continue
-        given = machine.heap.read(getattr(value, "number", -1))
-        if (
-            type(given) is Entries
-            and not given.is_open
-            and all(type(k) is str for k in given.known)
-        ):
-            keywords.update(given.known)
-        else:
+        given = entries_of(machine, value)
+        if given.is_open or not all(type(k) is str for k in given.known):
             is_complete = False
+        else:
+            keywords.update(given.known)
     return tuple(positional), keywords, is_complete
 
 
@@ -389,42 +383,34 @@ def _slice(machine: Machine, frame: Frame, node: ast.Slice) -> Any:
 def _subscript(machine: Machine, frame: Frame, node: ast.Subscript) -> Any:
     owner = machine.heap.value(machine.evaluate(frame, node.value))
     index = machine.heap.value(machine.evaluate(frame, node.slice))
-    return subscript_of(machine, frame, node, owner, index)
+    return subscript_of(ShapeSite(machine, frame, node), owner, index)
 
 
-def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
+def subscript_of(site: ShapeSite, owner: Any, index: Any) -> Any:
     """``owner[index]``."""
     handler = _SUBSCRIPTS.get(type(owner))
-    return UNKNOWN if handler is None else handler(machine, frame, node, owner, index)
+    return UNKNOWN if handler is None else handler(site, owner, index)
 
 
-def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, index: Any) -> Any:
-    found = [
-        subscript_of(machine, frame, node, option, index)
-        for option in owner.values
-        if option is not None
-    ]
+def _of_options(site: ShapeSite, owner: Options, index: Any) -> Any:
+    found = [subscript_of(site, option, index) for option in owner.values if option is not None]
     return joined_values(found) if found else UNKNOWN
 
 
-def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray, index: Any) -> Any:
-    return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
+def _of_array(site: ShapeSite, owner: ShapedArray, index: Any) -> Any:
+    return call_table(site, "mlx.core.array.__getitem__", (owner, index))
 
 
-def _of_array_at(machine: Machine, frame: Frame, node: ast.AST, owner: ArrayAt, index: Any) -> Any:
-    return call_table(machine, frame, node, "mlx.core.ArrayAt.__getitem__", (owner, index), {})
+def _of_array_at(site: ShapeSite, owner: ArrayAt, index: Any) -> Any:
+    return call_table(site, "mlx.core.ArrayAt.__getitem__", (owner, index))
 
 
-def _of_host_array(
-    machine: Machine, frame: Frame, node: ast.AST, owner: HostArray, index: Any
-) -> Any:
-    return host_item(lambda value: lowered(machine, value), owner, index)
+def _of_host_array(site: ShapeSite, owner: HostArray, index: Any) -> Any:
+    return host_item(site, owner, index)
 
 
-def _of_dict(
-    machine: Machine, frame: Frame, node: ast.AST, owner: DictReference, index: Any
-) -> Any:
-    held = machine.heap.read(owner.number)
+def _of_dict(site: ShapeSite, owner: DictReference, index: Any) -> Any:
+    held = site.heap.read(owner.number)
     if type(held) is not Entries:
         return UNKNOWN
     if type(index) in (str, int):
@@ -435,32 +421,27 @@ def _of_dict(
     return one_of(functions) if functions else UNKNOWN  # a choice by name
 
 
-def _of_object(
-    machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, index: Any
-) -> Any:
+def _of_object(site: ShapeSite, owner: ObjectReference, index: Any) -> Any:
     if type(index) is str and owner.library:
-        return attributes.attribute_of(machine, frame, node, owner, index)
+        return attributes.attribute_of(site, owner, index)
     method = attributes.member_of(owner, "__getitem__")
     if method is not None:
-        return call(machine, frame, node, method, (index,), {})
+        return site.call(method, (index,))
     if attributes.is_named_tuple(owner.cls):
-        items = elements_of(machine, owner).items
-        return UNKNOWN if items is None else _of_tuple(machine, frame, node, items, index)
+        items = elements_of(site.machine, owner).items
+        return UNKNOWN if items is None else _of_tuple(site, items, index)
     return UNKNOWN
 
 
-def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, index: Any) -> Any:
+def _of_place(site: ShapeSite, owner: Place, index: Any) -> Any:
     """An item of a setting: a setting as well; part of what must be an array."""
     if not owner.is_setting:
-        if owner.scope is None or not _is_of_axes(index) or frame.may_see_other_arrays():
+        if owner.scope is None or not _is_of_axes(index) or site.frame.may_see_other_arrays():
             return UNKNOWN
-        return _of_array(machine, frame, node, as_array(machine, owner), index)
-    key = (id(owner), f"[{index!r}]")
-    item = machine.open_attributes.get(key)
-    if item is None and type(index) in (int, str, SizeExpr):
-        item = Place(f"{owner.name}[{index}]", is_setting=True, scope=owner)
-        machine.open_attributes[key] = item
-    return UNKNOWN if item is None else item
+        return _of_array(site, as_array(site.machine, owner), index)
+    if type(index) not in (int, str, SizeExpr):
+        return UNKNOWN
+    return site.machine.part_of(owner, f"[{index!r}]", f"{owner.name}[{index}]")
 
 
 def _is_of_axes(index: Any) -> bool:
@@ -470,19 +451,17 @@ def _is_of_axes(index: Any) -> bool:
     )
 
 
-def _of_string(machine: Machine, frame: Frame, node: ast.AST, owner: str, index: Any) -> Any:
+def _of_string(site: ShapeSite, owner: str, index: Any) -> Any:
     in_range = type(index) is int and -len(owner) <= index < len(owner)
     return owner[index] if in_range else UNKNOWN
 
 
-def _of_type(machine: Machine, frame: Frame, node: ast.AST, owner: LibraryName, index: Any) -> Any:
+def _of_type(site: ShapeSite, owner: LibraryName, index: Any) -> Any:
     """``list[int]``, ``Optional[x]``: a type."""
     return owner
 
 
-def _of_tuple(
-    machine: Machine, frame: Frame, node: ast.AST, owner: tuple[Any, ...], index: Any
-) -> Any:
+def _of_tuple(site: ShapeSite, owner: tuple[Any, ...], index: Any) -> Any:
     places = [at for at, item in enumerate(owner) if type(item) is AxesSymbol]
     if not places:
         if type(index) is int and -len(owner) <= index < len(owner):
@@ -490,7 +469,7 @@ def _of_tuple(
         if type(index) is slice and all(type(v) in (int, type(None)) for v in _parts(index)):
             return owner[index]
         return ANY_INT if owner and all(weak_kind(v) == "int" for v in owner) else UNKNOWN
-    return _item_of_open_tuple(machine, owner, index, places[0])
+    return _item_of_open_tuple(site.machine, owner, index, places[0])
 
 
 def _parts(index: slice) -> tuple[Any, Any, Any]:
@@ -556,17 +535,15 @@ def _split_off(
     return last[0]
 
 
-def _of_list(
-    machine: Machine, frame: Frame, node: ast.AST, owner: ListReference, index: Any
-) -> Any:
-    held = machine.heap.read(owner.number)
+def _of_list(site: ShapeSite, owner: ListReference, index: Any) -> Any:
+    held = site.heap.read(owner.number)
     if type(held) is not Items:
         return UNKNOWN
     if type(index) is slice:
         if held.items is not None and all(type(v) in (int, type(None)) for v in _parts(index)):
-            return new_list(machine, Items(held.items[index]))
+            return new_list(site.machine, Items(held.items[index]))
         items = held.items if held.items is not None else [held.common]
-        return new_list(machine, Items(None, _same(items)))
+        return new_list(site.machine, Items(None, _same(items)))
     if held.items is None:
         return held.common
     if type(index) is int:
@@ -577,7 +554,7 @@ def _of_list(
     return joined_values(list(held.items))
 
 
-_SUBSCRIPTS: dict[type, Callable[[Machine, Frame, ast.AST, Any, Any], Any]] = {
+_SUBSCRIPTS: dict[type, Callable[[ShapeSite, Any, Any], Any]] = {
     Options: _of_options,
     ShapedArray: _of_array,
     tuple: _of_tuple,
@@ -602,12 +579,16 @@ def _same(items: Any) -> Any:
 # -- comprehensions --------------------------------------------------------------------------
 
 
-@evaluates(ast.ListComp, ast.GeneratorExp, ast.SetComp)
-def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
-    inner = Frame(
+def _inner_frame(frame: Frame) -> Frame:
+    """The names that a comprehension binds."""
+    return Frame(
         {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
     )
-    inner.logged = None
+
+
+@evaluates(ast.ListComp, ast.GeneratorExp, ast.SetComp)
+def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
+    inner = _inner_frame(frame)
     items = _generated(machine, inner, node.generators, lambda: machine.evaluate(inner, node.elt))
     if type(node) is ast.ListComp:
         return new_list(machine, items)
@@ -616,9 +597,7 @@ def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
 
 @evaluates(ast.DictComp)
 def _dict_comprehension(machine: Machine, frame: Frame, node: ast.DictComp) -> Any:
-    inner = Frame(
-        {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
-    )
+    inner = _inner_frame(frame)
 
     def pair() -> Any:
         key = machine.heap.value(machine.evaluate(inner, node.key))

@@ -6,10 +6,9 @@ import ast
 import builtins
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes import library_functions
 from embercoach.analysis.shapes.annotated_shapes import apply_annotations, compare_returned
-from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray, unknown_shape
+from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, ShapedArray
 from embercoach.analysis.shapes.assigned_targets import with_symbols
 from embercoach.analysis.shapes.attributes import (
     class_member,
@@ -17,9 +16,9 @@ from embercoach.analysis.shapes.attributes import (
     has_unknown_base,
     library_base,
 )
-from embercoach.analysis.shapes.call_memo import remembered
-from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, link
-from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
+from embercoach.analysis.shapes.call_memo import is_relevant, remembered
+from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, ShapeCall, ShapeSite, link
+from embercoach.analysis.shapes.library_functions import call_layer, escape, set_layer
 from embercoach.analysis.shapes.path_states import Frame, Heap, Snapshot
 from embercoach.analysis.shapes.python_values import (
     ArgumentScope,
@@ -40,11 +39,10 @@ from embercoach.analysis.shapes.python_values import (
     new_number,
 )
 from embercoach.analysis.shapes.recorded_values import is_special
-from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, SizeExpr, compare
+from embercoach.analysis.shapes.table import LAYERS
 from embercoach.analysis.shapes.table.mlx_lm import attention_result
-from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
 from embercoach.analysis.shapes.value_joins import Joiner, joined_values
 
@@ -72,17 +70,24 @@ def function_of(
     )
     decorators = []
     for one in getattr(node, "decorator_list", ()):
-        value = machine.evaluate(frame, one.func if isinstance(one, ast.Call) else one)
-        name = value.name if type(value) is LibraryName else ""
+        name = decorator_name(machine, frame, one)
         if name == "functools.partial" and isinstance(one, ast.Call) and one.args:
-            inner = machine.evaluate(frame, one.args[0])
-            name = inner.name if type(inner) is LibraryName else ""
+            name = _name_of(machine.evaluate(frame, one.args[0]))
         decorators.append(name)
     # Names in a class's body are not seen from its methods.
     outer = frame
     while outer.cls is not None and outer.outer is not None:
         outer = outer.outer
     return FunctionValue(node, outer, frame.cls, defaults, keyword_defaults, tuple(decorators))
+
+
+def decorator_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
+    """The library's name of a decorator, or of what makes it; empty for another one."""
+    return _name_of(machine.evaluate(frame, node.func if isinstance(node, ast.Call) else node))
+
+
+def _name_of(value: Any) -> str:
+    return value.name if type(value) is LibraryName else ""
 
 
 def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
@@ -110,224 +115,101 @@ def method_of_unknown(owner: Any, name: str, known: Any) -> Any:
 
 
 @link("call")
-def call_value(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: Any,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool = True,
-) -> Any:
-    """Call a value.
-
-    Args:
-        machine: the interpreter.
-        frame: of the caller.
-        node: the call.
-        callee: what is called.
-        arguments: by position.
-        keywords: by name.
-        is_complete: whether these are all arguments; else others are unknown.
-    """
+def call_value(call: ShapeCall, callee: Any) -> Any:
+    """Call a value."""
     if type(callee) is Place:
-        callee = machine.heap.value(callee)
+        callee = call.heap.value(callee)
     handler: Callable[..., Any] = _HANDLERS.get(type(callee), _call_unknown)
-    return handler(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
+    return handler(call, callee)
 
 
-def _call_unknown(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: Any,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    escape(machine, (*arguments, *keywords.values()))
-    machine.note_patch(arguments)
+def _call_unknown(call: ShapeCall, callee: Any) -> Any:
+    escape(call.machine, (*call.arguments, *call.keywords.values()))
+    call.machine.note_patch(call.arguments)
     return UNKNOWN
 
 
-def _call_name(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: LibraryName,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    if not is_complete:
-        return _any_result(callee.name)
-    return library_functions.call_name(machine, frame, node, callee.name, arguments, keywords)
+def _call_name(call: ShapeCall, callee: LibraryName) -> Any:
+    if not call.is_complete:
+        return library_functions.any_result(callee.name)
+    return library_functions.call_name(call, callee.name)
 
 
-def _any_result(name: str) -> Any:
-    """The result of a function of MLX with unknown arguments."""
-    entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
-    if entry is not None and entry.kind == "function" and entry.returns == "array":
-        return ShapedArray(unknown_shape())
-    return UNKNOWN
-
-
-def _call_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: LibraryMethod,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    if not is_complete:
+def _call_method(call: ShapeCall, callee: LibraryMethod) -> Any:
+    if not call.is_complete:
         return UNKNOWN
-    return library_functions.call_method(machine, frame, node, callee, arguments, keywords)
+    return library_functions.call_method(call, callee)
 
 
-def _call_bound(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: BoundFunction,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    given = (callee.owner, *arguments)
-    return call_function(
-        machine, frame, node, callee.function, given, keywords, is_complete=is_complete
-    )
+def _call_bound(call: ShapeCall, callee: BoundFunction) -> Any:
+    return call_function(call.with_first(callee.owner), callee.function)
 
 
-def _call_partial(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: PartialCall,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    positional = (*callee.arguments, *arguments)
-    named = {**dict(callee.keywords), **keywords}
+def _call_partial(call: ShapeCall, callee: PartialCall) -> Any:
+    positional = (*callee.arguments, *call.arguments)
+    named = {**dict(callee.keywords), **call.keywords}
     return call_value(
-        machine, frame, node, callee.function, positional, named, is_complete=is_complete
+        ShapeCall(call.machine, call.frame, call.node, positional, named, call.is_complete),
+        callee.function,
     )
-
-
-def _call_transformed(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: TransformedFunction,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    return library_functions.call_transformed(machine, frame, node, callee, arguments, keywords)
 
 
 #: Of so many layers that a configuration chooses from, the first ones stand for all.
 MANY_ALTERNATIVES = 5
 
 
-def _call_options(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: Options,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
-    heap = machine.heap
+def _call_options(call: ShapeCall, callee: Options) -> Any:
+    heap = call.heap
     results: list[Any] = []
     state = None
-    start = heap.snapshot(frame)
-    machine.trials += 1
-    try:
-        failed = []
-        tried = [option for option in callee.values if option is not None]
+    start = heap.snapshot(call.frame)
+    failed = []
+    tried = [option for option in callee.values if option is not None]
+    with call.machine.trying():
         for option in tried if len(tried) < MANY_ALTERNATIVES else tried[:3]:
-            heap.restore(frame, start.copy())
-            value = call_value(
-                machine, frame, node, option, arguments, keywords, is_complete=is_complete
-            )
-            ended = heap.snapshot(frame)
+            heap.restore(call.frame, start.copy())
+            value = call_value(call, option)
+            ended = heap.snapshot(call.frame)
             if ended.facts.failed and not start.facts.failed:
                 failed.append(ended)
                 continue
             results.append(value)
             state = ended if state is None else heap.join(state, ended)
-    finally:
-        machine.trials -= 1
     if state is None:
-        heap.restore(frame, failed[0] if failed else start)
+        heap.restore(call.frame, failed[0] if failed else start)
         return UNKNOWN
-    heap.restore(frame, state)
+    heap.restore(call.frame, state)
     return joined_values(results)
 
 
 # -- objects ---------------------------------------------------------------------------------
 
 
-def _call_object(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: ObjectReference,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
+def _call_object(call: ShapeCall, callee: ObjectReference) -> Any:
     """``layer(x)``."""
     method = None if callee.cls is None else class_member(callee.cls, "__call__")
     if type(method) is FunctionValue:
-        return call_function(
-            machine, frame, node, method, (callee, *arguments), keywords, is_complete=is_complete
-        )
-    if not callee.library or not is_complete:
+        return call_function(call.with_first(callee), method)
+    if not callee.library or not call.is_complete:
         return UNKNOWN
-    return call_layer(machine, frame, node, callee, arguments, keywords)
+    return call_layer(call, callee)
 
 
-def _instantiate(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    cls: ClassValue,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> Any:
+def _instantiate(call: ShapeCall, cls: ClassValue) -> Any:
     """``Class(arguments)``."""
     library = library_base(cls)
     if library == "enum.Enum":
         return UNKNOWN
-    machine.note_patch(arguments)
+    call.machine.note_patch(call.arguments)
     made = ObjectReference(new_number(), cls, library if library.startswith("mlx.") else "")
-    machine.heap.objects[made.number] = Attributes({})
+    call.heap.objects[made.number] = Attributes({})
     init = class_member(cls, "__init__")
     if type(init) is FunctionValue:
-        call_function(
-            machine, frame, node, init, (made, *arguments), keywords, is_complete=is_complete
-        )
+        call_function(call.with_first(made), init)
     elif library == "typing.NamedTuple" or any(one.is_dataclass for one in classes_of(cls)):
-        _fill_fields(machine, frame, node, made, arguments, keywords, is_complete=is_complete)
+        _fill_fields(call, made)
     elif made.library in LAYERS:
-        set_layer(machine, frame, node, made, arguments, keywords)
+        set_layer(call, made)
     elif has_unknown_base(cls):
         return UNKNOWN
     return made
@@ -355,69 +237,47 @@ def default_of(machine: Machine, cls: ClassValue, statement: ast.AnnAssign) -> A
             return machine.evaluate(cls.frame, named["default"])
         if "default_factory" in named:
             factory = machine.evaluate(cls.frame, named["default_factory"])
-            return call_value(machine, cls.frame, value, factory, (), {})
+            return ShapeSite(machine, cls.frame, value).call(factory)
     return machine.evaluate(cls.frame, value)
 
 
-def _fill_fields(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    made: ObjectReference,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool,
-) -> None:
+def _fill_fields(call: ShapeCall, made: ObjectReference) -> None:
     """Set the fields of a dataclass, and run ``__post_init__``."""
     assert made.cls is not None
     values: dict[str, Any] = {}
     for at, (name, statement, cls) in enumerate(fields_of(made.cls)):
-        if at < len(arguments):
-            values[name] = arguments[at]
-        elif name in keywords:
-            values[name] = keywords[name]
-        elif is_complete:
-            values[name] = default_of(machine, cls, statement)
+        if at < len(call.arguments):
+            values[name] = call.arguments[at]
+        elif name in call.keywords:
+            values[name] = call.keywords[name]
+        elif call.is_complete:
+            values[name] = default_of(call.machine, cls, statement)
         else:
-            default = default_of(machine, cls, statement)
-            values[name] = LINKS["general_value"](
-                machine, cls.frame, statement.annotation, name, default, made, is_setting=True
-            )
-    machine.heap.write(made.number, Attributes(values))
+            values[name] = LINKS["general_field"](call.machine, made, statement, cls)
+    call.heap.write(made.number, Attributes(values))
     after = class_member(made.cls, "__post_init__")
     if type(after) is FunctionValue:
-        call_function(machine, frame, node, after, (made,), {})
+        call.call(after, (made,))
 
 
 # -- functions -------------------------------------------------------------------------------
 
 
-def call_function(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    function: FunctionValue,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool = True,
-) -> Any:
+def call_function(call: ShapeCall, function: FunctionValue) -> Any:
     """Run a function of the program with these arguments."""
-    machine.note_patch(arguments)
+    call.machine.note_patch(call.arguments)
     names = None
-    if _may_run(machine, frame, function):
-        names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
+    if _may_run(call.machine, call.frame, function):
+        names = bound_names(call, function)
     if names is None:
-        escape(machine, (*arguments, *keywords.values(), *_captured(function)))
+        escape(call.machine, (*call.arguments, *call.keywords.values(), *_captured(function)))
         return UNKNOWN
 
     def run() -> Any:
-        _fill_unknown(machine, function, names)
-        shared = _of_any_caller(machine, function, names, arguments, keywords)
-        return _run_call(machine, frame, node, function, names, shared)
+        _fill_unknown(call.machine, function, names)
+        return _run_call(call, function, names)
 
-    return remembered(machine, function, names, run)
+    return remembered(call.machine, function, names, run)
 
 
 def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
@@ -443,10 +303,10 @@ def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, An
     """Give unknown arguments the values of their annotations, or places."""
     given = function.node.args
     scope = ArgumentScope(function.node)  # other calls pass other sizes
-    for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+    for parameter in (*function.positional, *given.kwonlyargs):
         if parameter.annotation is not None and names[parameter.arg] is UNKNOWN:
             made = LINKS["annotated"](
-                machine, function.frame, parameter.annotation, parameter.arg, scope, 0
+                machine, function.frame, parameter.annotation, parameter.arg, scope
             )
             names[parameter.arg] = made
             if machine.rounds and type(made) is SizeExpr:
@@ -457,69 +317,49 @@ def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, An
             names[name] = Place(name)
 
 
-def _run_call(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    function: FunctionValue,
-    names: dict[str, Any],
-    shared: dict[str, Any] | None,
-) -> Any:
-    """Run a function, and its ``vjp``.
-
-    Args:
-        machine: the interpreter.
-        frame: of the caller.
-        node: the call.
-        function: that is called.
-        names: the parameters' values.
-        shared: those for callers in other files, None if they are the same.
-    """
+def _run_call(call: ShapeCall, function: FunctionValue, names: dict[str, Any]) -> Any:
+    """Run a function for these values of its parameters, and its ``vjp``."""
+    shared = _of_any_caller(call, function, names)
     if shared is None:
-        return _run_forward(machine, frame, node, function, names)
+        return _run_forward(call, function, names)
     # What is shown of it holds for callers in other files, too.
-    start = machine.heap.snapshot(frame)
-    run_function(machine, frame, node, function, shared)
-    machine.heap.restore(frame, start)
-    machine.silent = True
+    start = call.heap.snapshot(call.frame)
+    run_function(call, function, shared)
+    call.heap.restore(call.frame, start)
+    call.machine.silent = True
     try:
-        return _run_forward(machine, frame, node, function, names)
+        return _run_forward(call, function, names)
     finally:
-        machine.silent = False
+        call.machine.silent = False
 
 
-def _run_forward(
-    machine: Machine, frame: Frame, node: ast.AST, function: FunctionValue, names: dict[str, Any]
-) -> Any:
+def _run_forward(site: ShapeSite, function: FunctionValue, names: dict[str, Any]) -> Any:
     inputs = tuple(names.values())
-    result = run_function(machine, frame, node, function, names)
+    result = run_function(site, function, names)
     if function.name == "scaled_dot_product_attention":
-        result = attention_result(tuple(map(machine.heap.value, inputs)), result)
-    backward = machine.backward.get(function.node)
+        result = attention_result(tuple(map(site.heap.value, inputs)), result)
+    backward = site.machine.backward.get(function.node)
     if backward is not None:
-        _run_backward(machine, frame, node, backward, inputs, result)
+        _run_backward(site, backward, inputs, result)
     return result
 
 
 def _run_backward(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    backward: FunctionValue,
-    inputs: tuple[Any, ...],
-    result: Any,
+    site: ShapeSite, backward: FunctionValue, inputs: tuple[Any, ...], result: Any
 ) -> None:
     """Run the ``vjp`` of a custom function with what its call takes and gives."""
     primals = inputs if len(inputs) != 1 else inputs[0]
-    bound = bound_names(machine, backward, (primals, result, result), {})
-    if bound is None or result is UNKNOWN or backward in machine.active:
+    given = ShapeCall(site.machine, site.frame, site.node, (primals, result, result))
+    bound = bound_names(given, backward)
+    if bound is None or result is UNKNOWN or backward in site.machine.active:
         return
-    found = machine.heap.value(run_function(machine, frame, node, backward, bound))
+    found = site.heap.value(run_function(site, backward, bound))
     gradients = found if type(found) is tuple else (found,)
     for primal, gradient in zip(inputs, gradients, strict=False):
-        given = machine.heap.value(primal)
-        if type(given) is ShapedArray and type(gradient) is ShapedArray:
-            _compare_gradient(machine, frame, backward, given, gradient)
+        argument = site.heap.value(primal)
+        if type(argument) is ShapedArray and type(gradient) is ShapedArray:
+            at = ShapeSite(site.machine, site.frame, _last_return(backward))
+            _compare_gradient(at, backward.name, argument.shape, gradient.shape)
 
 
 def _last_return(function: FunctionValue) -> ast.AST:
@@ -532,113 +372,82 @@ def _last_return(function: FunctionValue) -> ast.AST:
     return returned[-1] if returned else function.node
 
 
-def _compare_gradient(
-    machine: Machine,
-    frame: Frame,
-    backward: FunctionValue,
-    primal: ShapedArray,
-    gradient: ShapedArray,
-) -> None:
+def _compare_gradient(site: ShapeSite, name: str, primal: ArrayShape, gradient: ArrayShape) -> None:
     """Note a gradient of another shape than its argument's, which MLX does not check."""
-    expected, found = machine.heap.shape(primal.shape), machine.heap.shape(gradient.shape)
-    if expected.rank is None or (found.rank is None and not machine.assumes):
+    expected, found = site.heap.shape(primal), site.heap.shape(gradient)
+    if expected.rank is None or (found.rank is None and not site.machine.assumes):
         return
     reason = f"the gradient of shape {found} is for an argument of shape {expected}"
     if found.rank is None:
         # Inputs of layers have axes ahead of those of parameters.
         if expected.rank and found.tail == expected.head and not found.head:
-            at = _last_return(backward)
-            machine.add_event(frame, at, reason, None, backward.name, "SHAPE-003")
+            site.add_event(reason, None, name, "SHAPE-003")
         return
     if expected.rank != found.rank or any(
         compare(m, n) is Comparison.DIFFERENT
         for m, n in zip(expected.head, found.head, strict=True)
     ):
-        machine.add_event(frame, _last_return(backward), reason, None, backward.name, "SHAPE-003")
+        site.add_event(reason, None, name, "SHAPE-003")
         return
     for m, n in zip(expected.head, found.head, strict=True):
         if compare(m, n) is Comparison.POSSIBLE and m is not ANY_INT and n is not ANY_INT:
             condition = Condition(m, n, Comparison.POSSIBLE, reason, allows_one=True)
-            machine.add_event(frame, _last_return(backward), reason, condition, backward.name)
+            site.add_event(reason, condition, name)
 
 
 def _of_any_caller(
-    machine: Machine,
-    function: FunctionValue,
-    names: dict[str, Any],
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
+    call: ShapeCall, function: FunctionValue, names: dict[str, Any]
 ) -> dict[str, Any] | None:
     """The parameters where other callers pass what this one leaves to defaults.
 
     None where nothing is recorded, or nothing is left out, or all callers are in the file.
     """
+    machine = call.machine
     if not machine.keeps_records or machine.silent or function.cls is not None:
         return None
     if function.frame.function is not None or function.name.startswith(("_", "lambda")):
         return None
-    given = function.node.args
-    parameters = [*given.posonlyargs, *given.args]
-    first = len(parameters) - len(function.defaults)
+    defaults = function.defaults_by_name
     others = dict(names)
-    for at, parameter in enumerate(parameters):
-        if at < max(first, len(arguments)) or parameter.arg in keywords:
-            continue
-        others[parameter.arg] = LINKS["general_value"](
-            machine,
-            function.frame,
-            parameter.annotation,
-            parameter.arg,
-            function.defaults[at - first],
-            function,
-            is_setting=False,
-        )
+    for parameter in function.positional[len(call.arguments) :]:
+        if parameter.arg in defaults and parameter.arg not in call.keywords:
+            others[parameter.arg] = LINKS["general_value"](
+                machine, function.frame, parameter, defaults[parameter.arg], function
+            )
     return others if others != names else None
 
 
-def bound_names(
-    machine: Machine,
-    function: FunctionValue,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool = True,
-) -> dict[str, Any] | None:
+def bound_names(call: ShapeCall, function: FunctionValue) -> dict[str, Any] | None:
     """The parameters' values, None if the arguments don't fit."""
-    given = function.node.args
-    positional = [*given.posonlyargs, *given.args]
-    names = {parameter.arg: value for parameter, value in zip(positional, arguments, strict=False)}
-    extra = arguments[len(positional) :]
+    given, positional = function.node.args, function.positional
+    names = {
+        parameter.arg: value for parameter, value in zip(positional, call.arguments, strict=False)
+    }
+    extra = call.arguments[len(positional) :]
     if given.vararg is not None:
-        names[given.vararg.arg] = extra if is_complete else UNKNOWN
+        names[given.vararg.arg] = extra if call.is_complete else UNKNOWN
     elif extra:
         return None
     known = {p.arg for p in (*given.args, *given.kwonlyargs)}
-    others = {name: value for name, value in keywords.items() if name not in known}
-    names.update((name, value) for name, value in keywords.items() if name in known)
+    others = {name: value for name, value in call.keywords.items() if name not in known}
+    names.update((name, value) for name, value in call.keywords.items() if name in known)
     if given.kwarg is not None:
-        names[given.kwarg.arg] = new_dict(machine, Entries(others, is_open=not is_complete))
+        entries = Entries(others, is_open=not call.is_complete)
+        names[given.kwarg.arg] = new_dict(call.machine, entries)
     elif others:
         return None
-    return names if _fill_defaults(function, names, is_complete=is_complete) else None
+    return names if _fill_defaults(function, names, is_complete=call.is_complete) else None
 
 
 def _fill_defaults(function: FunctionValue, names: dict[str, Any], *, is_complete: bool) -> bool:
     """Give the other parameters their defaults; return whether these have some."""
-    given = function.node.args
-    positional = [*given.posonlyargs, *given.args]
-    first_default = len(positional) - len(function.defaults)
-    for at, parameter in enumerate(positional):
-        if parameter.arg not in names:
-            if not is_complete:
-                names[parameter.arg] = UNKNOWN
-            elif at >= first_default:
-                names[parameter.arg] = function.defaults[at - first_default]
-            else:
+    defaults = function.defaults_by_name
+    for parameter in (*function.positional, *function.node.args.kwonlyargs):
+        name = parameter.arg
+        if name not in names:
+            if is_complete and name not in defaults:
                 return False
-    for parameter, default in zip(given.kwonlyargs, function.keyword_defaults, strict=True):
-        if parameter.arg not in names:
-            names[parameter.arg] = default if is_complete else UNKNOWN
+            names[name] = defaults[name] if is_complete else UNKNOWN
     return True
 
 
@@ -678,19 +487,13 @@ def _is_of_unlike_objects(machine: Machine, function: FunctionValue, names: dict
 
 
 def run_function(
-    machine: Machine,
-    caller: Frame,
-    node: ast.AST,
-    function: FunctionValue,
-    names: dict[str, Any],
-    *,
-    is_root: bool = False,
+    site: ShapeSite, function: FunctionValue, names: dict[str, Any], *, is_root: bool = False
 ) -> Any:
     """Run a function's body, and return the value that it returns.
 
     ``is_root``: nothing calls it: what one of its branches does counts.
     """
-    heap = machine.heap
+    machine, caller, heap = site.machine, site.frame, site.heap
     if machine.keeps_records:
         names.update((name, with_symbols(caller, value)) for name, value in names.items())
     frame = Frame(
@@ -699,7 +502,7 @@ def run_function(
         function.frame.module,
         function,
         caller,
-        getattr(node, "lineno", 0),
+        getattr(site.node, "lineno", 0),
         caller.depth + 1,
         returns=[],
         is_root=is_root,
@@ -760,6 +563,6 @@ _HANDLERS: dict[type, Callable[..., Any]] = {
     ObjectReference: _call_object,
     ClassValue: _instantiate,
     PartialCall: _call_partial,
-    TransformedFunction: _call_transformed,
+    TransformedFunction: library_functions.call_transformed,
     Options: _call_options,
 }

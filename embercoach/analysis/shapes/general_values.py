@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from embercoach.analysis.shapes.annotated_shapes import expression_of, typed_dtype
 from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     UNKNOWN,
@@ -20,12 +22,11 @@ from embercoach.analysis.shapes.attributes import (
     library_base,
 )
 from embercoach.analysis.shapes.function_runs import (
-    call_function,
     default_of,
     fields_of,
     run_function,
 )
-from embercoach.analysis.shapes.interpreter import Machine, link
+from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, link
 from embercoach.analysis.shapes.python_values import (
     ArgumentScope,
     Attributes,
@@ -38,7 +39,6 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     new_number,
 )
-from embercoach.analysis.shapes.shape_annotations import typed_dtype
 from embercoach.analysis.shapes.size_integers import SizeExpr, symbol
 from embercoach.analysis.shapes.table_calls import array_of_place, new_dict
 
@@ -86,12 +86,21 @@ def _classes_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[Class
     """
     found: dict[str, set[ClassValue]] = {}
     for cls in _classes(frame):
-        for node in ast.walk(cls.node):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found.setdefault(node.name, set()).add(cls)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found.setdefault(node.attr, set()).add(cls)
+        for name in _defined_attributes(cls.node):
+            found.setdefault(name, set()).add(cls)
     return {name: frozenset(classes) for name, classes in found.items()}
+
+
+@lru_cache(maxsize=1024)
+def _defined_attributes(cls: ast.ClassDef) -> frozenset[str]:
+    """The methods of a class, and the attributes that these set."""
+    found: set[str] = set()
+    for node in ast.walk(cls):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+    return frozenset(found)
 
 
 #: Attributes that say nothing of a class.
@@ -162,37 +171,19 @@ def general_arguments(
     machine: Machine, function: FunctionValue, parameters: list[ast.arg]
 ) -> dict[str, Any]:
     """The most general values of a function's parameters."""
-    assert not isinstance(function.node, ast.Lambda)
-    arguments = function.node.args
+    arguments, defaults = function.node.args, function.defaults_by_name
     names: dict[str, Any] = {}
     scope = ArgumentScope(function.node)
     is_setting = function.name == "__init__"
-    first_default = len(parameters) - len(function.defaults)
-    for at, parameter in enumerate(parameters):
-        default = function.defaults[at - first_default] if at >= first_default else UNKNOWN
-        names[parameter.arg] = general_value(
-            machine,
-            function.frame,
-            parameter.annotation,
-            parameter.arg,
-            default,
-            scope,
-            is_setting=is_setting,
+    for parameter in (*parameters, *arguments.kwonlyargs):
+        name, default = parameter.arg, defaults.get(parameter.arg, UNKNOWN)
+        names[name] = general_value(
+            machine, function.frame, parameter, default, scope, is_setting=is_setting
         )
-        if type(names[parameter.arg]) is Place:
-            model = called_model(function, parameter.arg)
+        if type(names[name]) is Place and parameter not in arguments.kwonlyargs:
+            model = called_model(function, name)
             if model is not None:
-                names[parameter.arg] = general_instance(machine, model)
-    for parameter, default in zip(arguments.kwonlyargs, function.keyword_defaults, strict=True):
-        names[parameter.arg] = general_value(
-            machine,
-            function.frame,
-            parameter.annotation,
-            parameter.arg,
-            default,
-            scope,
-            is_setting=is_setting,
-        )
+                names[name] = general_instance(machine, model)
     if arguments.vararg is not None:
         names[arguments.vararg.arg] = UNKNOWN
     if arguments.kwarg is not None:
@@ -204,16 +195,16 @@ def general_arguments(
 def general_value(
     machine: Machine,
     frame: Frame,
-    annotation: ast.expr | None,
-    name: str,
+    declared: ast.arg | ast.AnnAssign,
     default: Any,
     scope: object,
     *,
-    is_setting: bool,
+    is_setting: bool = False,
 ) -> Any:
     """Any value of a parameter or a field."""
-    if annotation is not None:
-        value = annotated(machine, frame, annotation, name, scope, 0)
+    name = declared.arg if isinstance(declared, ast.arg) else getattr(declared.target, "id", "")
+    if declared.annotation is not None:
+        value = annotated(machine, frame, declared.annotation, name, scope)
         if type(default) is float and type(value) is SizeExpr:
             return ANY_FLOAT  # ``scale: int = 0.5``
         if value is not UNKNOWN:
@@ -280,7 +271,7 @@ _SIZE_NAMES = frozenset(
 
 @link("annotated")
 def annotated(
-    machine: Machine, frame: Frame, node: ast.expr, name: str, scope: object, depth: int
+    machine: Machine, frame: Frame, node: ast.expr, name: str, scope: object, depth: int = 0
 ) -> Any:
     """Any value of a type; ``UNKNOWN`` for one that says nothing."""
     if depth > 4:
@@ -288,13 +279,10 @@ def annotated(
     if isinstance(node, ast.Constant):
         if node.value is None:
             return None
-        if isinstance(node.value, str) and len(node.value) < 200:
-            try:
-                inner = ast.parse(node.value, mode="eval").body
-            except (SyntaxError, ValueError, RecursionError):
-                return UNKNOWN
-            return annotated(machine, frame, inner, name, scope, depth + 1)
-        return UNKNOWN
+        inner = expression_of(node.value) if isinstance(node.value, str) else None
+        if inner is None:
+            return UNKNOWN
+        return annotated(machine, frame, inner, name, scope, depth + 1)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         parts = [
             annotated(machine, frame, part, name, scope, depth + 1)
@@ -303,12 +291,7 @@ def annotated(
         return _union(parts)
     if isinstance(node, ast.Subscript):
         return _subscripted(machine, frame, node, name, scope, depth)
-    machine.trials += 1
-    try:
-        value = machine.evaluate(frame, node)
-    finally:
-        machine.trials -= 1
-    return of_type(machine, value, name, scope)
+    return of_type(machine, machine.peek(frame, node), name, scope)
 
 
 def _union(parts: list[Any]) -> Any:
@@ -328,11 +311,7 @@ def _union(parts: list[Any]) -> Any:
 def _subscripted(
     machine: Machine, frame: Frame, node: ast.Subscript, name: str, scope: object, depth: int
 ) -> Any:
-    machine.trials += 1
-    try:
-        value = machine.evaluate(frame, node.value)
-    finally:
-        machine.trials -= 1
+    value = machine.peek(frame, node.value)
     last = value.name.rpartition(".")[2] if type(value) is LibraryName else ""
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if last == "Optional":
@@ -386,21 +365,16 @@ def general_instance(machine: Machine, cls: ClassValue) -> Any:
     )
     machine.instances[cls] = made
     machine.heap.objects[made.number] = Attributes({})
-    frame = cls.frame
     init = class_member(cls, "__init__")
-    machine.trials += not isinstance(init, FunctionValue)
-    trials = machine.trials
-    try:
+    with nullcontext() if type(init) is FunctionValue else machine.trying():
         if type(init) is FunctionValue and not isinstance(init.node, ast.Lambda):
-            parameters = [*init.node.args.posonlyargs, *init.node.args.args]
+            parameters = init.positional
             names = {parameters[0].arg: made} if parameters else {}
             names.update(general_arguments(machine, init, parameters[1:]))
             if not any(one.node is init.node for one in machine.active):
-                run_function(machine, frame, init.node, init, names)
+                run_function(ShapeSite(machine, cls.frame, init.node), init, names)
         elif any(one.is_dataclass for one in classes_of(cls)) or not library:
             _general_fields(machine, made, cls)
-    finally:
-        machine.trials = trials - (not isinstance(init, FunctionValue))
     _forget_state(machine, made, cls)
     return made
 
@@ -464,14 +438,20 @@ def _changed_attributes(node: ast.ClassDef) -> frozenset[str]:
     return frozenset(found)
 
 
+@link("general_field")
+def general_field(
+    machine: Machine, made: ObjectReference, statement: ast.AnnAssign, cls: ClassValue
+) -> Any:
+    """Any value of a field of an object."""
+    default = default_of(machine, cls, statement)
+    return general_value(machine, cls.frame, statement, default, made, is_setting=True)
+
+
 def _general_fields(machine: Machine, made: ObjectReference, cls: ClassValue) -> None:
     values: dict[str, Any] = {}
     for name, statement, owner in fields_of(cls):
-        default = default_of(machine, owner, statement)
-        values[name] = general_value(
-            machine, owner.frame, statement.annotation, name, default, made, is_setting=True
-        )
+        values[name] = general_field(machine, made, statement, owner)
     machine.heap.write(made.number, Attributes(values))
     after = class_member(cls, "__post_init__")
     if type(after) is FunctionValue:
-        call_function(machine, cls.frame, after.node, after, (made,), {})
+        ShapeSite(machine, cls.frame, after.node).call(after, (made,))

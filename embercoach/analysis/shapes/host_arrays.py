@@ -16,90 +16,9 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.python_values import LibraryName, Options
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer, shape_of
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
+from embercoach.analysis.shapes.table import TRANSFERS
+from embercoach.analysis.shapes.table_calls import lowered
 
-#: Functions that NumPy and MLX share, as far as shapes go.
-_SHARED = frozenset(
-    [
-        "zeros",
-        "ones",
-        "full",
-        "arange",
-        "linspace",
-        "eye",
-        "identity",
-        "zeros_like",
-        "ones_like",
-        "concatenate",
-        "stack",
-        "reshape",
-        "transpose",
-        "swapaxes",
-        "moveaxis",
-        "expand_dims",
-        "squeeze",
-        "repeat",
-        "tile",
-        "pad",
-        "sum",
-        "mean",
-        "std",
-        "var",
-        "max",
-        "min",
-        "prod",
-        "argmax",
-        "argmin",
-        "sort",
-        "argsort",
-        "cumsum",
-        "exp",
-        "log",
-        "sqrt",
-        "abs",
-        "sin",
-        "cos",
-        "tanh",
-        "maximum",
-        "minimum",
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "power",
-        "where",
-        "clip",
-        "matmul",
-        "floor",
-        "ceil",
-        "square",
-        "broadcast_to",
-        "array",
-        "asarray",
-        "tril",
-        "triu",
-    ]
-)
-_METHODS = frozenset(
-    [
-        "reshape",
-        "transpose",
-        "swapaxes",
-        "flatten",
-        "squeeze",
-        "sum",
-        "mean",
-        "std",
-        "var",
-        "max",
-        "min",
-        "prod",
-        "argmax",
-        "argmin",
-        "cumsum",
-        "round",
-    ]
-)
 #: Functions of ``numpy.random`` and of its generators: the place of the size.
 _SIZES = {
     "randint": 2,
@@ -114,9 +33,7 @@ _SIZES = {
 }
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Lower = Callable[[Any], Any]
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeCall, ShapeSite
 
 
 def as_mlx(value: Any) -> Any:
@@ -124,34 +41,29 @@ def as_mlx(value: Any) -> Any:
     return ShapedArray(value.shape) if type(value) is HostArray else value
 
 
-def call_numpy(
-    lower: Lower, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> Any:
-    """Call a function of NumPy.
-
-    Args:
-        lower: makes a transfer function's argument of a value.
-        name: without ``numpy.``.
-        arguments: by position.
-        keywords: by name.
-    """
+def call_numpy(call: ShapeCall, name: str) -> Any:
+    """Call a function of NumPy, whose name is without ``numpy.``."""
     if name.startswith("random."):
-        return _drawn(lower, name.removeprefix("random."), arguments, keywords)
+        return _drawn(call, name.removeprefix("random."))
     if name == "empty":
         name = "zeros"
     if name in ("hanning", "hamming", "blackman", "bartlett"):
         name = "ones"
-    if name not in _SHARED:
+    keywords = call.keywords.items()
+    given = {key: value for key, value in keywords if key not in ("dtype", "copy", "out")}
+    has_one = name in ("zeros", "ones", "array", "asarray")
+    arguments = call.arguments[:1] if has_one else call.arguments
+    return _shared(call.machine, f"mlx.core.{name}", arguments, given)
+
+
+def _shared(
+    machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
+    """Call a function of MLX that NumPy has as well, as far as shapes go; else ``UNKNOWN``."""
+    if name not in TRANSFERS:
         return UNKNOWN
-    given = {key: value for key, value in keywords.items() if key not in ("dtype", "copy", "out")}
-    if name in ("zeros", "ones", "array", "asarray"):
-        arguments = arguments[:1]
-    return _shared(lower, f"mlx.core.{name}", arguments, given)
-
-
-def _shared(lower: Lower, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    values = [as_mlx(lower(value)) for value in arguments]
-    named = {key: as_mlx(lower(value)) for key, value in keywords.items()}
+    values = [as_mlx(lowered(machine, value)) for value in arguments]
+    named = {key: as_mlx(lowered(machine, value)) for key, value in keywords.items()}
     if any(type(value) is Options for value in (*values, *named.values())):
         return UNKNOWN
     try:
@@ -161,17 +73,19 @@ def _shared(lower: Lower, name: str, arguments: tuple[Any, ...], keywords: dict[
     return HostArray(result.shape) if type(result) is ShapedArray else UNKNOWN
 
 
-def _drawn(lower: Lower, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _drawn(call: ShapeCall, name: str) -> Any:
+    """Call a function of ``numpy.random``."""
+    arguments = call.arguments
     if name == "default_rng":
         return LibraryName("numpy.random.Generator")
     if name in ("randn", "rand"):
-        sizes = tuple(lower(value) for value in arguments)
+        sizes = tuple(lowered(call.machine, value) for value in arguments)
         return HostArray(ArrayShape(sizes)) if all(map(is_integer, sizes)) else UNKNOWN
     at = _SIZES.get(name)
     if at is None:
         return UNKNOWN
-    size = keywords.get("size", arguments[at] if len(arguments) > at else None)
-    shape = shape_of(lower(size))
+    size = call.keywords.get("size", arguments[at] if len(arguments) > at else None)
+    shape = shape_of(lowered(call.machine, size))
     return UNKNOWN if shape is None else HostArray(shape)
 
 
@@ -184,20 +98,16 @@ def host_attribute(owner: HostArray, name: str) -> Any:
     return owner.shape.elements if name == "size" else UNKNOWN
 
 
-def call_host_method(
-    lower: Lower, owner: HostArray, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> Any:
+def call_host_method(call: ShapeCall, owner: HostArray, name: str) -> Any:
     """Call a method of a NumPy array."""
     if name in ("astype", "copy"):
         return owner
-    if name not in _METHODS:
-        return UNKNOWN
-    return _shared(lower, f"mlx.core.array.{name}", (owner, *arguments), keywords)
+    return _shared(call.machine, f"mlx.core.array.{name}", (owner, *call.arguments), call.keywords)
 
 
-def host_item(lower: Lower, owner: HostArray, index: Any) -> Any:
+def host_item(site: ShapeSite, owner: HostArray, index: Any) -> Any:
     """``x[index]`` of a NumPy array."""
-    return _shared(lower, "mlx.core.array.__getitem__", (owner, index), {})
+    return _shared(site.machine, "mlx.core.array.__getitem__", (owner, index), {})
 
 
 def host_arithmetic(a: Any, b: Any) -> Any:

@@ -7,24 +7,25 @@ module, and keeps what they find. Nothing of the program is executed.
 from __future__ import annotations
 
 import ast
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, weak_kind
 from embercoach.analysis.shapes.path_states import Frame, Heap
-from embercoach.analysis.shapes.python_values import LibraryName
+from embercoach.analysis.shapes.python_values import LibraryName, ObjectReference, Place
 from embercoach.analysis.shapes.recorded_values import learn_before_joins
 from embercoach.analysis.shapes.value_joins import Joiner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
     from pathlib import Path
 
+    from embercoach.analysis.shapes.annotated_shapes import WrittenShape
     from embercoach.analysis.shapes.path_states import Snapshot
     from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
-    from embercoach.analysis.shapes.shape_annotations import WrittenShape
     from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
     Evaluator = Callable[["Machine", Frame, Any], Any]
@@ -84,6 +85,61 @@ class ShapeEvent(Struct, frozen=True):
     code: str = ""
 
 
+class ShapeSite(Struct):
+    """An expression or a statement that is evaluated, in a frame."""
+
+    machine: Machine
+    frame: Frame
+    node: ast.AST
+
+    @property
+    def heap(self) -> Heap:
+        """The state on the path at hand."""
+        return self.machine.heap
+
+    def call(
+        self, callee: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a value from here: ``function_runs.call_value``."""
+        made = ShapeCall(self.machine, self.frame, self.node, arguments, keywords or {})
+        return LINKS["call"](made, callee)
+
+    def add_event(
+        self, reason: str, condition: Condition | None, operation: str, code: str = ""
+    ) -> None:
+        """Note what happens here."""
+        self.machine.add_event(self.frame, self.node, reason, condition, operation, code)
+
+
+class ShapeCall(ShapeSite):
+    """A call and what it passes.
+
+    Attributes:
+        arguments: by position.
+        keywords: by name.
+        is_complete: whether these are all arguments; else others are unknown.
+    """
+
+    arguments: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = field(default_factory=dict)
+    is_complete: bool = True
+
+    def with_first(self, owner: Any) -> ShapeCall:
+        """The call with one more argument, ahead of the others."""
+        return ShapeCall(
+            self.machine,
+            self.frame,
+            self.node,
+            (owner, *self.arguments),
+            self.keywords,
+            self.is_complete,
+        )
+
+    def value(self, at: int = 0, default: Any = UNKNOWN) -> Any:
+        """The value of an argument, with all that is known of it."""
+        return self.heap.value(self.arguments[at]) if at < len(self.arguments) else default
+
+
 class BudgetError(Exception):
     """The steps for this file are used up."""
 
@@ -126,9 +182,9 @@ class Machine:
         #: By function (None for a module) the values of its assigned names in all activations.
         self.records: dict[ast.AST | None, dict[tuple[ast.AST, str], Any]] = {}
         self.results: dict[ast.AST, list[Any]] = {}
-        self._repeated: dict[int, frozenset[int]] = {}
-        self._bodies: list[list[ast.stmt]] = []
-        self.modules: dict[Path, ModuleValue | None] = {}
+        #: By the id of a body, which is kept: its places of repeated conditions.
+        self._repeated: dict[int, tuple[list[ast.stmt], frozenset[int]]] = {}
+        self.modules: dict[Path, ModuleValue] = {}
         #: By a custom function's node: its ``vjp``.
         self.backward: dict[ast.AST, FunctionValue] = {}
         #: By a function's node: the shapes that its parameters' annotations and comments name.
@@ -162,6 +218,28 @@ class Machine:
         handler = EVALUATORS.get(type(node))
         return UNKNOWN if handler is None else handler(self, frame, node)
 
+    def part_of(self, owner: Place | ObjectReference, key: str, name: str) -> Place:
+        """The setting that is a part of another one: the same whenever it is read."""
+        place = (owner.number if type(owner) is ObjectReference else id(owner), key)
+        found: Place | None = self.open_attributes.get(place)
+        if found is None:
+            found = self.open_attributes[place] = Place(name, is_setting=True, scope=owner)
+        return found
+
+    def peek(self, frame: Frame, node: ast.AST) -> Any:
+        """The value of an expression, of which nothing is kept that it finds."""
+        with self.trying():
+            return self.evaluate(frame, node)
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Drop what is found meanwhile."""
+        self.trials += 1
+        try:
+            yield
+        finally:
+            self.trials -= 1
+
     def execute(self, frame: Frame, body: list[ast.stmt]) -> bool:
         """Run statements; return whether the program can go on after them."""
         repeated = self._repeated_tests(body)
@@ -186,11 +264,9 @@ class Machine:
 
     def _repeated_tests(self, body: list[ast.stmt]) -> frozenset[int]:
         """The places of ``if`` statements whose condition a later one of the body has as well."""
-        found = self._repeated.get(id(body))
-        if found is None:
-            found = self._repeated[id(body)] = repeated_tests(body)
-            self._bodies.append(body)  # keeps its id
-        return found
+        if id(body) not in self._repeated:
+            self._repeated[id(body)] = body, repeated_tests(body)
+        return self._repeated[id(body)][1]
 
     def note_records(self, frame: Frame) -> None:
         """Keep the values of assigned names, with all that is learned by the end of the frame.
@@ -346,20 +422,6 @@ def link(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return register
-
-
-def call(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: Any,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-    *,
-    is_complete: bool = True,
-) -> Any:
-    """Call a value: ``function_runs.call_value``."""
-    return LINKS["call"](machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
 
 
 def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None:

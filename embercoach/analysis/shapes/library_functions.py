@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -17,19 +18,11 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     HostArray,
     ShapedArray,
+    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
-from embercoach.analysis.shapes.interpreter import call
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.layer_objects import (
-    as_array,
-    call_layer,
-    escape,
-    make_layer,
-    set_layer,
-)
-from embercoach.analysis.shapes.operations import joined_items
+from embercoach.analysis.shapes.operations import elements_of, joined_items
 from embercoach.analysis.shapes.python_builtins import HANDLERS, SAME_FUNCTIONS
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -40,34 +33,158 @@ from embercoach.analysis.shapes.python_values import (
     LibraryMethod,
     ListReference,
     ObjectReference,
+    Place,
     SuperValue,
     TransformedFunction,
     bounded,
+    new_number,
 )
+from embercoach.analysis.shapes.requirements import axis_symbols
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
+    SizeExpr,
+    of_atom,
+    with_wholes,
 )
+from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS, TRANSFERS
 from embercoach.analysis.shapes.table.array_members import ArrayAt
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS, TRANSFERS
 from embercoach.analysis.shapes.table_calls import (
+    array_of_place,
     attributes_of,
     call_table,
     call_transfer,
-    lowered,
     new_dict,
     new_list,
+    with_sizes,
 )
 
 if TYPE_CHECKING:
-    import ast
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeCall
+
+
+def escape(machine: Machine, values: tuple[Any, ...]) -> None:
+    """Forget values passed to unseen code: it may change lists and dictionaries."""
+    for value in values:
+        if type(value) is ListReference:
+            machine.heap.write(value.number, Items(None, UNKNOWN))
+        elif type(value) is DictReference:
+            held = machine.heap.read(value.number)
+            if type(held) is Entries:
+                machine.heap.write(value.number, Entries({}, is_open=True))
+
+
+def call_layer(call: ShapeCall, callee: ObjectReference) -> Any:
+    """Call a layer of ``mlx.nn``."""
+    if callee.library == "mlx.nn.Sequential":
+        return _call_sequence(call, callee)
+    handler = LAYER_CALLS.get(callee.library)
+    if handler is None:
+        return UNKNOWN
+    attributes = attributes_of(call.machine, callee)
+    given = tuple(
+        as_array(call.machine, value) if at == 0 else value
+        for at, value in enumerate(call.arguments)
+    )
+    if callee.library == "mlx.nn.Embedding" and given and call.machine.assumes:
+        _assume_sequences(call.machine, given[0])
+    if callee.library in _OF_LAST_AXIS and given and type(given[0]) is ShapedArray:
+        call.heap.learn_last_axes(given[0].shape, 1)
+    return call_transfer(
+        call,
+        callee.library,
+        lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
+        given,
+        call.keywords,
+    )
+
+
+def _assume_sequences(machine: Machine, value: Any) -> None:
+    """Take an array of tokens of which nothing is known for one of (batch, length)."""
+    middle = value.shape.middle if type(value) is ShapedArray else None
+    if middle is not None and value.shape.least_rank == 0 and middle.name in _TOKENS:
+        machine.heap.bind_axes(middle, ArrayShape(axis_symbols(middle, 2)))
+
+
+#: Names of arrays of tokens.
+_TOKENS = frozenset(("inputs", "input_ids", "tokens", "token_ids", "input_tokens"))
+#: Layers whose weight says how many elements the last axis of their input has.
+_OF_LAST_AXIS = frozenset(
+    f"mlx.nn.{name}" for name in ("Linear", "QuantizedLinear", "LayerNorm", "RMSNorm")
+)
+
+
+def as_array(machine: Machine, value: Any) -> Any:
+    """An argument that must be an array: an unknown value of a place becomes one."""
+    value = machine.heap.value(value)
+    if type(value) is Place and not value.is_setting:
+        array = array_of_place(value)
+        machine.heap.facts.places[value] = array
+        return array
+    return value
+
+
+def _call_sequence(call: ShapeCall, callee: ObjectReference) -> Any:
+    held = call.heap.read(callee.number)
+    layers = held.values.get("layers") if type(held) is Attributes else None
+    items = call.heap.read(getattr(layers, "number", -1))
+    if type(items) is not Items or items.items is None or len(call.arguments) != 1:
+        return UNKNOWN
+    value = call.arguments[0]
+    for layer in items.items:
+        value = call.call(layer, (value,))
+    return value
+
+
+def set_layer(call: ShapeCall, made: ObjectReference) -> None:
+    """Set what the constructor of a layer of MLX sets."""
+    handler = LAYERS[made.library]
+    given = with_sizes(call.machine, made.library, call.arguments, call.keywords)
+    found = call_transfer(call, made.library, handler, *given)
+    held = call.heap.read(made.number)
+    values = held.values if type(held) is Attributes else {}
+    entries = call.heap.read(getattr(found, "number", -1))
+    if type(entries) is Entries:
+        call.heap.write(made.number, Attributes({**values, **entries.known}))
+        _note_unlike(call.machine, entries.known.get("weight"))
+
+
+def _note_unlike(machine: Machine, weight: Any) -> None:
+    """Note that the input and output sizes of a layer are different things.
+
+    So are the parts of an output that is a sum.
+    """
+    if type(weight) is not ShapedArray or weight.shape.rank is None:
+        return
+    first, last = weight.shape.head[0], weight.shape.head[-1]
+    if not isinstance(first, SizeExpr) or not isinstance(last, SizeExpr):
+        return
+    if first != last:
+        machine.unlike.add(frozenset((with_wholes(first), with_wholes(last))))
+    parts = [of_atom(factors[0]) for factors in first.terms if len(factors) == 1]
+    machine.unlike.update(map(frozenset, combinations(parts, 2)))
+
+
+def make_layer(call: ShapeCall, name: str) -> Any:
+    """``nn.Linear(64, 128)``."""
+    made = ObjectReference(new_number(), None, name)
+    call.heap.objects[made.number] = Attributes({})
+    if name == "mlx.nn.Sequential":
+        layers = new_list(call.machine, Items(call.arguments))
+        call.heap.objects[made.number] = Attributes({"layers": layers})
+    elif name in LAYERS:
+        set_layer(call, made)
+    elif name != "mlx.nn.Module":  # which only holds what the program sets
+        return UNKNOWN
+    return made
+
+
+if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeCall
 
     Arguments = tuple[Any, ...]
-    Keywords = dict[str, Any]
 
 #: Functions that make a function of a function; what it computes is in ``call_transformed``.
 TRANSFORMS = frozenset(
@@ -105,43 +222,31 @@ TRANSPARENT = frozenset(
 )
 
 
-def call_name(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def call_name(call: ShapeCall, name: str) -> Any:
     """Call a library's function or class by its name."""
     if name.startswith("unittest.mock."):
-        machine.note_patch(arguments)
+        call.machine.note_patch(call.arguments)
     handler = HANDLERS.get(name)
     if handler is not None:
-        return handler(machine, frame, node, arguments, keywords)
+        return handler(call)
     if name in TRANSFERS:
-        return _call_function(machine, frame, node, name, arguments, keywords)
+        return _call_function(call, name)
     if name in LAYERS or name in ("mlx.nn.Sequential", "mlx.nn.Module"):
-        return make_layer(machine, frame, node, name, arguments, keywords)
-    if name in SAME_FUNCTIONS and arguments:
-        return arguments[0]
-    if name in TRANSFORMS and arguments:
-        function, *rest = arguments
-        return bounded(TransformedFunction(name, function, tuple(rest), tuple(keywords.items())))
-    if name.startswith("numpy."):
-        return call_numpy(
-            lambda value: lowered(machine, value),
-            name.removeprefix("numpy.").replace("random.Generator.", "random."),
-            arguments,
-            keywords,
+        return make_layer(call, name)
+    if name in SAME_FUNCTIONS and call.arguments:
+        return call.arguments[0]
+    if name in TRANSFORMS and call.arguments:
+        function, *rest = call.arguments
+        return bounded(
+            TransformedFunction(name, function, tuple(rest), tuple(call.keywords.items()))
         )
+    if name.startswith("numpy."):
+        function_name = name.removeprefix("numpy.").replace("random.Generator.", "random.")
+        return call_numpy(call, function_name)
     if name.startswith("mlx."):
-        entry = mlx_api.lookup(name)
-        if entry is not None and entry.kind == "function" and entry.returns == "array":
-            return ShapedArray(unknown_shape())
-        return UNKNOWN
+        return any_result(name)
     if name.partition(".")[0] not in _HARMLESS:
-        escape(machine, (*arguments, *keywords.values()))
+        escape(call.machine, (*call.arguments, *call.keywords.values()))
     return UNKNOWN
 
 
@@ -149,30 +254,32 @@ def call_name(
 _HARMLESS = frozenset(("numpy", "math", "builtins", "typing", "operator", "itertools", "copy"))
 
 
-def _call_function(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def any_result(name: str) -> Any:
+    """The result of a function of MLX with unknown arguments."""
+    entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
+    if entry is not None and entry.kind == "function" and entry.returns == "array":
+        return ShapedArray(unknown_shape())
+    return UNKNOWN
+
+
+def _call_function(call: ShapeCall, name: str) -> Any:
+    arguments, keywords = call.arguments, call.keywords
     entry = mlx_api.lookup(name)
     if entry is not None and arguments:
         taken = entry.positional(0)
         if taken is not None and taken.expects_array:
-            arguments = (as_array(machine, arguments[0]), *arguments[1:])
+            arguments = (as_array(call.machine, arguments[0]), *arguments[1:])
     if name in ("mlx.core.array", "mlx.core.asarray") and arguments:
-        given = machine.heap.value(arguments[0])
+        given = call.heap.value(arguments[0])
         if type(given) is HostArray:
-            dtype = machine.heap.value(keywords.get("dtype", (*arguments, None)[1]))
+            dtype = call.heap.value(keywords.get("dtype", (*arguments, None)[1]))
             known = dtype.dtype if type(dtype) is DTypeValue else None
-            return ShapedArray(given.shape, known, getattr(node, "lineno", 0))
+            return ShapedArray(given.shape, known, getattr(call.node, "lineno", 0))
     if name in ("mlx.core.concatenate", "mlx.core.concat", "mlx.core.stack") and arguments:
-        unknown = _of_unknown_number(machine, arguments[0])
+        unknown = _of_unknown_number(call.machine, arguments[0])
         if unknown is not None:
-            return _joined_arrays(machine, frame, node, name, unknown, arguments[1:], keywords)
-    return call_table(machine, frame, node, name, arguments, keywords)
+            return _joined_arrays(call, name, unknown)
+    return call_table(call, name, arguments, keywords)
 
 
 def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
@@ -185,20 +292,12 @@ def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
     return None
 
 
-def _joined_arrays(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    array: ShapedArray,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _joined_arrays(call: ShapeCall, name: str, array: ShapedArray) -> Any:
     """``mx.stack(arrays)`` of an unknown number of arrays."""
-    axis = machine.heap.value(keywords.get("axis", arguments[0] if arguments else 0))
+    axis = call.heap.value(call.keywords["axis"]) if "axis" in call.keywords else call.value(1, 0)
     shape = array.shape
     stacks = name.endswith("stack")
-    result = call_table(machine, frame, node, name, ((array, array),), {"axis": axis})
+    result = call_table(call, name, ((array, array),), {"axis": axis})
     if type(result) is not ShapedArray or type(axis) is not int:
         return result
     known = result.shape
@@ -214,58 +313,40 @@ def _joined_arrays(
         tail = list(known.tail)
         tail[axis] = ANY_INT
         return ShapedArray(ArrayShape(known.head, known.middle, tuple(tail)), result.dtype)
-    rank = None if shape.rank is None else shape.rank + stacks
-    return ShapedArray(unknown_shape() if rank is None else ArrayShape((ANY_INT,) * rank))
+    return ShapedArray(shape_of_rank(shape.rank, int(stacks)))
 
 
 # -- methods ---------------------------------------------------------------------------------
 
 
-def call_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: LibraryMethod,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def call_method(call: ShapeCall, callee: LibraryMethod) -> Any:
     """Call a method of an array, a container, a string, or a layer."""
     owner, name = callee.owner, callee.name
-    owner = machine.heap.value(owner)
+    owner = call.heap.value(owner)
     kind = type(owner)
     if kind is ShapedArray:
-        return _array_method(machine, frame, node, owner, name, arguments, keywords)
+        return _array_method(call, owner, name)
     if kind is ListReference:
-        return _list_method(machine, owner, name, arguments)
+        return _list_method(call.machine, owner, name, call.arguments)
     if kind is DictReference:
-        return _dict_method(machine, owner, name, arguments)
+        return _dict_method(call.machine, owner, name, call.arguments)
     if kind is SuperValue:
-        return _super_method(machine, frame, node, owner, name, arguments, keywords)
+        return _super_method(call, owner, name)
     if kind is ObjectReference:
-        return _layer_method(machine, frame, node, owner, name, arguments, keywords)
+        return _layer_method(call, owner, name)
     if kind is str:
-        return _string_method(machine, owner, name, arguments)
+        return _string_method(call.machine, owner, name, call.arguments)
     if kind is ArrayAt:
         full = f"mlx.core.ArrayAt.{name}"
-        return call_table(machine, frame, node, full, (owner, *arguments), keywords)
+        return call_table(call, full, (owner, *call.arguments), call.keywords)
     if kind is HostArray:
-        return call_host_method(
-            lambda value: lowered(machine, value), owner, name, arguments, keywords
-        )
+        return call_host_method(call, owner, name)
     if name in PROTOCOLS:
-        return PROTOCOLS[name](machine, frame, node, arguments)
+        return PROTOCOLS[name](call)
     return UNKNOWN
 
 
-def _array_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    owner: ShapedArray,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _array_method(call: ShapeCall, owner: ShapedArray, name: str) -> Any:
     if name == "item":
         dtype = owner.dtype if isinstance(owner.dtype, str) else ""
         if dtype == "bool":
@@ -273,7 +354,7 @@ def _array_method(
         return ANY_INT if "int" in dtype else ANY_FLOAT if "float" in dtype else UNKNOWN
     if name == "tolist":
         return UNKNOWN
-    return call_table(machine, frame, node, f"mlx.core.array.{name}", (owner, *arguments), keywords)
+    return call_table(call, f"mlx.core.array.{name}", (owner, *call.arguments), call.keywords)
 
 
 def _list_method(machine: Machine, owner: ListReference, name: str, arguments: Arguments) -> Any:
@@ -369,53 +450,35 @@ def _string_method(machine: Machine, owner: str, name: str, arguments: Arguments
     return UNKNOWN
 
 
-def _super_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    owner: SuperValue,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _super_method(call: ShapeCall, owner: SuperValue, name: str) -> Any:
     """``super().__init__(...)`` of a class of MLX."""
     base, _, method = name.rpartition(".")
     made = owner.owner
     if method == "__init__":
         if type(made) is ObjectReference and base in LAYERS:
             instance = ObjectReference(made.number, made.cls, base)
-            set_layer(machine, frame, node, instance, arguments, keywords)
+            set_layer(call, instance)
         return None
     if method == "__call__" and base in LAYER_CALLS and type(made) is ObjectReference:
         layer = ObjectReference(made.number, None, base)
-        return call_layer(machine, frame, node, layer, arguments, keywords)
+        return call_layer(call, layer)
     return UNKNOWN
 
 
-def _layer_method(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    owner: ObjectReference,
-    name: str,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _layer_method(call: ShapeCall, owner: ObjectReference, name: str) -> Any:
     full = f"{owner.library}.{name}"
     if full in TRANSFERS:
-        attributes = attributes_of(machine, owner)
+        attributes = attributes_of(call.machine, owner)
         handler = TRANSFERS[full]
         return call_transfer(
-            machine,
-            frame,
-            node,
+            call,
             full,
             lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
-            arguments,
-            keywords,
+            call.arguments,
+            call.keywords,
         )
-    if name == "set_dtype" and arguments and type(arguments[0]) is DTypeValue:
-        _cast_parameters(machine, owner, arguments[0], set())
+    if name == "set_dtype" and call.arguments and type(call.arguments[0]) is DTypeValue:
+        _cast_parameters(call.machine, owner, call.arguments[0], set())
     if name in _RETURNS_SELF:
         return owner
     return UNKNOWN
@@ -452,11 +515,11 @@ _RETURNS_SELF = frozenset(
 )
 
 
-def _update_and_fetch(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments) -> Any:
+def _update_and_fetch(call: ShapeCall) -> Any:
     """mlx-lm's caches: keys and values of all steps so far."""
     found = []
-    for value in arguments[:2]:
-        array = machine.heap.value(value)
+    for value in call.arguments[:2]:
+        array = call.heap.value(value)
         if type(array) is not ShapedArray or array.shape.rank != 4:
             return UNKNOWN
         b, h, _, d = array.shape.head
@@ -465,30 +528,21 @@ def _update_and_fetch(machine: Machine, frame: Frame, node: ast.AST, arguments: 
 
 
 #: Methods that mean one thing wherever MLX's programs have them.
-PROTOCOLS: dict[str, Callable[[Machine, Frame, ast.AST, Arguments], Any]] = {
-    "update_and_fetch": _update_and_fetch
-}
+PROTOCOLS: dict[str, Callable[[ShapeCall], Any]] = {"update_and_fetch": _update_and_fetch}
 
 
 # -- transformations -------------------------------------------------------------------------
 
 
-def call_transformed(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: TransformedFunction,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def call_transformed(call: ShapeCall, callee: TransformedFunction) -> Any:
     """Call ``mx.grad(f)``, ``mx.vmap(f)`` and the like."""
     if callee.transform == "mlx.core.vmap":
-        return _call_vmapped(machine, frame, node, callee, arguments, keywords)
+        return _call_vmapped(call, callee)
     function = callee.function
     if callee.transform == "mlx.nn.value_and_grad":
         function = callee.arguments[0] if callee.arguments else UNKNOWN
-    value = call(machine, frame, node, function, arguments, keywords)
-    gradient = _gradient(machine, callee, arguments)
+    value = call.call(function, call.arguments, call.keywords)
+    gradient = _gradient(call.machine, callee, call.arguments)
     if callee.transform == "mlx.core.grad":
         return gradient
     return (value, gradient)
@@ -512,26 +566,19 @@ def _gradient(machine: Machine, callee: TransformedFunction, arguments: Argument
     return UNKNOWN
 
 
-def _call_vmapped(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    callee: TransformedFunction,
-    arguments: Arguments,
-    keywords: Keywords,
-) -> Any:
+def _call_vmapped(call: ShapeCall, callee: TransformedFunction) -> Any:
     given = dict(callee.keywords)
     in_axes = given.get("in_axes", callee.arguments[0] if callee.arguments else 0)
     out_axes = given.get("out_axes", callee.arguments[1] if len(callee.arguments) > 1 else 0)
     if type(in_axes) is ListReference:
-        in_axes = elements_of(machine, in_axes).items
-    axes = in_axes if type(in_axes) is tuple else (in_axes,) * len(arguments)
-    if keywords or len(axes) != len(arguments):
+        in_axes = elements_of(call.machine, in_axes).items
+    axes = in_axes if type(in_axes) is tuple else (in_axes,) * len(call.arguments)
+    if call.keywords or len(axes) != len(call.arguments):
         return UNKNOWN
     inner: list[Any] = []
     size: Integer | None = None
-    for axis, given_value in zip(axes, arguments, strict=True):
-        value = machine.heap.value(given_value)
+    for axis, given_value in zip(axes, call.arguments, strict=True):
+        value = call.heap.value(given_value)
         if axis is None:
             inner.append(value)
             continue
@@ -541,22 +588,18 @@ def _call_vmapped(
         if shape.rank is None:
             return UNKNOWN
         if not -shape.rank <= axis < shape.rank:
-            machine.add_event(
-                frame, node, f"axis {axis} is out of bounds for the shape {shape}", None, "vmap"
-            )
+            call.add_event(f"axis {axis} is out of bounds for the shape {shape}", None, "vmap")
             return UNKNOWN
         sizes = list(shape.head)
         taken = sizes.pop(axis)
         if size is not None and type(size) is int and type(taken) is int and size != taken:
-            machine.add_event(
-                frame, node, f"the mapped axes have the sizes {size} and {taken}", None, "vmap"
-            )
+            call.add_event(f"the mapped axes have the sizes {size} and {taken}", None, "vmap")
             return UNKNOWN
         size = taken if size is None or size is ANY_INT else size
         inner.append(ShapedArray(ArrayShape(tuple(sizes)), value.dtype, value.line))
-    result = call(machine, frame, node, callee.function, tuple(inner), {})
+    result = call.call(callee.function, tuple(inner))
     return _with_axis(
-        machine, machine.heap.value(result), out_axes, ANY_INT if size is None else size
+        call.machine, call.heap.value(result), out_axes, ANY_INT if size is None else size
     )
 
 

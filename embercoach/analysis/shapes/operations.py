@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.arrays import (
     ANY_STR,
     UNKNOWN,
     AnyScalar,
+    ArrayShape,
     AxesSymbol,
     DTypeValue,
     HostArray,
@@ -24,12 +25,14 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
     weak_kind,
 )
+from embercoach.analysis.shapes.attributes import is_named_tuple
 from embercoach.analysis.shapes.host_arrays import host_arithmetic
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
     Entries,
     Items,
+    Iterator,
     ListReference,
     ObjectReference,
     Options,
@@ -65,8 +68,92 @@ from embercoach.analysis.shapes.value_joins import joined_values
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
+
+
+def entries_of(machine: Machine, value: Any) -> Entries:
+    """The contents of a dictionary; of another value any."""
+    held = machine.heap.read(getattr(value, "number", -1))
+    return held if type(held) is Entries else Entries({}, is_open=True)
+
+
+def elements_of(machine: Machine, value: Any) -> Items:
+    """The items of a list, tuple, iterator, range, dictionary (its keys) or array."""
+    handler = _HANDLERS.get(type(value))
+    return Items(None) if handler is None else handler(machine, value)
+
+
+def _of_tuple(machine: Machine, value: tuple[Any, ...]) -> Items:
+    if any(type(item) is AxesSymbol for item in value):
+        return Items(None, ANY_INT)
+    return Items(value)
+
+
+def _of_list(machine: Machine, value: ListReference) -> Items:
+    held = machine.heap.read(value.number)
+    return held if type(held) is Items else Items(None)
+
+
+def _of_iterator(machine: Machine, value: Iterator) -> Items:
+    return Items(value.items, value.common)
+
+
+def _of_dict(machine: Machine, value: DictReference) -> Items:
+    held = machine.heap.read(value.number)
+    if type(held) is Entries and not held.is_open:
+        return Items(tuple(held.known))
+    return Items(None)
+
+
+def _of_array(machine: Machine, value: ShapedArray) -> Items:
+    shape = machine.heap.shape(value.shape)
+    if not shape.head:
+        return Items(None)
+    rest = ArrayShape(shape.head[1:], shape.middle, shape.tail)
+    row = ShapedArray(rest, value.dtype, value.line)
+    first = shape.head[0]
+    if shape.middle is None and type(first) is int and 0 <= first <= MOST_ROWS:
+        return Items((row,) * first)
+    return Items(None, row)
+
+
+#: Rows of an array that are known one by one.
+MOST_ROWS = 16
+
+
+def _of_host_array(machine: Machine, value: HostArray) -> Items:
+    if not value.shape.rank:
+        return Items(None)
+    return Items(None, HostArray(ArrayShape(value.shape.head[1:])))
+
+
+def _of_object(machine: Machine, value: ObjectReference) -> Items:
+    held = machine.heap.read(value.number)
+    if type(held) is Attributes and is_named_tuple(value.cls):
+        return Items(tuple(held.values.values()))
+    return Items(None)
+
+
+def _of_string(machine: Machine, value: str) -> Items:
+    return Items(None, ANY_STR)
+
+
+def _of_options(machine: Machine, value: Options) -> Items:
+    parts = [elements_of(machine, option) for option in value.values if option is not None]
+    return parts[0] if len(parts) == 1 else Items(None)
+
+
+_HANDLERS: dict[type, Callable[[Machine, Any], Items]] = {
+    tuple: _of_tuple,
+    ListReference: _of_list,
+    Iterator: _of_iterator,
+    DictReference: _of_dict,
+    ShapedArray: _of_array,
+    HostArray: _of_host_array,
+    ObjectReference: _of_object,
+    str: _of_string,
+    Options: _of_options,
+}
 
 
 _ARRAY_OPERATORS: dict[type[ast.AST], str] = {
@@ -110,19 +197,17 @@ _SYMBOLS = {
 }
 
 
-def binary(
-    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
-) -> Any:
+def binary(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     """``a OP b``."""
-    a, b = machine.heap.value(a), machine.heap.value(b)
+    a, b = site.heap.value(a), site.heap.value(b)
     if type(a) is HostArray or type(b) is HostArray:
         return UNKNOWN if kind is ast.MatMult else host_arithmetic(a, b)
     if type(a) is ShapedArray or type(b) is ShapedArray:
-        return _arrays(machine, frame, node, kind, a, b)
+        return _arrays(site, kind, a, b)
     if type(a) is Options or type(b) is Options:
         return one_of(
             [
-                binary(machine, frame, node, kind, x, y)
+                binary(site, kind, x, y)
                 for x, y in combinations(options_of(a), options_of(b))
                 if x is not None and y is not None
             ]
@@ -130,7 +215,7 @@ def binary(
         )
     if kind is ast.Pow and type(a) is int and type(b) is Place:
         return ANY_INT  # ``2**bits``
-    m, n = _integer_beside(machine, a, b), _integer_beside(machine, b, a)
+    m, n = _integer_beside(site.machine, a, b), _integer_beside(site.machine, b, a)
     if m is not None and n is not None:
         return _integers(kind, m, n)
     x, y = weak_kind(a), weak_kind(b)
@@ -138,7 +223,7 @@ def binary(
         return _numbers(kind, a, b, x, y)
     if (x == "float" and n is not None) or (y == "float" and m is not None):
         return ANY_FLOAT
-    return _sequences(machine, kind, a, b, m, n)
+    return _sequences(site.machine, kind, a, b, m, n)
 
 
 def _integer_beside(machine: Machine, value: Any, other: Any) -> Integer | None:
@@ -166,18 +251,16 @@ def _sequences(
     return UNKNOWN
 
 
-def _arrays(
-    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
-) -> Any:
+def _arrays(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     if kind in _ARITHMETIC:
-        quick = None if kind is ast.Pow else _same_shape(a, b, node)
+        quick = None if kind is ast.Pow else _same_shape(a, b, site.node)
         if quick is not None:
             return quick
     name = _ARRAY_OPERATORS.get(kind)
-    a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
+    a, b = _number_of(site.machine, kind, a), _number_of(site.machine, kind, b)
     if name is None or not (_is_operand(a) and _is_operand(b)):
         return UNKNOWN
-    return call_table(machine, frame, node, name, (a, b), {})
+    return call_table(site, name, (a, b))
 
 
 def _is_operand(value: Any) -> bool:
@@ -373,31 +456,29 @@ def _repeated(machine: Machine, value: Any, times: Integer | None) -> Any:
 # -- comparison ------------------------------------------------------------------------------
 
 
-def compared(
-    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
-) -> Any:
+def compared(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     """``a < b`` and the like; a ``Truth`` where it is not decided."""
-    a, b = machine.heap.value(a), machine.heap.value(b)
+    a, b = site.heap.value(a), site.heap.value(b)
     if kind in (ast.Is, ast.IsNot):
         return _is_same(kind is ast.IsNot, a, b)
     if kind in (ast.In, ast.NotIn):
-        return _is_in(machine, kind is ast.NotIn, a, b)
+        return _is_in(site.machine, kind is ast.NotIn, a, b)
     if type(a) is ShapedArray or type(b) is ShapedArray:
         if a is None or b is None or type(a) is str or type(b) is str:
             return kind is ast.NotEq
         name = _ARRAY_OPERATORS.get(kind)
-        return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
+        return UNKNOWN if name is None else call_table(site, name, (a, b))
     if a is UNKNOWN or b is UNKNOWN or type(a) is Options or type(b) is Options:
         return UNKNOWN
-    m: Any = a if not (type(a) is Place and is_integer(b)) else as_integer(machine, a)
-    n: Any = b if not (type(b) is Place and is_integer(a)) else as_integer(machine, b)
+    m: Any = a if not (type(a) is Place and is_integer(b)) else as_integer(site.machine, a)
+    n: Any = b if not (type(b) is Place and is_integer(a)) else as_integer(site.machine, b)
     if is_integer(m) and is_integer(n):
-        note_comparison(machine, m, n)
+        note_comparison(site.machine, m, n)
         return _integers_compared(kind, m, n)
     if _is_plain(a) and _is_plain(b):
         return _plain_compared(kind, a, b)
     if type(a) is tuple and type(b) is tuple and kind in (ast.Eq, ast.NotEq):
-        return _tuples_compared(machine, frame, node, kind, a, b)
+        return _tuples_compared(site, kind, a, b)
     if kind in (ast.Eq, ast.NotEq) and _is_hashable(a) and _is_hashable(b):
         return Truth("==", a, b, is_negated=kind is ast.NotEq)
     return ANY_BOOL if weak_kind(a) and weak_kind(b) else UNKNOWN
@@ -437,9 +518,7 @@ _COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }
 
 
-def _tuples_compared(
-    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
-) -> Any:
+def _tuples_compared(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     negated = kind is ast.NotEq
     is_known = all(type(item) in (int, SizeExpr, AxesSymbol) for item in (*a, *b))
     undecided = Truth("==", a, b, is_negated=negated) if is_known else ANY_BOOL
@@ -447,7 +526,7 @@ def _tuples_compared(
         return undecided
     if len(a) != len(b):
         return negated
-    parts = [compared(machine, frame, node, ast.Eq, x, y) for x, y in zip(a, b, strict=True)]
+    parts = [compared(site, ast.Eq, x, y) for x, y in zip(a, b, strict=True)]
     if False in parts:
         return negated
     return not negated if all(part is True for part in parts) else undecided

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
@@ -64,11 +66,7 @@ def _assume_parts(machine: Machine, frame: Frame, test: ast.BoolOp, holds: bool)
     for part in test.values:
         truth: Any = ANY_BOOL
         if not any(isinstance(one, (ast.Call, ast.NamedExpr)) for one in ast.walk(part)):
-            machine.trials += 1
-            try:
-                truth = truth_of(machine, machine.evaluate(frame, part))
-            finally:
-                machine.trials -= 1
+            truth = truth_of(machine, machine.peek(frame, part))
         if not assume(machine, frame, part, holds, truth):
             return False
     return True
@@ -114,11 +112,7 @@ def _place_of(machine: Machine, frame: Frame, node: ast.expr) -> tuple[str, Any,
         found = frame.find(node.id)
         return None if found is None else ("name", found, node.id)
     if type(node) is ast.Attribute:
-        machine.trials += 1
-        try:
-            owner = machine.heap.value(machine.evaluate(frame, node.value))
-        finally:
-            machine.trials -= 1
+        owner = machine.heap.value(machine.peek(frame, node.value))
         if type(owner) is ObjectReference:
             return ("attribute", owner, node.attr)
     return None
@@ -143,8 +137,7 @@ def _write(machine: Machine, frame: Frame, place: tuple[str, Any, Any], value: A
     held = machine.heap.read(holder.number)
     if type(held) is Attributes and name in held.values:
         values = {**held.values, name: value}
-        held = Attributes(values, held.is_summary, held.doubtful)
-        machine.heap.write(holder.number, held, narrows=True)
+        machine.heap.write(holder.number, replace(held, values=values), narrows=True)
 
 
 def _narrow_none(machine: Machine, frame: Frame, test: ast.Compare, holds: bool) -> None:
@@ -184,11 +177,7 @@ def _narrow_type(machine: Machine, frame: Frame, test: ast.Call, holds: bool) ->
     place = _place_of(machine, frame, test.args[0])
     if place is None:
         return
-    machine.trials += 1
-    try:
-        cls = machine.evaluate(frame, test.args[1])
-    finally:
-        machine.trials -= 1
+    cls = machine.peek(frame, test.args[1])
     value = machine.heap.value(_read(machine, place))
     if type(value) is Options:
         left = [v for v in value.values if is_instance(v, cls) in (holds, None)]

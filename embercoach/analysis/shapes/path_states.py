@@ -13,7 +13,6 @@ from embercoach.analysis.shapes.arrays import (
     DTypeSymbol,
     ShapedArray,
 )
-from embercoach.analysis.shapes.learned_facts import Facts, shape_under
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     Entries,
@@ -40,7 +39,7 @@ from embercoach.analysis.shapes.size_integers import (
     subtract,
     symbol,
 )
-from embercoach.analysis.shapes.value_joins import Joiner, common_facts
+from embercoach.analysis.shapes.value_joins import Facts, Joiner, common_facts, shape_under
 
 if TYPE_CHECKING:
     import ast

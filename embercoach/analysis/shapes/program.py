@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import ast
 from contextlib import suppress
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.shapes import (
     expression_shapes,  # noqa: F401  (fill the tables of evaluators and executors)
     statement_paths,  # noqa: F401
     table,
 )
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol
+from embercoach.analysis.shapes.call_memo import is_relevant
 from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
-from embercoach.analysis.shapes.interpreter import BudgetError, Machine, ShapeEvent, SourceFile
+from embercoach.analysis.shapes.interpreter import (
+    BudgetError,
+    Machine,
+    ShapeEvent,
+    ShapeSite,
+    SourceFile,
+)
 from embercoach.analysis.shapes.path_states import Frame
 from embercoach.analysis.shapes.python_values import (
     ClassValue,
@@ -25,11 +34,12 @@ from embercoach.analysis.shapes.python_values import (
     Truth,
 )
 from embercoach.analysis.shapes.recorded_values import imported_beside, name_axes
-from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.table_calls import lowered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
 
 #: Different values of a node that are kept; with more of them it is unknown.
 MOST_VALUES = 8
@@ -221,7 +231,7 @@ def _run_root(
     frame = module.frame
     if isinstance(function.node, ast.Lambda):
         return
-    parameters = [*function.node.args.posonlyargs, *function.node.args.args]
+    parameters = function.positional
     names: dict[str, Any] = {}
     if cls is not None and "builtins.staticmethod" not in function.decorators and parameters:
         is_class = "builtins.classmethod" in function.decorators
@@ -250,7 +260,8 @@ def _run_general(
     state = machine.heap.snapshot(frame)
     silent, left = machine.silent, machine.left
     machine.silent = silent or machine.keeps_records
-    run_function(machine, frame, function.node, function, dict(names), is_root=True)
+    site = ShapeSite(machine, frame, function.node)
+    run_function(site, function, dict(names), is_root=True)
     learned = {
         axes: shape
         for axes, known in machine.heap.facts.axes.items()
@@ -261,7 +272,7 @@ def _run_general(
     if machine.keeps_records or (learned and left - machine.left < SHORT):
         machine.heap.restore(frame, state)
         machine.heap.facts.axes.update(learned)
-        run_function(machine, frame, function.node, function, names, is_root=True)
+        run_function(site, function, names, is_root=True)
         machine.commit()
 
 
@@ -269,3 +280,62 @@ def _run_general(
 SHORT = 600
 #: Steps of a function at most, and of all that it calls.
 STEPS_OF_ROOT = 8_000
+
+
+#: Libraries whose values have methods of arrays, with other parameters.
+OTHER_ARRAYS = frozenset(("torch", "jax", "tensorflow"))
+
+
+def source_file(module: Module) -> SourceFile | None:
+    """A module as the inference of shapes reads it; None where Python can't parse it."""
+    if module.parsed.outline is None:
+        return None
+    if module.shape_source is None:
+        module.shape_source = SourceFile(
+            module.path,
+            module.parsed.outline,
+            cache(partial(_imported_file, module)),
+            has_other_arrays=_imports_other_arrays(module.parsed.outline.body),
+            source=module.source,
+        )
+    return module.shape_source
+
+
+def _imports_other_arrays(body: list[ast.stmt]) -> bool:
+    """Return whether statements import such a library outside functions."""
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names.append(getattr(node, "module", None) or "")
+            if any(name.partition(".")[0] in OTHER_ARRAYS for name in names):
+                return True
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            parts = [node.body, getattr(node, "orelse", [])]
+            parts += [one.body for one in getattr(node, "handlers", [])]
+            if any(map(_imports_other_arrays, parts)):
+                return True
+    return False
+
+
+def _imported_file(module: Module, name: str, level: int) -> SourceFile | None:
+    """The file that ``import name`` reads, None for one that is not the project's."""
+    if level == 0 and name.partition(".")[0] in LIBRARIES:
+        return None
+    path = module.project.resolve(module.path, name, level, set())
+    if path is None:
+        return None
+    if path == module.path:
+        return source_file(module)
+    found = module.project.load(path, module.path.parent)
+    return None if found is None else source_file(found)
+
+
+@lru_cache(maxsize=2)
+def shapes_of(module: Module, *, records: bool = False) -> Machine | None:
+    """Run the inference of shapes on a module; None where there is nothing to infer."""
+    file = source_file(module)
+    if file is None or "mlx" not in module.source:
+        return None
+    # Where there are kernels, their checks ask for the values of launches.
+    keeps_values = not records and "metal_kernel" in module.source
+    return analysed(file, len(module.source), records=records, keeps_values=keeps_values)

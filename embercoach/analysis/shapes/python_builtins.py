@@ -18,9 +18,13 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.attributes import attribute_of, library_name
-from embercoach.analysis.shapes.interpreter import call
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, truth_of
+from embercoach.analysis.shapes.operations import (
+    MOST_ITEMS,
+    binary,
+    elements_of,
+    entries_of,
+    truth_of,
+)
 from embercoach.analysis.shapes.path_conditions import is_instance
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -59,11 +63,7 @@ from embercoach.analysis.shapes.value_joins import joined_values
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
-
-    Arguments = tuple[Any, ...]
-    Keywords = dict[str, Any]
+    from embercoach.analysis.shapes.interpreter import ShapeCall, ShapeSite
 
 #: Transformations that leave what a function computes as it is.
 SAME_FUNCTIONS = frozenset(
@@ -79,8 +79,8 @@ SAME_FUNCTIONS = frozenset(
 )
 
 
-def _len(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    value = machine.heap.value(arguments[0]) if arguments else UNKNOWN
+def _len(call: ShapeCall) -> Any:
+    value = call.value()
     if type(value) is ShapedArray:
         shape = value.shape
         return shape.head[0] if shape.head else ANY_INT
@@ -88,28 +88,26 @@ def _len(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _:
         if any(type(item) is AxesSymbol for item in value):
             middle = next(item for item in value if type(item) is AxesSymbol)
             at = value.index(middle)
-            return machine.heap.rank_of(ArrayShape(value[:at], middle, value[at + 1 :]))
+            return call.heap.rank_of(ArrayShape(value[:at], middle, value[at + 1 :]))
         return len(value)
-    held = elements_of(machine, value)
+    held = elements_of(call.machine, value)
     if held.items is not None:
         return len(held.items)
     if type(value) is str:
         return len(value)
     if type(value) is Place and value.is_setting:
-        key = (id(value), "len")
-        if key not in machine.open_attributes:
-            machine.open_attributes[key] = Place(f"len({value.name})", is_setting=True, scope=value)
-        return integer_of_place(machine, machine.open_attributes[key])
+        length = call.machine.part_of(value, "len", f"len({value.name})")
+        return integer_of_place(call.machine, length)
     return ANY_INT
 
 
-def _int(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    if not arguments:
+def _int(call: ShapeCall) -> Any:
+    if not call.arguments:
         return 0
-    value = machine.heap.value(arguments[0])
+    value = call.value()
     if type(value) is Ratio:
         return floor_divide(value.numerator, value.denominator)
-    number = as_integer(machine, value)
+    number = as_integer(call.machine, value)
     if number is not None:
         return number
     if type(value) in (float, bool):
@@ -117,62 +115,60 @@ def _int(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _:
     return ANY_INT
 
 
-def _ceil(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    value = machine.heap.value(arguments[0]) if arguments else UNKNOWN
+def _ceil(call: ShapeCall) -> Any:
+    value = call.value()
     if type(value) is Ratio:
         return ceil_divide(value.numerator, value.denominator)
-    number = as_integer(machine, value)
+    number = as_integer(call.machine, value)
     if number is not None:
         return number
     return math.ceil(value) if type(value) is float and math.isfinite(value) else ANY_INT
 
 
-def _round(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    if len(arguments) != 1:
+def _round(call: ShapeCall) -> Any:
+    if len(call.arguments) != 1:
         return ANY_FLOAT
-    value = machine.heap.value(arguments[0])
-    number = as_integer(machine, value)
+    value = call.value()
+    number = as_integer(call.machine, value)
     if number is not None:
         return number
     if type(value) is ShapedArray:
-        return call_table(machine, frame, node, "mlx.core.round", (value,), {})
+        return call_table(call, "mlx.core.round", (value,))
     return round(value) if type(value) is float and math.isfinite(value) else ANY_INT
 
 
 def _extreme(choose: Callable[[Any], Integer]) -> Any:
-    def handler(
-        machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
-    ) -> Any:
-        values = arguments
-        if len(arguments) == 1:
-            held = elements_of(machine, machine.heap.value(arguments[0]))
-            if held.items is None or keywords:
+    def handler(call: ShapeCall) -> Any:
+        values = call.arguments
+        if len(call.arguments) == 1:
+            held = elements_of(call.machine, call.value())
+            if held.items is None or call.keywords:
                 return ANY_INT if weak_kind(held.common) == "int" else UNKNOWN
             values = held.items
-        numbers = [as_integer(machine, machine.heap.value(value)) for value in values]
+        numbers = [as_integer(call.machine, call.heap.value(value)) for value in values]
         if numbers and None not in numbers:
             return choose(numbers)
-        kinds = {weak_kind(machine.heap.value(value)) for value in values}
+        kinds = {weak_kind(call.heap.value(value)) for value in values}
         return ANY_FLOAT if kinds <= {"int", "float", "bool"} else UNKNOWN
 
     return handler
 
 
-def _sum(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    held = elements_of(machine, machine.heap.value(arguments[0])) if arguments else Items(None)
+def _sum(call: ShapeCall) -> Any:
+    held = elements_of(call.machine, call.value())
     if held.items is None:
-        common = machine.heap.value(held.common)
+        common = call.heap.value(held.common)
         if type(common) is ShapedArray and common.shape.rank is not None:
             return common
         return UNKNOWN
-    total: Any = arguments[1] if len(arguments) > 1 else 0
+    total: Any = call.arguments[1] if len(call.arguments) > 1 else 0
     for item in held.items:
-        total = binary(machine, frame, node, ast.Add, total, item)
+        total = binary(call, ast.Add, total, item)
     return total
 
 
-def _range(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    numbers = [as_integer(machine, machine.heap.value(value)) for value in arguments]
+def _range(call: ShapeCall) -> Any:
+    numbers = [as_integer(call.machine, call.heap.value(value)) for value in call.arguments]
     known = [number for number in numbers if type(number) is int]
     if len(known) == len(numbers) and 1 <= len(numbers) <= 3:
         try:
@@ -184,8 +180,8 @@ def _range(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, 
     return Iterator(None, ANY_INT)
 
 
-def _zip(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    parts = [elements_of(machine, machine.heap.value(value)) for value in arguments]
+def _zip(call: ShapeCall) -> Any:
+    parts = [elements_of(call.machine, call.heap.value(value)) for value in call.arguments]
     known = [part.items for part in parts if part.items is not None]
     if parts and len(known) == len(parts):
         return bounded(Iterator(tuple(zip(*known, strict=False))))
@@ -204,25 +200,21 @@ def _any_of(part: Items) -> Any:
     return joined_values(list(part.items)) if part.items else UNKNOWN
 
 
-def _enumerate(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
-) -> Any:
-    held = elements_of(machine, machine.heap.value(arguments[0])) if arguments else Items(None)
-    start = keywords.get("start", arguments[1] if len(arguments) > 1 else 0)
+def _enumerate(call: ShapeCall) -> Any:
+    held = elements_of(call.machine, call.value())
+    start = call.keywords.get("start", call.arguments[1] if len(call.arguments) > 1 else 0)
     if held.items is not None and type(start) is int:
         return bounded(Iterator(tuple((start + at, item) for at, item in enumerate(held.items))))
     return Iterator(None, (ANY_INT, _any_of(held)))
 
 
 def _copied(kind: str) -> Any:
-    def handler(
-        machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-    ) -> Any:
-        held = elements_of(machine, machine.heap.value(arguments[0])) if arguments else Items(())
+    def handler(call: ShapeCall) -> Any:
+        held = elements_of(call.machine, call.value(0, ()))
         if kind == "list":
-            return new_list(machine, held)
+            return new_list(call.machine, held)
         if kind == "tuple":
-            value = machine.heap.value(arguments[0]) if arguments else ()
+            value = call.value(0, ())
             if type(value) is tuple:
                 return value
             return UNKNOWN if held.items is None else held.items
@@ -234,82 +226,70 @@ def _copied(kind: str) -> Any:
     return handler
 
 
-def _map(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    if len(arguments) != 2:
+def _map(call: ShapeCall) -> Any:
+    if len(call.arguments) != 2:
         return Iterator(None)
-    held = elements_of(machine, machine.heap.value(arguments[1]))
+    held = elements_of(call.machine, call.value(1))
     if held.items is not None:
-        return Iterator(
-            tuple(call(machine, frame, node, arguments[0], (item,), {}) for item in held.items)
-        )
-    return Iterator(None, call(machine, frame, node, arguments[0], (held.common,), {}))
+        return Iterator(tuple(call.call(call.arguments[0], (item,)) for item in held.items))
+    return Iterator(None, call.call(call.arguments[0], (held.common,)))
 
 
-def _getattr(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-) -> Any:
-    if len(arguments) < 2 or type(arguments[1]) is not str:
+def _getattr(call: ShapeCall) -> Any:
+    if len(call.arguments) < 2 or type(call.arguments[1]) is not str:
         return UNKNOWN
-    owner = machine.heap.value(arguments[0])
-    found = attribute_of(machine, frame, node, owner, arguments[1])
-    if len(arguments) < 3:
+    owner = call.value()
+    found = attribute_of(call, owner, call.arguments[1])
+    if len(call.arguments) < 3:
         return found
-    held = machine.heap.read(getattr(owner, "number", -1))
-    if type(held) is Attributes and arguments[1] in held.values:
+    held = call.heap.read(getattr(owner, "number", -1))
+    if type(held) is Attributes and call.arguments[1] in held.values:
         return found
     if found is UNKNOWN:
         return UNKNOWN
-    if type(found) is Place and type(arguments[2]) is int:
+    if type(found) is Place and type(call.arguments[2]) is int:
         return found
-    return joined_values([found, arguments[2]]) if type(found) is not Place else found
+    return joined_values([found, call.arguments[2]]) if type(found) is not Place else found
 
 
-def _isinstance(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-) -> Any:
-    if len(arguments) != 2:
+def _isinstance(call: ShapeCall) -> Any:
+    if len(call.arguments) != 2:
         return ANY_BOOL
-    found = is_instance(machine.heap.value(arguments[0]), arguments[1])
+    found = is_instance(call.value(), call.arguments[1])
     return ANY_BOOL if found is None else found
 
 
-def _hasattr(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-) -> Any:
-    if len(arguments) == 2 and type(arguments[1]) is str:
-        held = machine.heap.read(getattr(arguments[0], "number", -1))
-        if type(held) is Attributes and arguments[1] in held.values:
-            return ANY_BOOL if arguments[1] in held.doubtful else True
+def _hasattr(call: ShapeCall) -> Any:
+    if len(call.arguments) == 2 and type(call.arguments[1]) is str:
+        held = call.heap.read(getattr(call.arguments[0], "number", -1))
+        if type(held) is Attributes and call.arguments[1] in held.values:
+            return ANY_BOOL if call.arguments[1] in held.doubtful else True
         # mlx-lm's caches: what ``update_and_fetch`` of an unknown one returns is not quantized.
-        if arguments[1] == "bits" and type(held) is not Attributes:
+        if call.arguments[1] == "bits" and type(held) is not Attributes:
             return False
     return ANY_BOOL
 
 
-def _partial(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
-) -> Any:
-    if not arguments:
+def _partial(call: ShapeCall) -> Any:
+    if not call.arguments:
         return UNKNOWN
-    function, *rest = arguments
+    function, *rest = call.arguments
     if type(function) is LibraryName and function.name in SAME_FUNCTIONS:
         return LibraryName("builtins.decorator")
-    return bounded(PartialCall(function, tuple(rest), tuple(keywords.items())))
+    return bounded(PartialCall(function, tuple(rest), tuple(call.keywords.items())))
 
 
 def _constant(value: Any) -> Any:
-    def handler(
-        machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-    ) -> Any:
+    def handler(call: ShapeCall) -> Any:
         return value
 
     return handler
 
 
-def _abs(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    value: Any = machine.heap.value(arguments[0]) if arguments else UNKNOWN
+def _abs(call: ShapeCall) -> Any:
+    value: Any = call.value()
     if type(value) is ShapedArray:
-        return call_table(machine, frame, node, "mlx.core.abs", (value,), {})
+        return call_table(call, "mlx.core.abs", (value,))
     if type(value) in (int, float):
         return abs(value)
     if type(value) is SizeExpr and value.symbol is not None:
@@ -317,107 +297,80 @@ def _abs(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _:
     return ANY_INT if is_integer(value) else ANY_FLOAT
 
 
-def _bool(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    return truth_of(machine, arguments[0]) if arguments else False
+def _bool(call: ShapeCall) -> Any:
+    return truth_of(call.machine, call.arguments[0]) if call.arguments else False
 
 
-def _divmod(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-) -> Any:
-    if len(arguments) != 2:
+def _divmod(call: ShapeCall) -> Any:
+    if len(call.arguments) != 2:
         return UNKNOWN
-    a, b = arguments
+    a, b = call.arguments
     return (
-        binary(machine, frame, node, ast.FloorDiv, a, b),
-        binary(machine, frame, node, ast.Mod, a, b),
+        binary(call, ast.FloorDiv, a, b),
+        binary(call, ast.Mod, a, b),
     )
 
 
-def _product(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-) -> Any:
+def _product(call: ShapeCall) -> Any:
     """``math.prod(x.shape)``."""
-    held = elements_of(machine, machine.heap.value(arguments[0])) if arguments else Items(None)
+    held = elements_of(call.machine, call.value())
     if held.items is None:
         return ANY_INT
     total: Integer = 1
     for item in held.items:
-        number = as_integer(machine, machine.heap.value(item))
+        number = as_integer(call.machine, call.heap.value(item))
         if number is None:
             return UNKNOWN
         total = multiply(total, number)
     return total
 
 
-def _dict(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
-) -> Any:
-    known: dict[Any, Any] = {}
-    is_open = False
-    if arguments:
-        held = machine.heap.read(getattr(arguments[0], "number", -1))
-        if type(held) is Entries:
-            known, is_open = dict(held.known), held.is_open
-        else:
-            is_open = True
-    return new_dict(machine, Entries({**known, **keywords}, is_open))
+def _dict(call: ShapeCall) -> Any:
+    held = entries_of(call.machine, call.arguments[0]) if call.arguments else Entries({})
+    return new_dict(call.machine, Entries({**held.known, **call.keywords}, held.is_open))
 
 
-def _super_of(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
-) -> Any:
-    if len(arguments) == 2 and type(arguments[0]) is ClassValue:
-        return SuperValue(arguments[0], arguments[1])
+def _super_of(call: ShapeCall) -> Any:
+    if len(call.arguments) == 2 and type(call.arguments[0]) is ClassValue:
+        return SuperValue(call.arguments[0], call.arguments[1])
     return UNKNOWN
 
 
-def _tree_map(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
-) -> Any:
-    if len(arguments) < 2:
+def _tree_map(call: ShapeCall) -> Any:
+    if len(call.arguments) < 2:
         return UNKNOWN
-    return _mapped(machine, frame, node, arguments[0], arguments[1:], 0)
+    return _mapped(call, call.arguments[0], call.arguments[1:], 0)
 
 
-def _mapped(
-    machine: Machine, frame: Frame, node: ast.AST, function: Any, trees: Arguments, depth: int
-) -> Any:
-    tree = machine.heap.value(trees[0])
+def _mapped(site: ShapeSite, function: Any, trees: tuple[Any, ...], depth: int) -> Any:
+    tree = site.heap.value(trees[0])
     if type(tree) is ShapedArray:
-        return call(machine, frame, node, function, trees, {})
+        return site.call(function, trees)
     if len(trees) > 1 or depth > 4:
         return UNKNOWN
     if type(tree) is tuple:
-        return tuple(_mapped(machine, frame, node, function, (t,), depth + 1) for t in tree)
+        return tuple(_mapped(site, function, (t,), depth + 1) for t in tree)
     if type(tree) is ListReference:
-        items = elements_of(machine, tree).items
+        items = elements_of(site.machine, tree).items
         if items is not None:
-            found = tuple(_mapped(machine, frame, node, function, (t,), depth + 1) for t in items)
-            return new_list(machine, Items(found))
-    held = machine.heap.read(tree.number) if type(tree) is DictReference else None
+            found = tuple(_mapped(site, function, (t,), depth + 1) for t in items)
+            return new_list(site.machine, Items(found))
+    held = site.heap.read(tree.number) if type(tree) is DictReference else None
     if type(held) is Entries and not held.is_open:
-        return new_dict(
-            machine,
-            Entries(
-                {
-                    key: _mapped(machine, frame, node, function, (item,), depth + 1)
-                    for key, item in held.known.items()
-                }
-            ),
-        )
+        entries = held.known.items()
+        made = {key: _mapped(site, function, (item,), depth + 1) for key, item in entries}
+        return new_dict(site.machine, Entries(made))
     return UNKNOWN
 
 
-def _module(
-    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
-) -> Any:
+def _module(call: ShapeCall) -> Any:
     """``pytest.importorskip("mlx.core")``."""
-    name = arguments[0] if arguments else None
+    name = call.arguments[0] if call.arguments else None
     is_ours = isinstance(name, str) and name.partition(".")[0] == "mlx"
     return library_name(str(name)) if is_ours else UNKNOWN
 
 
-HANDLERS: dict[str, Callable[[Machine, Frame, ast.AST, Arguments, Keywords], Any]] = {
+HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     "builtins.len": _len,
     "builtins.int": _int,
     "math.floor": _int,

@@ -146,6 +146,19 @@ class FunctionValue(Struct, frozen=True, eq=False):
         """The name, ``lambda`` for one without."""
         return getattr(self.node, "name", "lambda")
 
+    @property
+    def positional(self) -> list[ast.arg]:
+        """The parameters that arguments are given to by position."""
+        return [*self.node.args.posonlyargs, *self.node.args.args]
+
+    @property
+    def defaults_by_name(self) -> dict[str, Any]:
+        """The values of the parameters that a call may leave out; of some others ``UNKNOWN``."""
+        optional = self.positional[len(self.positional) - len(self.defaults) :]
+        parameters = (*optional, *self.node.args.kwonlyargs)
+        values = (*self.defaults, *self.keyword_defaults)
+        return {one.arg: value for one, value in zip(parameters, values, strict=True)}
+
 
 class BoundFunction(Struct, frozen=True):
     """A method of a program with its first argument."""

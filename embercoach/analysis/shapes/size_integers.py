@@ -8,6 +8,7 @@ nothing is known, and is never equal to itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 from itertools import count
 from math import gcd, lcm
@@ -256,11 +257,11 @@ def _made(terms: dict[Monomial, int]) -> Integer:
     found = {factors: times for factors, times in terms.items() if times}
     if not found:
         return 0
-    if len(found) > MAX_TERMS or any(abs(times) > LARGEST for times in found.values()):
+    if len(found) > MAX_TERMS or max(map(abs, found.values())) > LARGEST:
         return ANY_INT
     if len(found) == 1 and () in found:
         return found[()]
-    if any(len(factors) > MAX_FACTORS for factors in found):
+    if max(map(len, found)) > MAX_FACTORS:
         return ANY_INT
     return SizeExpr(found)
 
@@ -274,11 +275,15 @@ def add(a: Integer, b: Integer) -> Integer:
     """Return ``a + b``."""
     if type(a) is int and type(b) is int:
         return _small(a + b)
+    return _sum(a, b, 1)
+
+
+def _sum(a: Integer, b: Integer, sign: int) -> Integer:
     if a is ANY_INT or b is ANY_INT:
         return ANY_INT
     terms = dict(_terms_of(a))
     for factors, times in _terms_of(b).items():
-        terms[factors] = terms.get(factors, 0) + times
+        terms[factors] = terms.get(factors, 0) + sign * times
     return _made(terms)
 
 
@@ -286,7 +291,7 @@ def subtract(a: Integer, b: Integer) -> Integer:
     """Return ``a - b``."""
     if type(a) is int and type(b) is int:
         return _small(a - b)
-    return add(a, multiply(b, -1))
+    return _sum(a, b, -1)
 
 
 def multiply(a: Integer, b: Integer) -> Integer:
@@ -371,17 +376,9 @@ def without_common_factors(
     """Two integers without the symbols that are factors of both, which are not zero."""
     if not isinstance(a, SizeExpr) or not isinstance(b, SizeExpr) or len(b.terms) != 1:
         return a, b
-    ((divisor, _),) = b.terms.items()
-    common: list[Atom] = []
-    left = list(divisor)
-    for atom in divisor:
-        often = common.count(atom) + 1
-        if all(factors.count(atom) >= often for factors in a.terms):
-            common.append(atom)
-            left.remove(atom)
-    if not common:
+    factor = _shared_factor([*a.terms, *b.terms])
+    if factor is None:
         return a, b
-    factor = SizeExpr({tuple(common): 1})
     parts = exact_quotient(a, factor), exact_quotient(b, factor)
     if parts[0] is None or parts[1] is None or parts[0] is ANY_INT or parts[1] is ANY_INT:
         return a, b
@@ -390,17 +387,16 @@ def without_common_factors(
 
 def common_factors(number: SizeExpr) -> SizeExpr | None:
     """The product of the symbols that are factors of all terms, None if there are none."""
-    first, *others = number.terms
-    common = list(first)
+    return _shared_factor(number.terms)
+
+
+def _shared_factor(terms: Iterable[Monomial]) -> SizeExpr | None:
+    """The product of the atoms that all terms have, each as often as in all of them."""
+    first, *others = terms
+    shared = Counter(first)
     for factors in others:
-        left = list(factors)
-        kept = []
-        for atom in common:
-            if atom in left:
-                left.remove(atom)
-                kept.append(atom)
-        common = kept
-    return SizeExpr({tuple(common): 1}) if common else None
+        shared &= Counter(factors)
+    return SizeExpr({tuple(sorted(shared.elements(), key=_key)): 1}) if shared else None
 
 
 def _plain(number: SizeExpr) -> Integer:
@@ -654,6 +650,11 @@ def at_least(a: Integer, b: Integer) -> bool:
     if not isinstance(difference, SizeExpr):
         return False
     return _is_sum_of_sizes(difference) or _is_sum_of_sizes(_without_quotients(difference))
+
+
+def not_below_zero(size: Integer) -> Integer:
+    """The size, or 0 for a negative one."""
+    return size if at_least(size, 0) else greatest((size, 0))
 
 
 def _is_sum_of_sizes(number: Integer) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from embercoach.analysis.shapes import function_runs, module_imports
+from embercoach.analysis.shapes import function_runs
 from embercoach.analysis.shapes.annotated_shapes import compare_assigned
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
@@ -19,10 +20,9 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
-from embercoach.analysis.shapes.interpreter import Machine, executes, link
-from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.learned_facts import shape_under
-from embercoach.analysis.shapes.operations import binary, truth_of
+from embercoach.analysis.shapes.attributes import library_name
+from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, executes, link
+from embercoach.analysis.shapes.operations import binary, elements_of, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, Snapshot, changed_between
 from embercoach.analysis.shapes.python_values import (
@@ -30,17 +30,21 @@ from embercoach.analysis.shapes.python_values import (
     ClassValue,
     Entries,
     Items,
-    LibraryName,
     ListReference,
+    ModuleValue,
     Options,
     Place,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, SizeSymbol, symbol
-from embercoach.analysis.shapes.value_joins import is_invariant, joined_values
+from embercoach.analysis.shapes.value_joins import is_invariant, joined_values, shape_under
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embercoach.analysis.shapes.interpreter import SourceFile
+
+#: Modules inside each other that are read.
+DEEPEST_IMPORT = 6
 #: Rounds of a loop that are run one by one, where their number is known.
 MOST_ROUNDS = 12
 
@@ -121,7 +125,7 @@ def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
     if type(old) is ListReference and type(node.op) is ast.Add:
         extend(machine, old, machine.heap.value(right))
         return True
-    value = binary(machine, frame, node, type(node.op), old, right)
+    value = binary(ShapeSite(machine, frame, node), type(node.op), old, right)
     if isinstance(target, ast.Subscript) and type(old) is ShapedArray:
         return True  # keeps the shape of what it is written to
     assign_target(machine, frame, target, compare_assigned(machine, frame, node, value))
@@ -365,10 +369,7 @@ def _after(
         loop.breaks = []
     if not states:
         return False
-    result = states[0]
-    for state in states[1:]:
-        result = heap.join(result, state)
-    heap.restore(frame, result)
+    heap.restore(frame, reduce(heap.join, states))
     return True
 
 
@@ -574,12 +575,8 @@ def _with(machine: Machine, frame: Frame, node: ast.With) -> bool:
             name = getattr(func, "attr", getattr(func, "id", ""))
             expects_error = expects_error or name.lower() in _EXPECTING or "raise" in name.lower()
         if item.optional_vars is not None:
-            assign_target(
-                machine,
-                frame,
-                item.optional_vars,
-                value if type(value) is ListReference else UNKNOWN,
-            )
+            held = value if type(value) is ListReference else UNKNOWN
+            assign_target(machine, frame, item.optional_vars, held)
     if not expects_error:
         return machine.execute(frame, node.body)
     return _tried(machine, frame, node.body)
@@ -592,15 +589,9 @@ def _tried(machine: Machine, frame: Frame, body: list[ast.stmt]) -> bool:
     """Run what may raise at any point: what it finds is dropped, and what it changes may hold."""
     heap = machine.heap
     before = heap.snapshot(frame)
-    machine.trials += 1
-    try:
+    with machine.trying():
         goes_on = machine.execute(frame, body)
-    finally:
-        machine.trials -= 1
-    if goes_on:
-        heap.restore(frame, heap.join(before, heap.snapshot(frame)))
-    else:
-        heap.restore(frame, before)
+    heap.restore(frame, heap.join(before, heap.snapshot(frame)) if goes_on else before)
     return True
 
 
@@ -628,10 +619,7 @@ def _try(machine: Machine, frame: Frame, node: ast.Try) -> bool:
         if node.finalbody:
             machine.execute(frame, node.finalbody)
         return False
-    result = states[0]
-    for state in states[1:]:
-        result = heap.join(result, state)
-    heap.restore(frame, result)
+    heap.restore(frame, reduce(heap.join, states))
     return machine.execute(frame, node.finalbody)
 
 
@@ -690,7 +678,7 @@ def _function(machine: Machine, frame: Frame, node: ast.FunctionDef) -> bool:
 @executes(ast.ClassDef)
 def _class(machine: Machine, frame: Frame, node: ast.ClassDef) -> bool:
     bases = tuple(machine.evaluate(frame, base) for base in node.bases)
-    decorators = [_decorator_name(machine, frame, one) for one in node.decorator_list]
+    decorators = [function_runs.decorator_name(machine, frame, one) for one in node.decorator_list]
     inner = Frame({}, frame, frame.module, depth=frame.depth)
     is_dataclass = any(name.startswith("dataclasses.dataclass") for name in decorators)
     cls = ClassValue(node.name, node, frame, bases, inner.names, is_dataclass=is_dataclass)
@@ -701,19 +689,52 @@ def _class(machine: Machine, frame: Frame, node: ast.ClassDef) -> bool:
     return True
 
 
-def _decorator_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
-    value = machine.evaluate(frame, node.func if isinstance(node, ast.Call) else node)
-    return value.name if type(value) is LibraryName else ""
+# -- imports ---------------------------------------------------------------------------------
 
 
 @executes(ast.Import)
 def _import(machine: Machine, frame: Frame, node: ast.Import) -> bool:
     for alias in node.names:
-        module_imports.import_name(machine, frame, alias)
+        first = alias.name.partition(".")[0]
+        name = alias.asname or first
+        found = frame.module.find(alias.name, 0)
+        if found is None:
+            frame.names[name] = library_name(alias.name if alias.asname else first)
+        else:
+            module = _module_of(machine, frame, found)
+            # ``import a.b`` binds ``a``, which is not read.
+            frame.names[name] = module if alias.asname or alias.name == first else UNKNOWN
     return True
 
 
 @executes(ast.ImportFrom)
 def _import_from(machine: Machine, frame: Frame, node: ast.ImportFrom) -> bool:
-    module_imports.import_from(machine, frame, node)
+    found = frame.module.find(node.module or "", node.level)
+    module = UNKNOWN if found is None else _module_of(machine, frame, found)
+    names = module.frame.names if type(module) is ModuleValue else {}
+    for alias in node.names:
+        name = alias.name
+        if name == "*":
+            frame.names.update((k, v) for k, v in names.items() if not k.startswith("_"))
+            continue
+        value = names.get(name, UNKNOWN)
+        if name not in names:
+            inner = frame.module.find(f"{node.module}.{name}" if node.module else name, node.level)
+            if inner is not None:
+                value = _module_of(machine, frame, inner)
+            elif found is None and not node.level and node.module:
+                value = library_name(f"{node.module}.{name}")
+        frame.names[alias.asname or name] = value
     return True
+
+
+def _module_of(machine: Machine, frame: Frame, file: SourceFile) -> Any:
+    """The module of a file, run at top level; unknown while it is being imported in a circle."""
+    if file.path not in machine.modules:
+        if frame.depth >= DEEPEST_IMPORT:
+            return UNKNOWN
+        module = ModuleValue(Frame({"__name__": ""}, None, file, depth=frame.depth + 1))
+        machine.modules[file.path] = module
+        with machine.trying():
+            machine.execute(module.frame, file.tree.body)
+    return machine.modules[file.path]

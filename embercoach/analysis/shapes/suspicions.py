@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
@@ -24,7 +26,7 @@ from embercoach.analysis.shapes.axis_origins import (
     TILING,
     WEIGHTED,
     WEIGHTED_LOGS,
-    axes_of,
+    TableCall,
     is_layer,
 )
 from embercoach.analysis.shapes.size_integers import (
@@ -32,10 +34,88 @@ from embercoach.analysis.shapes.size_integers import (
     Comparison,
     Integer,
     SizeExpr,
+    add,
+    at_least,
     compare,
     exact_quotient,
     product,
 )
+
+MISREAD = "SHAPE-008"
+_TRANSPOSES = frozenset(("mlx.core.transpose", "mlx.core.permute_dims", "mlx.core.array.transpose"))
+_SPLITS = frozenset(("mlx.core.split", "mlx.core.array.split"))
+
+
+def misread_arguments(call: TableCall) -> Iterator[str]:
+    """Find what a call's arguments mean in torch and not in MLX: a reason for each."""
+    node, name = call.node, call.name
+    if not isinstance(node, ast.Call) or not call.arguments:
+        return
+    if name in _TRANSPOSES:
+        axes = _written_axes(node, is_method=name.startswith("mlx.core.array."))
+        if len(axes) > 1 and axes == list(range(len(axes))):
+            yield f"`transpose` to the axes {', '.join(map(str, axes))} changes nothing"
+    elif name in _SPLITS:
+        named = _named_lengths(node, 0 if name.startswith("mlx.core.array.") else 1)
+        yield from _lengths(named, call)
+
+
+def _written_axes(node: ast.Call, *, is_method: bool) -> list[object]:
+    """The axes that a call names by numbers; empty if it computes some."""
+    given = node.args if is_method else node.args[1:]
+    given = given or [one.value for one in node.keywords if one.arg == "axes"]
+    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+        given = given[0].elts
+    if not all(isinstance(one, ast.Constant) for one in given):
+        return []
+    return [one.value for one in given if isinstance(one, ast.Constant)]
+
+
+def _lengths(named: str, call: TableCall) -> Iterator[str]:
+    """``mx.split(x, [a, b], axis=-1)`` of an axis of a + b: lengths, not positions."""
+    parts = call.argument(1, "indices_or_sections")
+    if type(parts) in (int, SizeExpr):
+        return
+    sizes = parts if isinstance(parts, (tuple, list)) else ()
+    if len(sizes) > 1 and all(type(one) in (int, SizeExpr) for one in sizes):
+        size = _split_size(call)
+        is_rising = all(at_least(after, before) for before, after in pairwise(sizes))
+        if size is not None and not is_rising:
+            given = reduce(add, sizes)
+            # The last one may be left out, as positions leave out the last part.
+            if any(compare(n, size) is Comparison.EQUAL for n in (given, add(given, sizes[-1]))):
+                written = ", ".join(map(str, sizes))
+                yield f"`split` takes positions, and ({written}) are lengths of {size} elements"
+            return
+    if named:
+        yield f"`split` takes positions, and `{named}` has lengths"
+
+
+def _split_size(call: TableCall) -> Integer | None:
+    """The size of the axis that is split; None if it is unknown."""
+    array = call.arguments[0]
+    if type(array) is not ShapedArray:
+        return None
+    shape = array.shape
+    if "axis" not in call.keywords and len(call.arguments) < 3:
+        return shape.head[0] if shape.head else None
+    axes = call.axes(shape, 2)
+    if not axes or not -shape.least_rank <= axes[0] < 0:
+        return None
+    return shape.size(axes[0])
+
+
+_LENGTHS = ("lengths", "lens", "seqlens")
+_CUMULATED = ("cu_", "cum", "offset")
+
+
+def _named_lengths(node: ast.Call, at: int) -> str:
+    """The name of what is passed, or the list of it, where that says lengths; empty for others."""
+    found: ast.AST | None = node.args[at] if at < len(node.args) else None
+    while isinstance(found, ast.Call) and not found.args:  # ``lengths.tolist()``
+        found = found.func.value if isinstance(found.func, ast.Attribute) else None
+    name = str(getattr(found, "attr", getattr(found, "id", "")))
+    return name if name.endswith(_LENGTHS) and not name.startswith(_CUMULATED) else ""
 
 
 def mixed_elements(node: ast.AST, array: ShapedArray, after: ArrayShape) -> Iterator[str]:
@@ -159,6 +239,7 @@ def _sizes_of(call: ast.AST) -> list[ast.expr]:
 HEADS = ("heads", "head")
 #: Names of sizes of batches.
 BATCHES = frozenset(("b", "bs", "bsz", "batch", "batch_size"))
+_AVERAGES = (".mean", ".var")
 #: Layers that normalize the last axis.
 _ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
@@ -181,89 +262,91 @@ _DIFFERENCES = frozenset(
 )
 
 
-def suspicions_of(
-    node: ast.AST,
-    name: str,
-    arguments: list[Any],
-    keywords: dict[str, Any],
-    result: ShapedArray,
-    owner: str,
-) -> Iterator[tuple[ast.AST, str, str]]:
-    """Find what a call does that its author can't mean: the node, the rule, and a reason.
-
-    Args:
-        node: the call.
-        name: of what is called.
-        arguments: by position.
-        keywords: by name.
-        result: of the call.
-        owner: the name of the class whose method calls it; empty elsewhere.
-    """
-    arrays = [value for value in arguments if type(value) is ShapedArray]
-    find = _FINDERS.get(name)
-    if find is not None and arrays:
-        yield from find(node, name, arguments, keywords, result)
-    if arrays:
-        yield from _other_axes(node, name, arguments, keywords, owner)
-
-
+#: The node, the rule, and a reason.
 _Found = Iterator[tuple[ast.AST, str, str]]
 
 
-def _in_difference(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    arrays = [value for value in arguments if type(value) is ShapedArray]
-    if difference := _of_column(arrays):
-        yield node, "NN-011", difference
-    elif name in PAIRED:
-        yield from _in_pair(node, name, arguments, keywords, result)
+def suspicions_of(call: TableCall, result: ShapedArray, owner: str) -> _Found:
+    """Find what a call does that its author can't mean.
+
+    Args:
+        call: that is made.
+        result: of the call.
+        owner: the name of the class whose method calls it; empty elsewhere.
+    """
+    find = _FINDERS.get(call.name)
+    if find is not None:
+        yield from find(call, result)
+    yield from _other_axes(call, owner)
 
 
-def _in_pair(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    arrays = [value for value in arguments if type(value) is ShapedArray]
+def may_be_suspicious(call: TableCall) -> bool:
+    """Return whether anything is looked for in a call: by its name, or by what its argument is."""
+    if call.name in _FINDERS:
+        return bool(call.arrays)
+    first = call.arguments[0] if call.arguments else None
+    return type(first) is ShapedArray and (
+        first.origin is not None or call.name.endswith(_AVERAGES) or _is_real_fourier(call.name)
+    )
+
+
+def _in_difference(call: TableCall, result: ShapedArray) -> _Found:
+    if difference := _of_column(call.arrays):
+        yield call.node, "NN-011", difference
+    elif call.name in PAIRED:
+        yield from _in_pair(call, result)
+
+
+def _in_pair(call: TableCall, result: ShapedArray) -> _Found:
+    arrays = call.arrays
     if len(arrays) == 2:
-        yield from _paired(node, *arrays)
+        yield from _paired(call.node, *arrays)
         yield from _without_axis(*arrays)
         yield from _of_unlike_rows(*arrays)
-        yield from _of_all_rows(name, *arrays)
+        yield from _of_all_rows(call.name, *arrays)
 
 
-def _in_normalization(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    array = arguments[0]
+def _in_normalization(call: TableCall, result: ShapedArray) -> _Found:
+    array = call.arguments[0]
     if type(array) is not ShapedArray:
         return
-    if name in _OVER_ALL and len(arguments) == 1 and "axis" not in keywords:
-        yield from _over_all_axes(node, name, array)
-    elif name in NORMALIZING:
-        axes = axes_of(arguments, keywords, array.shape)
-        yield from _shifted(name, array, axes)
+    if call.name in _OVER_ALL and len(call.arguments) == 1 and "axis" not in call.keywords:
+        yield from _over_all_axes(call, array.shape)
+    elif call.name in NORMALIZING:
+        axes = call.axes(array.shape)
+        yield from _shifted(call, array, axes)
         if len(axes) == 1 and -axes[0] <= array.shape.least_rank:
-            yield from _of_one(node, name, array.shape, axes[0])
+            yield from _of_one(call, array.shape, axes[0])
 
 
-def _in_reshape(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    if type(arguments[0]) is ShapedArray:
-        for reason in mixed_elements(node, arguments[0], result.shape):
-            yield node, "SHAPE-004", reason
+def _in_reshape(call: TableCall, result: ShapedArray) -> _Found:
+    if type(call.arguments[0]) is ShapedArray:
+        for reason in mixed_elements(call.node, call.arguments[0], result.shape):
+            yield call.node, "SHAPE-004", reason
 
 
-def _in_einsum(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    yield from _weighted_einsum(arguments)
+def _in_einsum(call: TableCall, result: ShapedArray) -> _Found:
+    """``mx.einsum("bij,bjd->bid", mx.softmax(scores, axis=1), v)``."""
+    subscripts, *operands = call.arguments
+    if not isinstance(subscripts, str) or "->" not in subscripts or "." in subscripts:
+        return
+    inputs, output = subscripts.replace(" ", "").split("->")
+    terms = inputs.split(",")
+    if len(terms) < 2 or len(terms) != len(operands):
+        return
+    for term, operand in zip(terms, operands, strict=True):
+        origin = operand.origin if isinstance(operand, ShapedArray) else None
+        if origin is None or origin.name not in NORMALIZING or len(origin.axes) != 1:
+            continue
+        letter = term[origin.axes[0]] if -len(term) <= origin.axes[0] else ""
+        summed = [one for one in term if one not in output]
+        if letter and letter in output and summed:
+            reason = f"axis {origin.axes[0]} is normalized, and {summed[-1]!r} is summed"
+            yield origin.node, "SHAPE-005", reason
 
 
-def _in_index(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    array, index = arguments[:2]
+def _in_index(call: TableCall, result: ShapedArray) -> _Found:
+    node, (array, index) = call.node, call.arguments[:2]
     if type(array) is ShapedArray:
         yield from _rows_by_rows(node, array, index)
         yield from _by_order(node, array, index)
@@ -271,21 +354,23 @@ def _in_index(
         yield from _last_sequence(node, array, index)
 
 
-def _in_rotation(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    if type(arguments[0]) is ShapedArray:
-        yield from _rotated(node, arguments[0].shape)
+def _in_rotation(call: TableCall, result: ShapedArray) -> _Found:
+    """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
+    first = call.arguments[0]
+    is_known = type(first) is ShapedArray and first.shape.rank == 4
+    size = first.shape.size(-2) if is_known else None
+    found = size.symbol if isinstance(size, SizeExpr) else None
+    if found is not None and not found.is_local and found.name.endswith(HEADS):
+        yield call.node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
 
 
-def _in_recurrence(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
+def _in_recurrence(call: TableCall, result: ShapedArray) -> _Found:
     """``nn.GRU`` of (T, B, D), as torch takes it: it runs through the second last axis."""
-    shape = arguments[0].shape if type(arguments[0]) is ShapedArray else ArrayShape()
+    first = call.arguments[0]
+    shape = first.shape if type(first) is ShapedArray else ArrayShape()
     if shape.rank == 3 and _is_batch(shape.size(-2)):
-        layer = name.rpartition(".")[2]
-        yield node, "SHAPE-007", f"`{layer}` runs through axis -2, which is {shape.size(-2)}"
+        reason = f"`{call.short}` runs through axis -2, which is {shape.size(-2)}"
+        yield call.node, "SHAPE-007", reason
 
 
 def _is_batch(size: Integer) -> bool:
@@ -293,18 +378,15 @@ def _is_batch(size: Integer) -> bool:
     return found is not None and found.name.lower() in BATCHES
 
 
-def _in_product(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    if type(arguments[0]) is ShapedArray and type(arguments[1]) is ShapedArray:
-        yield from _weighted(arguments[0])
-        yield from _tiled_heads(arguments[1])
+def _in_product(call: TableCall, result: ShapedArray) -> _Found:
+    left, right = call.arguments[0], call.argument(1, "b")
+    if type(left) is ShapedArray and type(right) is ShapedArray:
+        yield from _weighted(left)
+        yield from _tiled_heads(right)
 
 
-def _in_attention(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> _Found:
-    keys = arguments[1] if len(arguments) > 1 else keywords.get("k")
+def _in_attention(call: TableCall, result: ShapedArray) -> _Found:
+    keys = call.argument(1, "k")
     if type(keys) is ShapedArray:
         yield from _tiled_heads(keys)
 
@@ -334,46 +416,46 @@ _FINDERS: dict[str, Callable[..., _Found]] = {
 }
 
 
-def _other_axes(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], owner: str
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _other_axes(call: TableCall, owner: str) -> _Found:
     """Find calls along another axis than belongs to their argument, or to their class."""
-    for at, reason in _other_axis(node, name, arguments, keywords):
+    for at, reason in _other_axis(call):
         yield at, "SHAPE-007", reason
-    first = arguments[0]
-    if type(first) is ShapedArray and name.endswith((".mean", ".var")):
-        axes = axes_of(arguments, keywords, first.shape)
+    first = call.arguments[0]
+    if type(first) is ShapedArray and call.name.endswith(_AVERAGES):
+        axes = call.axes(first.shape)
         is_image = first.origin is not None and first.origin.name in _IMAGES
         if is_image and axes in _CHANNELS_FIRST:
-            what = name.rpartition(".")[2]
-            yield node, "SHAPE-007", f"`{what}` over width and channels of {first.shape}"
+            reason = f"`{call.short}` over width and channels of {first.shape}"
+            yield call.node, "SHAPE-007", reason
         is_row = not owner.endswith(_ROW_NORMS) or len(axes) != 1 or axes[0] == -1
         if not is_row and (first.shape.rank or 0) > 2:
-            yield node, "SHAPE-007", f"`{owner}` normalizes axis {axes[0]} of {first.shape}"
+            yield call.node, "SHAPE-007", f"`{owner}` normalizes axis {axes[0]} of {first.shape}"
 
 
-def _other_axis(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any]
-) -> Iterator[tuple[ast.AST, str]]:
+def _other_axis(call: TableCall) -> Iterator[tuple[ast.AST, str]]:
     """Find calls along another axis than the one that their argument was made along."""
-    first, short = arguments[0], name.rpartition(".")[2]
+    first, node, name, short = call.arguments[0], call.node, call.name, call.short
     if type(first) is not ShapedArray or first.shape.rank == 1:
         return
-    if name.startswith("mlx.core.fft.r"):
-        yield from ((node, one) for one in _transformed(first.shape, arguments, keywords))
+    if _is_real_fourier(name):
+        yield from ((node, one) for one in _transformed(call, first.shape))
     origin = first.origin
     if origin is None:
         return
     if name in REDUCTIONS or name in ORDERING or short == "cumsum":
-        axes = axes_of(arguments, keywords, first.shape, 2 if short == "argpartition" else 1)
+        axes = call.axes(first.shape, 2 if short == "argpartition" else 1)
         if not _differ(axes, origin.axes):
             return
         values, is_earlier = _meant_along(name, axes, origin)
         if values:
             where = f"`{short}` over axis {axes[0]} of {values} along axis {origin.axes[0]}"
             yield origin.node if is_earlier else node, where
-    elif name == "mlx.core.divide" and type(arguments[1]) is ShapedArray:
-        yield from ((node, one) for one in _scaled(first, arguments[1]))
+    elif name == "mlx.core.divide" and type(call.arguments[1]) is ShapedArray:
+        yield from ((node, one) for one in _scaled(first, call.arguments[1]))
+
+
+def _is_real_fourier(name: str) -> bool:
+    return name.startswith("mlx.core.fft.r")
 
 
 def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str, bool]:
@@ -398,12 +480,9 @@ def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str,
     return "", False
 
 
-def _transformed(
-    shape: ArrayShape, arguments: list[Any], keywords: dict[str, Any]
-) -> Iterator[str]:
+def _transformed(call: TableCall, shape: ArrayShape) -> Iterator[str]:
     """``mx.fft.rfft(frames, n=n_fft, axis=1)``, where the last axis has ``n_fft`` elements."""
-    number = keywords.get("n", arguments[1] if len(arguments) > 1 else None)
-    axes = axes_of(arguments, keywords, shape, 2)
+    number, axes = call.argument(1, "n"), call.axes(shape, 2)
     if not isinstance(number, SizeExpr) or len(axes) != 1 or shape.rank is None or axes[0] >= 0:
         return
     if shape.size(-1) == number and axes[0] != -1 and shape.size(axes[0]) != number:
@@ -430,7 +509,7 @@ def _differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return len(a) == len(b) == 1 and a != b
 
 
-def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> _Found:
     """``(n, 1) - (n,)``: every element of one with every element of the other."""
     for column, vector in ((a, b), (b, a)):
         sizes, others = column.shape.sizes, vector.shape.sizes
@@ -460,16 +539,12 @@ def _of_column(arrays: list[ShapedArray]) -> str:
     return ""
 
 
-def _over_all_axes(
-    node: ast.AST, name: str, array: ShapedArray
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _over_all_axes(call: TableCall, shape: ArrayShape) -> _Found:
     """``mx.softmax(scores)`` of two or more axes."""
-    if type(array) is not ShapedArray:
-        return
-    sizes = (*array.shape.head, *array.shape.tail)
+    sizes = (*shape.head, *shape.tail)
     if sum(type(size) is not int or size != 1 for size in sizes) > 1:
-        many = f"all {len(sizes)} axes" if array.shape.rank else "all axes"
-        yield node, "API-006", f"`{name.rpartition('.')[2]}` without `axis` reduces {many}"
+        many = f"all {len(sizes)} axes" if shape.rank else "all axes"
+        yield call.node, "API-006", f"`{call.short}` without `axis` reduces {many}"
 
 
 def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.AST, str]]:
@@ -496,7 +571,7 @@ def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.A
             yield nodes[at], f"index {one} is out of bounds for axis {axis} of size {size}"
 
 
-def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _without_axis(a: ShapedArray, b: ShapedArray) -> _Found:
     """``x - x.mean(axis=1)``: the mean of a row is combined with a column, for any sizes."""
     for reduced, other in ((a, b), (b, a)):
         origin, shape = reduced.origin, other.shape
@@ -512,7 +587,7 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
             yield origin.node, "SHAPE-003", reason
 
 
-def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> _Found:
     """``(x * x).sum(axis=1) + (codes * codes).sum(axis=1)``: rows of x and codes in pairs."""
     if a.shape.rank != 1 or b.shape.rank != 1 or a.origin is None or b.origin is None:
         return
@@ -526,7 +601,7 @@ def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, s
         yield a.origin.node, "SHAPE-003", f"sums of rows of {first} and of {second} are paired"
 
 
-def _of_all_rows(name: str, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_all_rows(name: str, a: ShapedArray, b: ShapedArray) -> _Found:
     """``probs > probs.min()``: each row of probabilities is compared with the least of all rows."""
     for one, other in ((a, b), (b, a)):
         origin = one.origin
@@ -546,29 +621,7 @@ def _called(node: ast.AST) -> str:
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "call")
 
 
-def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]:
-    """``mx.einsum("bij,bjd->bid", mx.softmax(scores, axis=1), v)``."""
-    subscripts, *operands = arguments
-    if not isinstance(subscripts, str) or "->" not in subscripts or "." in subscripts:
-        return
-    inputs, output = subscripts.replace(" ", "").split("->")
-    terms = inputs.split(",")
-    if len(terms) < 2 or len(terms) != len(operands):
-        return
-    for term, operand in zip(terms, operands, strict=True):
-        origin = operand.origin if isinstance(operand, ShapedArray) else None
-        if origin is None or origin.name not in NORMALIZING or len(origin.axes) != 1:
-            continue
-        letter = term[origin.axes[0]] if -len(term) <= origin.axes[0] else ""
-        summed = [one for one in term if one not in output]
-        if letter and letter in output and summed:
-            reason = f"axis {origin.axes[0]} is normalized, and {summed[-1]!r} is summed"
-            yield origin.node, "SHAPE-005", reason
-
-
-def _rows_by_rows(
-    node: ast.AST, array: ShapedArray, index: Any
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _rows_by_rows(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
     """``x[:, last]`` of an index for each row: each row gets the elements of all."""
     if not isinstance(index, tuple) or len(index) != 2 or index[0] != slice(None):
         return
@@ -590,7 +643,7 @@ def _last_sequence(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
         yield node, "SHAPE-007", f"`[-1]` is the last sequence that `{layer}` gives"
 
 
-def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[ast.AST, str, str]]:
+def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
     """``probs[..., mx.argsort(probs)]``: each row gets the elements in the orders of all rows."""
     if not isinstance(index, tuple) or not index or not isinstance(index[-1], ShapedArray):
         return
@@ -606,7 +659,7 @@ def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[a
         yield node, "SHAPE-003", reason
 
 
-def _cut_heads(node: ast.AST, shape: ArrayShape, index: Any) -> Iterator[tuple[ast.AST, str, str]]:
+def _cut_heads(node: ast.AST, shape: ArrayShape, index: Any) -> _Found:
     """``keys[:, -window:]`` of (B, heads, L, D): heads are cut where positions are meant."""
     if shape.rank is None or not isinstance(index, tuple) or len(index) > shape.rank:
         return
@@ -635,36 +688,24 @@ def _names_axis(node: ast.AST) -> bool:
     return len(node.args) > 1 or any(one.arg == "axis" for one in node.keywords)
 
 
-def _shifted(
-    name: str, scores: ShapedArray, axes: tuple[int, ...]
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _shifted(call: TableCall, scores: ShapedArray, axes: tuple[int, ...]) -> _Found:
     """``mx.softmax(scores + mask[:, None, :, None], axis=-1)``: the mask changes nothing."""
     origin = scores.origin
     if origin is not None and origin.name == SHIFTED and axes == (-1,):
         reason = f"what is added has one element along the last axis of {scores.shape}"
-        yield origin.node, "SHAPE-007", f"{reason}, and `{name.rpartition('.')[2]}` drops it"
+        yield origin.node, "SHAPE-007", f"{reason}, and `{call.short}` drops it"
 
 
-def _of_one(
-    node: ast.AST, name: str, shape: ArrayShape, axis: int
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_one(call: TableCall, shape: ArrayShape, axis: int) -> _Found:
     """``mx.softmax(nn.Linear(dim, 1)(x), axis=-1)``: ones."""
     size = shape.size(axis)
     others = [n for n in (*shape.head, *shape.tail) if type(n) is not int]
     if type(size) is int and size == 1 and others:
-        what = name.rpartition(".")[2]
-        yield node, "SHAPE-007", f"`{what}` over axis {axis} of {shape}, which has one element"
+        reason = f"`{call.short}` over axis {axis} of {shape}, which has one element"
+        yield call.node, "SHAPE-007", reason
 
 
-def _rotated(node: ast.AST, shape: ArrayShape) -> Iterator[tuple[ast.AST, str, str]]:
-    """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
-    size = shape.size(-2) if shape.rank == 4 else None
-    found = size.symbol if isinstance(size, SizeExpr) else None
-    if found is not None and not found.is_local and found.name.endswith(HEADS):
-        yield node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
-
-
-def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _weighted(weights: ShapedArray) -> _Found:
     """``mx.softmax(scores, axis=-2) @ v``: weights that don't add up to 1 along the sum."""
     origin = weights.origin
     if origin is None or origin.name not in NORMALIZING or origin.name.endswith("log_softmax"):

@@ -9,8 +9,10 @@ from inspect import signature
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from embercoach.analysis import mlx_api
-from embercoach.analysis.shapes import axis_origins, suspicions, torch_meanings
+from embercoach.analysis.shapes import axis_origins, suspicions
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
@@ -24,6 +26,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     unknown_shape,
 )
+from embercoach.analysis.shapes.axis_origins import TableCall
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -52,16 +55,16 @@ from embercoach.analysis.shapes.size_integers import (
     compare,
     symbol,
 )
+from embercoach.analysis.shapes.suspicions import MISREAD, misread_arguments
+from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table.layer_shapes import MadeLayer
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
 
 #: Alternatives of all arguments of a call that are tried out.
 MOST_ALTERNATIVES = 6
@@ -169,20 +172,18 @@ def raised_value(machine: Machine, result: Any) -> Any:
 
 
 def call_table(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
+    site: ShapeSite,
     name: str,
     arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
+    keywords: dict[str, Any] | None = None,
 ) -> Any:
     """Call a transfer function by its name."""
     function = TRANSFERS.get(name)
     if function is None:
         return UNKNOWN
-    arguments, keywords = with_sizes(machine, name, arguments, keywords)
-    _learn_last_axes(machine, name, arguments, keywords)
-    return call_transfer(machine, frame, node, name, function, arguments, keywords)
+    arguments, keywords = with_sizes(site.machine, name, arguments, keywords or {})
+    _learn_last_axes(site.machine, name, arguments, keywords)
+    return call_transfer(site, name, function, arguments, keywords)
 
 
 def _learn_last_axes(
@@ -306,9 +307,7 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
 
 
 def call_transfer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
+    site: ShapeSite,
     name: str,
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
@@ -317,33 +316,31 @@ def call_transfer(
     """Call a transfer function, for each combination of what its arguments may be."""
     if "stream" in keywords:  # it decides nothing of the result
         keywords = {key: value for key, value in keywords.items() if key != "stream"}
-    given = [_alternatives(machine, value) for value in (*arguments, *keywords.values())]
-    number = math.prod(map(len, given))
-    if number == 1:
-        values = [one[0] for one in given]
-        return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
-    if number > MOST_ALTERNATIVES:
+    given = [_alternatives(site.machine, value) for value in (*arguments, *keywords.values())]
+    if math.prod(map(len, given)) > MOST_ALTERNATIVES:
         given = [one if len(one) == 1 else [UNKNOWN] for one in given]
-        values = [one[0] for one in given]
-        return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
-    results: list[Any] = []
-    failure: ShapeError | None = None
+    calls = []
     for chosen in combinations(*given):
-        requirements = Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
-        try:
-            positional, named = _split(list(chosen), len(arguments), keywords)
-            results.append(function(requirements, *positional, **named))
-        except ArgumentError:
-            results.append(UNKNOWN)
-        except ShapeError as error:
-            failure = error
-        except (TypeError, KeyError):
-            results.append(UNKNOWN)
+        named = dict(zip(keywords, chosen[len(arguments) :], strict=True))
+        calls.append(TableCall(site.node, name, list(chosen[: len(arguments)]), named))
+    if len(calls) == 1:
+        return _call_once(site, calls[0], function)
+    tried = [_attempt(site, call, function) for call in calls]
+    results = [one for one in tried if not isinstance(one, ShapeError)]
     if not results:
-        if failure is not None:
-            machine.add_event(frame, node, failure.reason, None, name)
+        site.add_event(tried[-1].reason, None, name)
         return UNKNOWN
-    return raised_value(machine, _stamped(joined_values(results), node))
+    return raised_value(site.machine, _stamped(joined_values(results), site.node))
+
+
+def _attempt(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -> Any:
+    """The result of a call, or the error that it raises for the shapes."""
+    try:
+        return function(_requirements(site), *call.arguments, **call.keywords)
+    except (ArgumentError, TypeError, KeyError):
+        return UNKNOWN
+    except ShapeError as error:
+        return error
 
 
 def _alternatives(machine: Machine, value: Any) -> list[Any]:
@@ -351,64 +348,57 @@ def _alternatives(machine: Machine, value: Any) -> list[Any]:
     return list(value.values) if type(value) is Options else [value]
 
 
-def _split(
-    values: list[Any], positional: int, keywords: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    return values[:positional], dict(zip(keywords, values[positional:], strict=True))
+def _requirements(site: ShapeSite) -> Requirements:
+    machine = site.machine
+    return Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
 
 
-def _call_once(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    function: Callable[..., Any],
-    values: list[Any],
-    positional: int,
-    keywords: dict[str, Any],
-) -> Any:
-    requirements = Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
-    given, named = _split(values, positional, keywords)
-    for reason in torch_meanings.misread_arguments(node, name, given, named):
-        machine.add_event(frame, node, reason, None, name, torch_meanings.CODE)
+def _call_once(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -> Any:
+    requirements, name = _requirements(site), call.name
+    for reason in misread_arguments(call):
+        site.add_event(reason, None, name, MISREAD)
     try:
-        result = function(requirements, *given, **named)
+        result = function(requirements, *call.arguments, **call.keywords)
     except ArgumentError as error:
         # What a name holds may be of another kind after all; a literal is what it is.
-        if _has_literal(node):
-            machine.add_event(frame, node, error.reason, None, name)
+        if _has_literal(site.node):
+            site.add_event(error.reason, None, name)
         return UNKNOWN
     except ShapeError as error:
-        if not _note_bounds(machine, frame, node, name, given):
-            machine.add_event(frame, node, error.reason, None, name)
-        machine.heap.facts.failed = True
+        if not _note_bounds(site, call):
+            site.add_event(error.reason, None, name)
+        site.heap.facts.failed = True
         return UNKNOWN
     except (TypeError, KeyError):
         return UNKNOWN
-    _note_bounds(machine, frame, node, name, given)
+    _note_bounds(site, call)
     if requirements.axes or requirements.conditions:
-        cause = axis_origins.reduced_axis(given) if requirements.conditions else None
-        learn(machine, frame, cause or node, name, requirements)
+        cause = axis_origins.reduced_axis(call) if requirements.conditions else None
+        learn(site, cause or site.node, name, requirements)
     if type(result) is ShapedArray:
-        result = axis_origins.with_origin(node, name, given, named, result)
-        known = [machine.heap.value(v) if type(v) is ShapedArray else v for v in given]
-        final = machine.heap.value(result)
-        cls = None if frame.function is None else frame.function.cls
-        owner = "" if cls is None else cls.name
-        for at, code, reason in suspicions.suspicions_of(node, name, known, named, final, owner):
-            machine.add_event(frame, at, reason, None, name, code)
-    return raised_value(machine, _stamped(result, node))
+        result = axis_origins.with_origin(call, result)
+        if suspicions.may_be_suspicious(call):
+            _note_suspicions(site, call, site.heap.value(result))
+    return raised_value(site.machine, _stamped(result, site.node))
 
 
-def _note_bounds(
-    machine: Machine, frame: Frame, node: ast.AST, name: str, given: list[Any]
-) -> bool:
+def _note_suspicions(site: ShapeSite, call: TableCall, result: ShapedArray) -> None:
+    """Note what the author of a call can't mean."""
+    known = [site.heap.value(v) if type(v) is ShapedArray else v for v in call.arguments]
+    function = site.frame.function
+    owner = "" if function is None or function.cls is None else function.cls.name
+    found = suspicions.suspicions_of(replace(call, arguments=known), result, owner)
+    for at, code, reason in found:
+        site.machine.add_event(site.frame, at, reason, None, call.name, code)
+
+
+def _note_bounds(site: ShapeSite, call: TableCall) -> bool:
     """Note indices out of bounds, and return whether there are any."""
-    if name not in suspicions.INDEXING:
+    if call.name not in suspicions.INDEXING:
         return False
-    found = list(suspicions.out_of_bounds(node, given[0], given[1]))
+    found = list(suspicions.out_of_bounds(site.node, *call.arguments[:2]))
     for at, reason in found:
-        machine.add_event(frame, at, reason, None, name, "INDEX-001")
+        site.machine.add_event(site.frame, at, reason, None, call.name, "INDEX-001")
     return bool(found)
 
 
@@ -424,20 +414,18 @@ def _stamped(result: Any, node: ast.AST) -> Any:
     return result
 
 
-def learn(
-    machine: Machine, frame: Frame, node: ast.AST, name: str, requirements: Requirements
-) -> None:
+def learn(site: ShapeSite, node: ast.AST, name: str, requirements: Requirements) -> None:
     """Learn what a call that did not raise requires, and note what it may raise for."""
-    heap = machine.heap
+    heap = site.heap
     for axes, shape in requirements.axes:
         heap.bind_axes(axes, shape)
     for condition in requirements.conditions:
         left, right = heap.integer(condition.left), heap.integer(condition.right)
         if compare(left, right) is Comparison.EQUAL:
             continue
-        if _is_decided(machine, left, right):
+        if _is_decided(site.machine, left, right):
             continue
-        machine.add_event(frame, node, condition.reason, condition, name)
+        site.machine.add_event(site.frame, node, condition.reason, condition, name)
         if not condition.allows_one:
             heap.learn_equal(left, right)
 

@@ -1,8 +1,10 @@
-"""Joins of the values of two paths: what differs gets a new symbol."""
+"""Facts that a path shows of symbols, and joins of two paths: what differs gets a new symbol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
@@ -19,7 +21,6 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
     weak_kind,
 )
-from embercoach.analysis.shapes.learned_facts import Facts, shape_under
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     Entries,
@@ -37,12 +38,58 @@ from embercoach.analysis.shapes.size_integers import (
     Integer,
     SizeExpr,
     SizeSymbol,
+    substituted,
     symbol,
     with_wholes,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+class Facts(Struct):
+    """The facts learned of symbols on a path."""
+
+    sizes: dict[SizeSymbol, Integer]
+    axes: dict[AxesSymbol, ArrayShape]
+    places: dict[Place, Any]
+    truths: dict[Truth, bool]
+    #: What happens on the path for certain, in order.
+    events: tuple[Any, ...] = ()
+    #: Whether something on the path raises.
+    failed: bool = False
+
+    def copy(self) -> Facts:
+        """A copy that is changed separately."""
+        return Facts(
+            dict(self.sizes),
+            dict(self.axes),
+            dict(self.places),
+            dict(self.truths),
+            self.events,
+            self.failed,
+        )
+
+
+def shape_under(facts: Facts, shape: ArrayShape) -> ArrayShape:
+    """A shape with all that is learned of its symbols."""
+    middle = shape.middle
+    while middle is not None and middle in facts.axes:
+        found = facts.axes[middle]
+        head = (*shape.head, *found.head)
+        middle = found.middle
+        if middle is None:
+            shape = ArrayShape((*head, *shape.tail))
+        else:
+            shape = ArrayShape(head, middle, (*found.tail, *shape.tail))
+    sizes = facts.sizes
+    if not sizes:
+        return shape
+    head = tuple([substituted(n, sizes) if type(n) is SizeExpr else n for n in shape.head])
+    tail = tuple([substituted(n, sizes) if type(n) is SizeExpr else n for n in shape.tail])
+    if head == shape.head and tail == shape.tail:
+        return shape
+    return ArrayShape(head, middle, tail)
 
 
 def common_facts(a: Facts, b: Facts) -> Facts:

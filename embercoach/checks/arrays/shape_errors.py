@@ -11,7 +11,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.shapes.differing_sizes import unmeant
-from embercoach.analysis.shapes.source_files import shapes_of
+from embercoach.analysis.shapes.program import shapes_of
 from embercoach.analysis.syntax.convert_expressions import packed_name_range, packed_range
 from embercoach.analysis.syntax.trees import children
 from embercoach.checks.arrays.shape_remedies import message_of, remedy_of

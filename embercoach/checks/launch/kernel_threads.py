@@ -21,7 +21,11 @@ from embercoach.checks.programs.launch_sizes import (
     symbolic,
     whole_multiple,
 )
-from embercoach.checks.programs.launches import configurations_of, entries_of, item_node
+from embercoach.checks.programs.launches import (
+    configurations_of,
+    entries_of,
+    item_node,
+)
 from embercoach.checks.registry import VALUE, Report, check
 from embercoach.metal import hazards
 from embercoach.metal.contract import MAX_THREADS

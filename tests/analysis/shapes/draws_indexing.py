@@ -6,8 +6,8 @@ from typing import Any
 
 from embercoach.analysis.shapes.arrays import ShapedArray
 from embercoach.analysis.shapes.requirements import Requirements
+from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table.array_members import at_, at_index
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
 from tests.analysis.shapes.draws_core import maybe
 from tests.analysis.shapes.oracle import DTYPES, INTS, Call, Draw, draws
 

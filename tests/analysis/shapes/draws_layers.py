@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.arrays import (
     dtype_symbol,
     promote,
 )
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS, TRANSFERS
+from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS, TRANSFERS
 from tests.analysis.shapes.draws_products import filled, kind, near
 from tests.analysis.shapes.oracle import Call, Draw, Size, draws
 

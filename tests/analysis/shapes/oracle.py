@@ -56,9 +56,7 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     Ratio,
     ShapedArray,
-    concrete,
     dtype_symbol,
-    shape_substituted,
 )
 from embercoach.analysis.shapes.requirements import Condition, Requirements, ShapeError
 from embercoach.analysis.shapes.size_integers import (
@@ -73,7 +71,29 @@ from embercoach.analysis.shapes.size_integers import (
     substituted,
     symbol,
 )
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
+from embercoach.analysis.shapes.table import TRANSFERS
+from embercoach.analysis.values import promotion
+
+
+def concrete(dtype: DType, values: Mapping[DTypeSymbol, str]) -> str | None:
+    """The dtype with symbols replaced by MLX's names, None if it isn't known then."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    result = dtype.name
+    for one in dtype.symbols:
+        value = values.get(one)
+        if value is None:
+            return None
+        result = value if result is None else promotion.promote(result, value)
+    return promotion.promote_weak(result, dtype.weak) if dtype.weak else result
+
+
+def shape_substituted(shape: ArrayShape, sizes: Mapping[SizeSymbol, Integer]) -> ArrayShape:
+    """The shape where symbols of sizes are replaced."""
+    head = tuple(substituted(n, sizes) for n in shape.head)
+    tail = tuple(substituted(n, sizes) for n in shape.tail)
+    return ArrayShape(head, shape.middle, tail)
+
 
 #: Positional and keyword arguments.
 Call = tuple[tuple[Any, ...], dict[str, Any]]

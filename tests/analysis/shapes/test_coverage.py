@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS, TRANSFERS
+from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS, TRANSFERS
 
 oracle = pytest.importorskip("tests.analysis.shapes.oracle")
 

@@ -9,7 +9,7 @@ import pytest
 
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.shapes.arrays import ArrayShape, PromotedDType
-from embercoach.analysis.shapes.assigned import AssignedShape, assigned_shapes, written
+from embercoach.analysis.shapes.node_shapes import AssignedShape, assigned_shapes, written
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, SizeExpr
 
 IMPORTS = """\

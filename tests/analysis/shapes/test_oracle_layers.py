@@ -17,12 +17,11 @@ from embercoach.analysis.shapes.arrays import (
     AxesSymbol,
     DTypeSymbol,
     ShapedArray,
-    concrete,
     dtype_symbol,
 )
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError
 from embercoach.analysis.shapes.size_integers import symbol
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS
 from tests.analysis.shapes import oracle
 
 NAMES = sorted(
@@ -60,7 +59,7 @@ def test_a_layer_meets_the_dtype_of_its_input() -> None:
     (parameters,) = PARAMETERS.symbols  # type: ignore[union-attr]
     meeting = {"float16": "float16", "float32": "float32", "int32": "float16"}
     for given_dtype, expected in meeting.items():
-        assert concrete(found.dtype, {dtype: given_dtype, parameters: "float16"}) == expected
+        assert oracle.concrete(found.dtype, {dtype: given_dtype, parameters: "float16"}) == expected
 
 
 def test_attention_gives_the_shape_of_the_queries() -> None:

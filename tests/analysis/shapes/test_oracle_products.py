@@ -16,7 +16,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError
 from embercoach.analysis.shapes.size_integers import Comparison, symbol
-from embercoach.analysis.shapes.table.transfers import TRANSFERS
+from embercoach.analysis.shapes.table import TRANSFERS
 from tests.analysis.shapes import oracle
 
 NAMES = sorted(

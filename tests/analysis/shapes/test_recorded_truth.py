@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 
 from embercoach.analysis.project.project import Project
-from embercoach.analysis.shapes.assigned import AssignedShape, assigned_shapes
+from embercoach.analysis.shapes.node_shapes import AssignedShape, assigned_shapes
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.analysis.shapes.shape_annotations import commented_shape, typed_shape
+from embercoach.analysis.shapes.annotated_shapes import commented_shape, typed_shape
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer
 from tests.checks.findings import codes, findings
 from tests.checks.test_through_files import flagged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -12,23 +12,22 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
 )
 from embercoach.analysis.shapes.requirements import Requirements, array_of
-from embercoach.analysis.shapes.table import reduction_shapes
-from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast, meeting_dtype
-from embercoach.analysis.shapes.table.layer_shapes import parameter, size_of
-from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import (
+from embercoach.analysis.shapes.table import (
     LAYER_CALLS,
     LAYERS,
+    LayerValues,
     layer,
     layer_call,
+    reduction_shapes,
     transfer,
 )
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast, meeting_dtype
+from embercoach.analysis.shapes.table.layer_shapes import keeping, parameter, size_of
+from embercoach.analysis.shapes.table.products import divisible
+from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axis_argument, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-Attributes = dict[str, Any]
 
 
 def of_dtype(x: object, dtype: Callable[[DType], DType]) -> object:
@@ -84,15 +83,9 @@ def leaky_relu(requirements: Requirements, x: object, negative_slope: object = 0
     return broadcast(requirements, x, negative_slope)
 
 
-@transfer("mlx.nn.elu")
+@transfer("mlx.nn.elu", "mlx.nn.celu")
 def elu(requirements: Requirements, x: object, alpha: object = 1.0) -> object:
-    """``nn.elu``."""
-    return of_dtype(x, floating)
-
-
-@transfer("mlx.nn.celu")
-def celu(requirements: Requirements, x: object, alpha: object = 1.0) -> object:
-    """``nn.celu``."""
+    """``nn.elu`` and ``nn.celu``."""
     return of_dtype(x, floating)
 
 
@@ -186,93 +179,38 @@ _LAYERS = {
 }
 
 
-def no_attributes(requirements: Requirements) -> Attributes:
-    """The constructor of an activation without arguments."""
-    return {}
+#: Layers that pass one argument of their constructor on: its name and default, the attribute that
+#: keeps it, and the function.
+_WITH_ONE: dict[str, tuple[str, object, str, Callable[..., object]]] = {
+    "LeakyReLU": ("negative_slope", 0.01, "_negative_slope", leaky_relu),
+    "ELU": ("alpha", 1.0, "_alpha", elu),
+    "CELU": ("alpha", 1.0, "_alpha", elu),
+    "Softshrink": ("lambd", 0.5, "lambd", softshrink),
+    "HardShrink": ("lambd", 0.5, "lambd", hard_shrink),
+    "Step": ("threshold", 0.0, "threshold", step),
+    "GLU": ("axis", -1, "axis", glu),
+}
 
 
-def _called(function: Callable[..., object]) -> Callable[..., object]:
-    def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-        return function(requirements, x)
+def _called(function: Callable[..., object], *names: str) -> Callable[..., object]:
+    """Call a function with the input and some attributes."""
+
+    def call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
+        return function(requirements, x, *(attributes.get(name, UNKNOWN) for name in names))
 
     return call
 
 
 for _name, _function in _LAYERS.items():
-    LAYERS[f"mlx.nn.{_name}"] = no_attributes
+    LAYERS[f"mlx.nn.{_name}"] = keeping({}, {})
     LAYER_CALLS[f"mlx.nn.{_name}"] = _called(_function)
-
-
-@layer("LeakyReLU")
-def leaky_relu_layer(requirements: Requirements, negative_slope: object = 0.01) -> Attributes:
-    """``nn.LeakyReLU``."""
-    return {"_negative_slope": negative_slope}
-
-
-@layer_call("LeakyReLU")
-def leaky_relu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.leaky_relu`` of the slope."""
-    return leaky_relu(requirements, x, attributes.get("_negative_slope", UNKNOWN))
-
-
-@layer("ELU")
-@layer("CELU")
-def elu_layer(requirements: Requirements, alpha: object = 1.0) -> Attributes:
-    """``nn.ELU``."""
-    return {"_alpha": alpha}
-
-
-@layer_call("ELU", "CELU")
-def elu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.elu``."""
-    return elu(requirements, x)
-
-
-@layer("Softshrink")
-@layer("HardShrink")
-def shrink_layer(requirements: Requirements, lambd: object = 0.5) -> Attributes:
-    """``nn.Softshrink``."""
-    return {"lambd": lambd}
-
-
-@layer_call("Softshrink")
-def softshrink_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.softshrink``."""
-    return softshrink(requirements, x)
-
-
-@layer_call("HardShrink")
-def hard_shrink_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.hard_shrink``."""
-    return hard_shrink(requirements, x)
-
-
-@layer("Step")
-def step_layer(requirements: Requirements, threshold: object = 0.0) -> Attributes:
-    """``nn.Step``."""
-    return {"threshold": threshold}
-
-
-@layer_call("Step")
-def step_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.step`` of the threshold."""
-    return step(requirements, x, attributes.get("threshold", UNKNOWN))
-
-
-@layer("GLU")
-def glu_layer(requirements: Requirements, axis: object = -1) -> Attributes:
-    """``nn.GLU``."""
-    return {"axis": axis}
-
-
-@layer_call("GLU")
-def glu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.glu`` of the axis."""
-    return glu(requirements, x, attributes.get("axis", UNKNOWN))
+for _name, (_parameter, _default, _attribute, _function) in _WITH_ONE.items():
+    LAYERS[f"mlx.nn.{_name}"] = keeping({_parameter: _default}, {_attribute: _parameter})
+    LAYER_CALLS[f"mlx.nn.{_name}"] = _called(_function, _attribute)
 
 
 @layer("GELU")
-def gelu_layer(requirements: Requirements, approx: object = "none") -> Attributes:
+def gelu_layer(requirements: Requirements, approx: object = "none") -> LayerValues:
     """``nn.GELU``: of one of four kinds."""
     if isinstance(approx, str) and approx not in ("none", "precise", "tanh", "fast"):
         requirements.fail(f"approx is {approx!r}")
@@ -280,7 +218,7 @@ def gelu_layer(requirements: Requirements, approx: object = "none") -> Attribute
 
 
 @layer_call("GELU")
-def gelu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def gelu_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``nn.gelu`` or an approximation."""
     if attributes.get("_approx") in ("none", "fast"):
         return real_activation(requirements, x)
@@ -290,12 +228,9 @@ def gelu_call(requirements: Requirements, attributes: Attributes, x: object) -> 
 @layer("PReLU")
 def prelu_layer(
     requirements: Requirements, num_parameters: object = 1, init: object = 0.25
-) -> Attributes:
+) -> LayerValues:
     """``nn.PReLU``: a weight of (num_parameters,)."""
     return {"weight": parameter(size_of(requirements, num_parameters, "num_parameters"))}
 
 
-@layer_call("PReLU")
-def prelu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """``nn.prelu`` of the weight."""
-    return prelu(requirements, x, attributes.get("weight", UNKNOWN))
+LAYER_CALLS["mlx.nn.PReLU"] = _called(prelu, "weight")

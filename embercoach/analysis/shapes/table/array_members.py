@@ -12,11 +12,13 @@ from embercoach.analysis.shapes.arrays import (
     ArrayShape,
     DTypeValue,
     ShapedArray,
+    chained,
     floating,
     is_floating,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer, sizes_of
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.elementwise import (
     ITEM_SIZES,
@@ -27,14 +29,12 @@ from embercoach.analysis.shapes.table.elementwise import (
 )
 from embercoach.analysis.shapes.table.indexing import (
     Entry,
-    chained,
     clamped,
     entries_of,
     index_dtype,
     kind_of,
 )
 from embercoach.analysis.shapes.table.joining_shapes import fits, slice_length
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def _member(name: str) -> str:

@@ -16,25 +16,28 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
     unknown_shape,
     weak_kind,
+    with_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer, shape_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     ceil_divide,
+    not_below_zero,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     broadcast,
     dtype_argument,
     dtype_of,
+    integral,
     operand,
 )
-from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
-from embercoach.analysis.shapes.table.movement import appended, not_negative
+from embercoach.analysis.shapes.table.joining_shapes import fits
+from embercoach.analysis.shapes.table.movement import not_negative
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:
@@ -292,6 +295,21 @@ def _floating_dtype(requirements: Requirements, value: object) -> DType:
     return dtype
 
 
+def _drawn(
+    requirements: Requirements,
+    parameters: ShapedArray,
+    target: ArrayShape | None,
+    dtype: DType,
+    key: object,
+) -> ShapedArray:
+    """Numbers of a shape, to which parameters broadcast; of theirs for None."""
+    check_key(requirements, key)
+    if target is None:
+        return ShapedArray(parameters.shape, dtype)
+    fits(requirements, parameters.shape, target)
+    return ShapedArray(target, dtype)
+
+
 @transfer("random.key")
 def key_(requirements: Requirements, seed: object) -> object:
     """``mx.random.key``."""
@@ -318,12 +336,8 @@ def uniform(
     key: object = None,
 ) -> object:
     """``mx.random.uniform``: bounds broadcast to the shape."""
-    target = _sequence(requirements, shape)
-    made = _floating_dtype(requirements, dtype)
-    check_key(requirements, key)
-    bounds = broadcast(requirements, low, high)
-    fits(requirements, bounds.shape, target)
-    return ShapedArray(target, made)
+    target, made = _sequence(requirements, shape), _floating_dtype(requirements, dtype)
+    return _drawn(requirements, broadcast(requirements, low, high), target, made, key)
 
 
 @transfer("random.normal")
@@ -384,13 +398,8 @@ def truncated_normal(
 ) -> object:
     """``mx.random.truncated_normal``: bounds broadcast to the shape."""
     made = _floating_dtype(requirements, dtype)
-    check_key(requirements, key)
-    bounds = broadcast(requirements, lower, upper)
-    if shape is None:
-        return ShapedArray(bounds.shape, made)
-    target = _sequence(requirements, shape)
-    fits(requirements, bounds.shape, target)
-    return ShapedArray(target, made)
+    target = None if shape is None else _sequence(requirements, shape)
+    return _drawn(requirements, broadcast(requirements, lower, upper), target, made, key)
 
 
 @transfer("random.randint")
@@ -404,13 +413,8 @@ def randint(
 ) -> object:
     """``mx.random.randint``: integers or bool."""
     target = _sequence(requirements, shape)
-    made = dtype_argument(requirements, dtype, "int32")
-    if is_floating(made) or made == "complex64":
-        requirements.fail(f"{made} isn't a dtype of integers")
-    check_key(requirements, key)
-    bounds = broadcast(requirements, low, high)
-    fits(requirements, bounds.shape, target)
-    return ShapedArray(target, made)
+    made = integral(requirements, dtype_argument(requirements, dtype, "int32"))
+    return _drawn(requirements, broadcast(requirements, low, high), target, made, key)
 
 
 @transfer("random.bernoulli")
@@ -425,12 +429,8 @@ def bernoulli(
     dtype = dtype_of(p)
     if isinstance(dtype, str) and not is_floating(dtype):
         requirements.fail(f"{dtype} isn't a floating dtype")
-    check_key(requirements, key)
-    if shape is None:
-        return ShapedArray(chances.shape, "bool")
-    target = _sequence(requirements, shape)
-    fits(requirements, chances.shape, target)
-    return ShapedArray(target, "bool")
+    target = None if shape is None else _sequence(requirements, shape)
+    return _drawn(requirements, chances, target, "bool", key)
 
 
 @transfer("random.categorical")
@@ -457,7 +457,7 @@ def categorical(
     if num_samples is None:
         _chosen(requirements, array_.shape, at, rest)
         return ShapedArray(rest, "uint32")
-    made = not_negative(requirements, appended(rest, _count(requirements, num_samples)))
+    made = not_negative(requirements, with_last(rest, _count(requirements, num_samples)))
     _chosen(requirements, array_.shape, at, made)
     return ShapedArray(made, "uint32")
 
@@ -499,7 +499,7 @@ def multivariate_normal(
         return ShapedArray(ArrayShape((), AxesSymbol(), (size,)), promote(center.dtype, made))
     matrices, vectors = ArrayShape(spread.shape.head[:-2]), ArrayShape(center.shape.head[:-1])
     rest = requirements.broadcast(matrices, vectors, target)
-    return ShapedArray(appended(rest, size), promote(center.dtype, made))
+    return ShapedArray(with_last(rest, size), promote(center.dtype, made))
 
 
 @transfer("random.permutation")

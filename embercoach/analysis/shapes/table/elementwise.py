@@ -17,15 +17,16 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
     unknown_shape,
     weak_kind,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, array_of
 from embercoach.analysis.shapes.size_integers import ANY_INT, exact_quotient, floor_divide, multiply
-from embercoach.analysis.shapes.table.transfers import transfer
-from embercoach.analysis.values.promotion import INTEGERS, dtype_of_number
+from embercoach.analysis.shapes.table import transfer
+from embercoach.analysis.values.promotion import dtype_of_number
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.arrays import WeakKind
-    from embercoach.analysis.shapes.size_integers import Integer
 
 #: What MLX takes neither for an array nor for a number.
 _NO_ARRAYS = (str, bytes, tuple, list, dict, slice, DTypeValue)
@@ -397,6 +398,12 @@ def astype(requirements: Requirements, a: object, dtype: object, stream: object 
     return ShapedArray(shape, dtype_argument(requirements, dtype, None))
 
 
+def _with_other_last(shape: ArrayShape) -> ArrayShape:
+    if shape.middle is not None and not shape.tail:
+        return unknown_shape()
+    return shape if shape.rank == 0 else with_last(without_last(shape), ANY_INT)
+
+
 @transfer("view", _method("view"))
 def view(requirements: Requirements, a: object, dtype: object, stream: object = None) -> object:
     """``x.view``: the last size changes with the size of elements."""
@@ -406,7 +413,7 @@ def view(requirements: Requirements, a: object, dtype: object, stream: object = 
     if new == old and new is not None:
         return ShapedArray(array.shape, new)
     if not isinstance(new, str) or not isinstance(old, str):
-        return ShapedArray(_last_replaced(array.shape, None), new)
+        return ShapedArray(_with_other_last(array.shape), new)
     before, after = ITEM_SIZES[old], ITEM_SIZES[new]
     if before == after:
         return ShapedArray(array.shape, new)
@@ -414,24 +421,16 @@ def view(requirements: Requirements, a: object, dtype: object, stream: object = 
         requirements.fail(f"the elements of {old} and {new} have {before} and {after} bytes")
     last = array.shape.size(-1)
     if before > after:
-        return ShapedArray(_last_replaced(array.shape, multiply(last, before // after)), new)
+        return ShapedArray(
+            with_last(without_last(array.shape), multiply(last, before // after)), new
+        )
     many = after // before
-    size = exact_quotient(last, many)
-    if size is None:
-        size = floor_divide(last, many)
+    part = exact_quotient(last, many)
+    if part is None:
+        part = floor_divide(last, many)
         reason = f"the last size of {array.shape} isn't a multiple of {many}"
-        requirements.equal(multiply(size, many), last, reason)
-    return ShapedArray(_last_replaced(array.shape, size), new)
-
-
-def _last_replaced(shape: ArrayShape, size: Integer | None) -> ArrayShape:
-    """The shape with another last size; None stands for an unknown one."""
-    known: Integer = ANY_INT if size is None else size
-    if shape.middle is None:
-        return ArrayShape((*shape.head[:-1], known)) if shape.head else shape
-    if shape.tail:
-        return ArrayShape(shape.head, shape.middle, (*shape.tail[:-1], known))
-    return unknown_shape()
+        requirements.equal(multiply(part, many), last, reason)
+    return ShapedArray(with_last(without_last(array.shape), part), new)
 
 
 @transfer("to_fp8")
@@ -465,10 +464,3 @@ def result_type(requirements: Requirements, *arrays_and_dtypes: object) -> objec
     if not found or any(weak_kind(value) is not None for value in found):
         requirements.refuse("there are no arrays or dtypes")
     return DTypeValue(meeting_dtype(tuple(found)))
-
-
-def is_integral(dtype: DType) -> bool | None:
-    """Return whether a dtype is one of integers (bool is none), None if that is unknown."""
-    if isinstance(dtype, str):
-        return dtype in INTEGERS
-    return False if is_floating(dtype) else None

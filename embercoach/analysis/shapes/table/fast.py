@@ -9,6 +9,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     promote,
     unknown_shape,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import (
@@ -18,6 +19,7 @@ from embercoach.analysis.shapes.size_integers import (
     floor_divide,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.products import (
@@ -25,9 +27,7 @@ from embercoach.analysis.shapes.table.products import (
     integral,
     optional_array,
     real_floating,
-    without_last,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def _normalized(

@@ -9,6 +9,8 @@ from embercoach.analysis.shapes.arrays import (
     AxesSymbol,
     ShapedArray,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, integers_of, is_integer
 from embercoach.analysis.shapes.size_integers import (
@@ -20,10 +22,10 @@ from embercoach.analysis.shapes.size_integers import (
     multiply,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
-from embercoach.analysis.shapes.table.products import is_real, with_last, without_last
+from embercoach.analysis.shapes.table.products import is_real
 from embercoach.analysis.shapes.table.reduction_shapes import replaced
-from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     Ratio,
     ShapedArray,
+    chained,
     is_floating,
     promote,
     shape_of_rank,
@@ -29,20 +30,20 @@ from embercoach.analysis.shapes.size_integers import (
     ceil_divide,
     product,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.joining_shapes import (
     fits,
     slice_length,
 )
-from embercoach.analysis.shapes.table.movement import shape_argument
+from embercoach.analysis.shapes.table.movement import shape_argument, spliced
 from embercoach.analysis.shapes.table.reduction_shapes import (
     axes_argument,
     axis_argument,
     flattened,
     replaced,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 Kind = Literal["int", "array", "slice", "none", "block"]
 
@@ -63,18 +64,6 @@ class Entry(Struct, frozen=True):
     def is_array(self) -> bool:
         """Return whether MLX gathers with it, where there is an array."""
         return self.kind in ("int", "array")
-
-
-def chained(*shapes: ArrayShape) -> ArrayShape:
-    """The shape of the axes of several shapes, in order."""
-    unknown = [at for at, shape in enumerate(shapes) if shape.middle is not None]
-    if not unknown:
-        return ArrayShape(tuple(n for shape in shapes for n in shape.head))
-    first, last = unknown[0], unknown[-1]
-    head = [n for shape in shapes[: first + 1] for n in shape.head]
-    tail = [*shapes[last].tail, *(n for shape in shapes[last + 1 :] for n in shape.head)]
-    middle = shapes[first].middle if first == last else AxesSymbol()
-    return ArrayShape(tuple(head), middle, tuple(tail))
 
 
 # Slices
@@ -389,7 +378,7 @@ def take(requirements: Requirements, a: object, indices: object, axis: object = 
     many = indices.shape.elements
     if shape.size(at) == 0 and type(many) is int and many:
         requirements.fail(f"axis {at} of {shape} is empty")
-    return ShapedArray(_inserted(shape, at, indices.shape), array.dtype)
+    return ShapedArray(spliced(shape, at, indices.shape), array.dtype)
 
 
 def _taken(
@@ -403,8 +392,7 @@ def _taken(
     if shape.elements == 0:
         requirements.fail(f"{shape} has no elements")
     if axis is None:
-        made = unknown_shape() if shape.rank is None else ArrayShape((ANY_INT,) * (shape.rank - 1))
-        return ShapedArray(made, array.dtype)
+        return ShapedArray(shape_of_rank(shape.rank, -1), array.dtype)
     size = shape.size(axis)
     if type(index) is int and type(size) is int:
         # The slice from -1 to 0 is empty.
@@ -415,21 +403,6 @@ def _taken(
     elif at_least(index, size):
         requirements.fail(f"the index {index} is out of bounds for the size {size}")
     return ShapedArray(replaced(shape, (axis,), (None,)), array.dtype)
-
-
-def _inserted(shape: ArrayShape, axis: int, made: ArrayShape) -> ArrayShape:
-    """The shape where axes are in place of one."""
-    if shape.sizes is not None:
-        before, after = shape.sizes[:axis], shape.sizes[axis + 1 :]
-        return chained(ArrayShape(before), made, ArrayShape(after))
-    if 0 <= axis < len(shape.head):
-        rest = ArrayShape(shape.head[axis + 1 :], shape.middle, shape.tail)
-        return chained(ArrayShape(shape.head[:axis]), made, rest)
-    if -len(shape.tail) <= axis < 0:
-        place = len(shape.tail) + axis
-        first = ArrayShape(shape.head, shape.middle, shape.tail[:place])
-        return chained(first, made, ArrayShape(shape.tail[place + 1 :]))
-    return ArrayShape(shape.head, AxesSymbol()) if axis >= 0 else unknown_shape()
 
 
 @transfer("take_along_axis")
@@ -464,7 +437,7 @@ def _along(
         shape = ArrayShape(requirements.rank(array, other.rank, reason))
     axis = None if axis is None else axis_argument(requirements, axis, shape)
     if axis is None:
-        return unknown_shape() if shape.rank is None else ArrayShape((ANY_INT,) * shape.rank)
+        return shape_of_rank(shape.rank)
     size = (other if of_indices else shape).size(axis)
     common = requirements.broadcast(replaced(shape, (axis,), (1,)), replaced(other, (axis,), (1,)))
     return replaced(common, (axis,), (size,))
@@ -519,8 +492,7 @@ def slice_(
     _starts(requirements, array, start_indices, axes)
     target = shape_argument(requirements, slice_size)
     if target is None:
-        made = unknown_shape() if array.shape.rank is None else shape_of_rank(array.shape.rank)
-        return ShapedArray(made, array.dtype)
+        return ShapedArray(shape_of_rank(array.shape.rank), array.dtype)
     if target.rank is None or array.shape.sizes is None:
         return ShapedArray(target, array.dtype)
     if target.rank != len(array.shape.sizes):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
@@ -24,8 +26,10 @@ from embercoach.analysis.shapes.size_integers import (
     greatest,
     least,
     multiply,
+    not_below_zero,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_of,
@@ -36,11 +40,12 @@ from embercoach.analysis.shapes.table.movement import (
     expanded,
     not_negative,
     on_one_side,
-    permuted_somehow,
     shape_argument,
 )
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:
@@ -82,8 +87,7 @@ def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object)
     shapes = same_structure(requirements, arrays)
     at = axis_argument(requirements, axis, shapes[0])
     if at is None or (shapes[0].rank is None and not on_one_side(shapes[0], at)):
-        rank = shapes[0].rank
-        return unknown_shape() if rank is None else shape_of_rank(rank)
+        return shape_of_rank(shapes[0].rank)
     if any(shape.middle is not shapes[0].middle for shape in shapes):
         return replaced(_common_tail(shapes), (at,), (ANY_INT,))
     total: Integer = 0
@@ -150,8 +154,7 @@ def stack(requirements: Requirements, arrays: object, axis: object = 0) -> objec
         result = _equal_shapes(requirements, result, shape, f"{result} and {shape} differ")
     at = axis_argument(requirements, axis, result, 1)
     if at is None:
-        made = unknown_shape() if result.rank is None else shape_of_rank(result.rank + 1)
-        return ShapedArray(made, dtype)
+        return ShapedArray(shape_of_rank(result.rank, 1), dtype)
     made = expanded(result, [at])
     inside = made.rank is not None or on_one_side(made, at)
     return ShapedArray(replaced(made, (at,), (len(found),)) if inside else made, dtype)
@@ -183,7 +186,7 @@ def split(
     else:
         return UNKNOWN
     if at is None:
-        made = permuted_somehow(shape)
+        made = shape_of_rank(shape.rank)
         return [ShapedArray(made, array.dtype) for _ in sizes]
     return [ShapedArray(replaced(shape, (at,), (size,)), array.dtype) for size in sizes]
 
@@ -218,11 +221,6 @@ def counted_from_start(index: Integer, size: Integer) -> Integer:
     if type(index) is int:
         return add(size, index) if index < 0 else index
     return index if at_least(index, 0) else ANY_INT
-
-
-def not_below_zero(size: Integer) -> Integer:
-    """The size, or 0 for a negative one."""
-    return size if at_least(size, 0) else greatest((size, 0))
 
 
 def slice_length(start: Integer, stop: Integer, size: Integer) -> Integer:
@@ -355,12 +353,19 @@ def depends(requirements: Requirements, inputs: object, dependencies: object) ->
     return list(inputs) if isinstance(inputs, (tuple, list)) else inputs
 
 
-def _at_least(requirements: Requirements, arrays: tuple[object, ...], rank: int) -> object:
-    made = [
-        ShapedArray(_padded(array.shape, rank), array.dtype)
-        for array in (array_argument(requirements, one) for one in arrays)
-    ]
-    return made[0] if len(made) == 1 else made
+def _at_least(rank: int) -> Callable[..., object]:
+    """``mx.atleast_1d`` to ``mx.atleast_3d``."""
+
+    def padded(requirements: Requirements, *arys: object) -> object:
+        arrays = [array_argument(requirements, one) for one in arys]
+        made = [ShapedArray(_padded(one.shape, rank), one.dtype) for one in arrays]
+        return made[0] if len(made) == 1 else made
+
+    return padded
+
+
+for _rank in (1, 2, 3):
+    transfer(f"atleast_{_rank}d")(_at_least(_rank))
 
 
 def _padded(shape: ArrayShape, rank: int) -> ArrayShape:
@@ -373,21 +378,3 @@ def _padded(shape: ArrayShape, rank: int) -> ArrayShape:
     if rank == 3 and n:
         return ArrayShape((1, *n, 1) if len(n) == 1 else (*n, 1))
     return ArrayShape((*(1,) * (rank - len(n)), *n))
-
-
-@transfer("atleast_1d")
-def atleast_1d(requirements: Requirements, *arys: object) -> object:
-    """``mx.atleast_1d``."""
-    return _at_least(requirements, arys, 1)
-
-
-@transfer("atleast_2d")
-def atleast_2d(requirements: Requirements, *arys: object) -> object:
-    """``mx.atleast_2d``."""
-    return _at_least(requirements, arys, 2)
-
-
-@transfer("atleast_3d")
-def atleast_3d(requirements: Requirements, *arys: object) -> object:
-    """``mx.atleast_3d``."""
-    return _at_least(requirements, arys, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -22,25 +22,35 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
     promote,
     unknown_shape,
-)
-from embercoach.analysis.shapes.requirements import Requirements, is_integer
-from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply, product, subtract
-from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
-from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
-from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
-from embercoach.analysis.shapes.table.products import (
-    addmm,
-    divisible,
-    inexact,
-    integral,
-    weighted,
     with_last,
     without_first,
     without_last,
 )
-from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, layer, layer_call, transfer
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    Integer,
+    multiply,
+    not_below_zero,
+    product,
+    subtract,
+)
+from embercoach.analysis.shapes.table import (
+    LAYER_CALLS,
+    LAYERS,
+    LayerValues,
+    layer,
+    layer_call,
+    transfer,
+)
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
+from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
+from embercoach.analysis.shapes.table.joining_shapes import fits
+from embercoach.analysis.shapes.table.products import addmm, divisible, inexact, integral, weighted
 
-Attributes = dict[str, Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FLOAT32 = DTypeValue("float32")
 
 
@@ -51,7 +61,7 @@ class MadeLayer(Struct):
     """
 
     name: str
-    attributes: Attributes = field(default_factory=dict)
+    attributes: LayerValues = field(default_factory=dict)
 
 
 def call_made(requirements: Requirements, made: object, *args: object) -> object:
@@ -97,12 +107,60 @@ def is_set(flag: object) -> bool:
     return bool(flag) if isinstance(flag, (bool, int, float)) or flag is None else True
 
 
+def or_default(value: object, default: object) -> object:
+    """An argument of a constructor, or what stands for none and for 0."""
+    return default if value is None or value == 0 else value
+
+
 def parameter(*sizes: Integer) -> ShapedArray:
     """A parameter of a layer."""
     return ShapedArray(ArrayShape(sizes), PARAMETERS)
 
 
-def scaled_and_shifted(requirements: Requirements, attributes: Attributes, x: object) -> object:
+#: The default of a parameter that has none.
+REQUIRED = object()
+
+
+def bound_options(
+    defaults: dict[str, object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """The values of parameters, by position or name; raises ``TypeError`` where Python does."""
+    given = dict(zip(defaults, args, strict=False))
+    found = {**defaults, **given, **kwargs}
+    is_known = len(args) <= len(defaults) and not kwargs.keys() & given.keys()
+    if not is_known or kwargs.keys() - defaults.keys() or REQUIRED in found.values():
+        raise TypeError(defaults)
+    return found
+
+
+def keeping(defaults: dict[str, object], kept: dict[str, str]) -> Callable[..., LayerValues]:
+    """Make a constructor that keeps parameters as attributes.
+
+    Args:
+        defaults: of the parameters, in order.
+        kept: by the name of an attribute that of the parameter.
+    """
+
+    def construct(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
+        options = bound_options(defaults, args, kwargs)
+        return {name: options[parameter] for name, parameter in kept.items()}
+
+    return construct
+
+
+def with_bias(attributes: LayerValues, bias: object, *sizes: Integer) -> LayerValues:
+    """The attributes of a layer, with a bias if it has one."""
+    return {**attributes, "bias": parameter(*sizes)} if is_set(bias) else attributes
+
+
+def biased(requirements: Requirements, attributes: LayerValues, result: object) -> object:
+    """``result + self.bias`` where the layer has one."""
+    if "bias" not in attributes:
+        return result
+    return broadcast(requirements, result, attributes["bias"])
+
+
+def scaled_and_shifted(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``self.weight * x + self.bias`` where the layer has them."""
     if "weight" not in attributes:
         return x
@@ -116,14 +174,11 @@ def scaled_and_shifted(requirements: Requirements, attributes: Attributes, x: ob
 @layer("Linear")
 def linear(
     requirements: Requirements, input_dims: object, output_dims: object, bias: object = True
-) -> Attributes:
+) -> LayerValues:
     """``nn.Linear``: a weight of (output_dims, input_dims)."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
-    attributes: Attributes = {"weight": parameter(outer, inner)}
-    if is_set(bias):
-        attributes["bias"] = parameter(outer)
-    return attributes
+    return with_bias({"weight": parameter(outer, inner)}, bias, outer)
 
 
 def transposed(weight: object) -> object:
@@ -140,7 +195,7 @@ def transposed(weight: object) -> object:
 
 
 @layer_call("Linear", "AllToShardedLinear")
-def linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def linear_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T + bias``."""
     weight = transposed(attributes.get("weight"))
     if "bias" in attributes:
@@ -148,41 +203,35 @@ def linear_call(requirements: Requirements, attributes: Attributes, x: object) -
     return weighted(requirements, x, weight)
 
 
-@layer("AllToShardedLinear")
-def all_to_sharded(
-    requirements: Requirements,
-    input_dims: object,
-    output_dims: object,
-    bias: object = True,
-    group: object = None,
-) -> Attributes:
-    """A linear layer whose output is divided by the number of processes."""
-    made = linear(requirements, input_dims, output_dims, bias)
-    made["weight"] = parameter(ANY_INT, made["weight"].shape.head[1])
-    if "bias" in made:
-        made["bias"] = parameter(ANY_INT)
-    return {**made, "group": UNKNOWN}
+def _sharded(*, is_output: bool) -> Callable[..., LayerValues]:
+    """Make a linear layer whose output or input is divided by the number of processes."""
+
+    def construct(
+        requirements: Requirements,
+        input_dims: object,
+        output_dims: object,
+        bias: object = True,
+        group: object = None,
+    ) -> LayerValues:
+        made = linear(requirements, input_dims, output_dims, bias)
+        outer, inner = made["weight"].shape.head
+        weight = parameter(ANY_INT, inner) if is_output else parameter(outer, ANY_INT)
+        if is_output and "bias" in made:
+            made["bias"] = parameter(ANY_INT)
+        return {**made, "weight": weight, "group": UNKNOWN}
+
+    return construct
 
 
-@layer("ShardedToAllLinear")
-def sharded_to_all(
-    requirements: Requirements,
-    input_dims: object,
-    output_dims: object,
-    bias: object = True,
-    group: object = None,
-) -> Attributes:
-    """A linear layer whose input is divided by the number of processes."""
-    made = linear(requirements, input_dims, output_dims, bias)
-    made["weight"] = parameter(made["weight"].shape.head[0], ANY_INT)
-    return {**made, "group": UNKNOWN}
+LAYERS["mlx.nn.AllToShardedLinear"] = _sharded(is_output=True)
+LAYERS["mlx.nn.ShardedToAllLinear"] = _sharded(is_output=False)
 
 
 @layer_call("ShardedToAllLinear")
-def sharded_to_all_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def sharded_to_all_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T``, summed over processes, and the bias."""
     found = weighted(requirements, x, transposed(attributes.get("weight")))
-    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+    return biased(requirements, attributes, found)
 
 
 @layer("Bilinear")
@@ -192,20 +241,17 @@ def bilinear(
     input2_dims: object,
     output_dims: object,
     bias: object = True,
-) -> Attributes:
+) -> LayerValues:
     """``nn.Bilinear``: a weight of (output_dims, input2_dims, input1_dims)."""
     first = positive(requirements, input1_dims, "input1_dims")
     second = size_of(requirements, input2_dims, "input2_dims")
     outer = size_of(requirements, output_dims, "output_dims")
-    attributes: Attributes = {"weight": parameter(outer, second, first)}
-    if is_set(bias):
-        attributes["bias"] = parameter(outer)
-    return attributes
+    return with_bias({"weight": parameter(outer, second, first)}, bias, outer)
 
 
 @layer_call("Bilinear")
 def bilinear_call(
-    requirements: Requirements, attributes: Attributes, x1: object, x2: object
+    requirements: Requirements, attributes: LayerValues, x1: object, x2: object
 ) -> object:
     """Combine rows of ``x1`` and ``x2`` one by one."""
     weight = array_argument(requirements, attributes.get("weight"))
@@ -219,24 +265,23 @@ def bilinear_call(
     rows = divisible(requirements, b.shape.elements, second, reason)
     fits(requirements, ArrayShape((rows,)), ArrayShape((rest.elements,)), reason)
     dtype = inexact(requirements, promote(promote(a.dtype, weight.dtype), b.dtype))
-    found = ShapedArray(with_last(rest, outer), dtype)
-    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+    return biased(requirements, attributes, ShapedArray(with_last(rest, outer), dtype))
 
 
 @layer("Identity")
-def identity(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def identity(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """``nn.Identity`` takes any arguments."""
     return {}
 
 
 @layer_call("Identity")
-def identity_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def identity_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The input."""
     return x
 
 
 @layer("Embedding")
-def embedding(requirements: Requirements, num_embeddings: object, dims: object) -> Attributes:
+def embedding(requirements: Requirements, num_embeddings: object, dims: object) -> LayerValues:
     """``nn.Embedding``: a weight of (num_embeddings, dims)."""
     rows = size_of(requirements, num_embeddings, "num_embeddings")
     return {"weight": parameter(rows, positive(requirements, dims, "dims"))}
@@ -256,20 +301,20 @@ def rows_of(requirements: Requirements, weight: object, indices: object) -> obje
 
 
 @layer_call("Embedding")
-def embedding_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def embedding_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``weight[x]``."""
     return rows_of(requirements, attributes.get("weight"), x)
 
 
 @transfer("mlx.nn.Embedding.as_linear")
-def embedding_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def embedding_as_linear(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``x @ weight.T``."""
     return weighted(requirements, x, transposed(attributes.get("weight")))
 
 
 @transfer("mlx.nn.Linear.to_quantized", "mlx.nn.Embedding.to_quantized")
 def to_quantized(
-    requirements: Requirements, attributes: Attributes, *args: object, **kwargs: object
+    requirements: Requirements, attributes: LayerValues, *args: object, **kwargs: object
 ) -> object:
     """A layer that isn't followed."""
     return UNKNOWN
@@ -290,10 +335,10 @@ def layer_norm_layer(
     eps: object = 1e-05,
     affine: object = True,
     bias: object = True,
-) -> Attributes:
+) -> LayerValues:
     """``nn.LayerNorm``: weight and bias of (dims,)."""
     _check_eps(requirements, eps)
-    attributes: Attributes = {"eps": eps, "dims": dims}
+    attributes: LayerValues = {"eps": eps, "dims": dims}
     if is_set(affine):
         size = size_of(requirements, dims, "dims")
         attributes["weight"] = parameter(size)
@@ -303,21 +348,21 @@ def layer_norm_layer(
 
 
 @layer_call("LayerNorm")
-def layer_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def layer_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``mx.fast.layer_norm`` with the parameters."""
     weight, bias = attributes.get("weight"), attributes.get("bias")
     return layer_norm(requirements, x, weight, bias, attributes.get("eps"))
 
 
 @layer("RMSNorm")
-def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-05) -> Attributes:
+def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-05) -> LayerValues:
     """``nn.RMSNorm``: a weight of (dims,)."""
     _check_eps(requirements, eps)
     return {"weight": parameter(size_of(requirements, dims, "dims")), "eps": eps}
 
 
 @layer_call("RMSNorm")
-def rms_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def rms_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """``mx.fast.rms_norm`` with the weight."""
     return rms_norm(requirements, x, attributes.get("weight", UNKNOWN), attributes.get("eps"))
 
@@ -325,10 +370,10 @@ def rms_norm_call(requirements: Requirements, attributes: Attributes, x: object)
 @layer("InstanceNorm")
 def instance_norm(
     requirements: Requirements, dims: object, eps: object = 1e-05, affine: object = False
-) -> Attributes:
+) -> LayerValues:
     """``nn.InstanceNorm``: weight and bias of (dims,) if affine."""
     _check_eps(requirements, eps)
-    attributes: Attributes = {"dims": dims, "eps": eps}
+    attributes: LayerValues = {"dims": dims, "eps": eps}
     if affine is not False and is_set(affine):
         size = size_of(requirements, dims, "dims")
         attributes |= {"weight": parameter(size), "bias": parameter(size)}
@@ -336,7 +381,7 @@ def instance_norm(
 
 
 @layer_call("InstanceNorm")
-def instance_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def instance_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``, which is (N, ..., C)."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has fewer than 3 axes")
@@ -353,7 +398,7 @@ def group_norm(
     eps: object = 1e-05,
     affine: object = True,
     pytorch_compatible: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.GroupNorm``: the groups divide the features."""
     _check_eps(requirements, eps)
     groups, size = (
@@ -361,7 +406,7 @@ def group_norm(
         for value, name in ((num_groups, "num_groups"), (dims, "dims"))
     )
     divisible(requirements, size, groups, f"{groups} groups don't divide {size} features")
-    attributes: Attributes = {"num_groups": num_groups, "dims": dims, "eps": eps}
+    attributes: LayerValues = {"num_groups": num_groups, "dims": dims, "eps": eps}
     attributes["pytorch_compatible"] = pytorch_compatible
     if is_set(affine):
         attributes |= {"weight": parameter(size), "bias": parameter(size)}
@@ -369,7 +414,7 @@ def group_norm(
 
 
 @layer_call("GroupNorm")
-def group_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def group_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``, whose features are last."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
@@ -390,10 +435,10 @@ def batch_norm(
     momentum: object = 0.1,
     affine: object = True,
     track_running_stats: object = True,
-) -> Attributes:
+) -> LayerValues:
     """``nn.BatchNorm``: parameters and statistics of (num_features,)."""
     _check_eps(requirements, eps)
-    attributes: Attributes = {"num_features": num_features, "eps": eps, "momentum": momentum}
+    attributes: LayerValues = {"num_features": num_features, "eps": eps, "momentum": momentum}
     attributes["track_running_stats"] = track_running_stats
     size = ANY_INT
     if is_set(affine) or is_set(track_running_stats):
@@ -406,7 +451,7 @@ def batch_norm(
 
 
 @layer_call("BatchNorm")
-def batch_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def batch_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``, which has 2 to 4 axes, features last."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
@@ -428,7 +473,7 @@ def batch_norm_call(requirements: Requirements, attributes: Attributes, x: objec
 @layer("Dropout")
 @layer("Dropout2d")
 @layer("Dropout3d")
-def dropout(requirements: Requirements, p: object = 0.5) -> Attributes:
+def dropout(requirements: Requirements, p: object = 0.5) -> LayerValues:
     """``nn.Dropout``: a probability below 1."""
     if type(p) in (int, float) and not 0 <= p < 1:  # type: ignore[operator]
         requirements.fail(f"p is {p}, which is not in [0, 1)")
@@ -437,7 +482,7 @@ def dropout(requirements: Requirements, p: object = 0.5) -> Attributes:
     return {"_p_1": 1 - p if type(p) in (int, float) else UNKNOWN}  # type: ignore[operator]
 
 
-def _dropped(x: ShapedArray, attributes: Attributes) -> ShapedArray:
+def _dropped(x: ShapedArray, attributes: LayerValues) -> ShapedArray:
     """The input, floating while the layer is trained."""
     if is_floating(x.dtype) or x.dtype == "complex64" or attributes.get("_p_1") == 1:
         return x
@@ -445,50 +490,39 @@ def _dropped(x: ShapedArray, attributes: Attributes) -> ShapedArray:
 
 
 @layer_call("Dropout")
-def dropout_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def dropout_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """The shape of ``x``."""
     if not isinstance(x, ShapedArray):
         return UNKNOWN
     return _dropped(x, attributes)
 
 
-@layer_call("Dropout2d")
-def dropout_2d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """The shape of ``x``, which has 3 or 4 axes."""
-    return _dropped_with_axes(requirements, attributes, array_argument(requirements, x), 3)
+def _dropout_call(axes: int) -> Callable[..., object]:
+    """Make the call of a layer that drops channels: ``x`` has so many axes, or one more."""
+
+    def call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
+        given = array_argument(requirements, x)
+        reason = f"{given.shape} has neither {axes} nor {axes + 1} axes"
+        requirements.least_rank(given, axes, reason)
+        if given.shape.least_rank > axes + 1:
+            requirements.fail(reason)
+        return _dropped(given, attributes)
+
+    return call
 
 
-@layer_call("Dropout3d")
-def dropout_3d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
-    """The shape of ``x``, which has 4 or 5 axes."""
-    return _dropped_with_axes(requirements, attributes, array_argument(requirements, x), 4)
+LAYER_CALLS["mlx.nn.Dropout2d"] = _dropout_call(3)
+LAYER_CALLS["mlx.nn.Dropout3d"] = _dropout_call(4)
 
 
-def _dropped_with_axes(
-    requirements: Requirements, attributes: Attributes, x: ShapedArray, axes: int
-) -> ShapedArray:
-    reason = f"{x.shape} has neither {axes} nor {axes + 1} axes"
-    requirements.least_rank(x, axes, reason)
-    if x.shape.least_rank > axes + 1:
-        requirements.fail(reason)
-    return _dropped(x, attributes)
-
-
-@layer("RoPE")
-def rope_layer(
-    requirements: Requirements,
-    dims: object,
-    traditional: object = False,
-    base: object = 10000,
-    scale: object = 1.0,
-) -> Attributes:
-    """``nn.RoPE``."""
-    return {"dims": dims, "traditional": traditional, "base": base, "scale": scale}
+_ROPE = {"dims": REQUIRED, "traditional": False, "base": 10000, "scale": 1.0}
+rope_layer = keeping(_ROPE, {name: name for name in _ROPE})
+LAYERS["mlx.nn.RoPE"] = rope_layer
 
 
 @layer_call("RoPE")
 def rope_call(
-    requirements: Requirements, attributes: Attributes, x: object, offset: object = 0
+    requirements: Requirements, attributes: LayerValues, x: object, offset: object = 0
 ) -> object:
     """``mx.fast.rope`` with the attributes."""
     return rope(
@@ -511,7 +545,7 @@ def sinusoidal(
     scale: object = None,
     cos_first: object = False,
     full_turns: object = False,
-) -> Attributes:
+) -> LayerValues:
     """``nn.SinusoidalPositionalEncoding``: an even number of positive dims."""
     size = positive(requirements, dims, "dims")
     half = divisible(requirements, size, 2, f"dims is {size}, which is odd")
@@ -521,7 +555,7 @@ def sinusoidal(
 
 
 @layer_call("SinusoidalPositionalEncoding")
-def sinusoidal_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+def sinusoidal_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
     """One more axis, of dims."""
     given, sigmas = (
         array_argument(requirements, x),
@@ -532,7 +566,7 @@ def sinusoidal_call(requirements: Requirements, attributes: Attributes, x: objec
 
 
 @layer("ALiBi")
-def alibi(requirements: Requirements) -> Attributes:
+def alibi(requirements: Requirements) -> LayerValues:
     """``nn.ALiBi`` has no attributes."""
     return {}
 
@@ -540,7 +574,7 @@ def alibi(requirements: Requirements) -> Attributes:
 @layer_call("ALiBi")
 def alibi_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     attention_scores: object,
     offset: object = 0,
     mask: object = None,
@@ -582,83 +616,24 @@ def alibi_matrix(
 # Initializers
 
 
-def _initializer(requirements: Requirements, dtype: object) -> Attributes:
-    return {"dtype": dtype}
-
-
-@layer("mlx.nn.init.constant")
-def init_constant(requirements: Requirements, value: object, dtype: object = FLOAT32) -> Attributes:
-    """``nn.init.constant``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.normal")
-def init_normal(
-    requirements: Requirements, mean: object = 0.0, std: object = 1.0, dtype: object = FLOAT32
-) -> Attributes:
-    """``nn.init.normal``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.uniform")
-def init_uniform(
-    requirements: Requirements, low: object = 0.0, high: object = 1.0, dtype: object = FLOAT32
-) -> Attributes:
-    """``nn.init.uniform``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.orthogonal")
-def init_orthogonal(
-    requirements: Requirements, gain: object = 1.0, dtype: object = FLOAT32
-) -> Attributes:
-    """``nn.init.orthogonal``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.sparse")
-def init_sparse(
-    requirements: Requirements,
-    sparsity: object,
-    mean: object = 0.0,
-    std: object = 1.0,
-    dtype: object = FLOAT32,
-) -> Attributes:
-    """``nn.init.sparse``."""
-    return _initializer(requirements, dtype)
-
-
-@layer("mlx.nn.init.identity")
-@layer("mlx.nn.init.glorot_normal")
-@layer("mlx.nn.init.glorot_uniform")
-@layer("mlx.nn.init.he_normal")
-@layer("mlx.nn.init.he_uniform")
-def init_of_dtype(requirements: Requirements, dtype: object = FLOAT32) -> Attributes:
-    """``nn.init.identity`` and those that look at the fan."""
-    return _initializer(requirements, dtype)
-
-
-def _initialized(attributes: Attributes, a: ShapedArray) -> ShapedArray:
+def _initialized(attributes: LayerValues, a: ShapedArray) -> ShapedArray:
     dtype = attributes.get("dtype")
     return ShapedArray(a.shape, dtype.dtype if isinstance(dtype, DTypeValue) else None)
 
 
-@layer_call("mlx.nn.init.constant", "mlx.nn.init.normal", "mlx.nn.init.uniform")
-def initialized(requirements: Requirements, attributes: Attributes, a: object) -> object:
+def initialized(requirements: Requirements, attributes: LayerValues, a: object) -> object:
     """An array like the argument."""
     return _initialized(attributes, array_argument(requirements, a))
 
 
-@layer_call("mlx.nn.init.orthogonal", "mlx.nn.init.sparse")
-def initialized_matrix(requirements: Requirements, attributes: Attributes, a: object) -> object:
+def initialized_matrix(requirements: Requirements, attributes: LayerValues, a: object) -> object:
     """A matrix like the argument."""
     given = array_argument(requirements, a)
     sizes = requirements.rank(given, 2, f"{given.shape} is not a matrix")
     return _initialized(attributes, ShapedArray(ArrayShape(sizes)))
 
 
-@layer_call("mlx.nn.init.identity")
-def initialized_identity(requirements: Requirements, attributes: Attributes, a: object) -> object:
+def initialized_identity(requirements: Requirements, attributes: LayerValues, a: object) -> object:
     """A square matrix like the argument."""
     given = array_argument(requirements, a)
     reason = f"{given.shape} is not a square matrix"
@@ -667,16 +642,33 @@ def initialized_identity(requirements: Requirements, attributes: Attributes, a: 
     return _initialized(attributes, ShapedArray(ArrayShape((size, size))))
 
 
-@layer_call(
-    "mlx.nn.init.glorot_normal",
-    "mlx.nn.init.glorot_uniform",
-    "mlx.nn.init.he_normal",
-    "mlx.nn.init.he_uniform",
-)
 def initialized_by_fan(
-    requirements: Requirements, attributes: Attributes, a: object, *args: object, **kwargs: object
+    requirements: Requirements,
+    attributes: LayerValues,
+    a: object,
+    *args: object,
+    **kwargs: object,
 ) -> object:
     """An array like the argument, of 2 or more axes."""
     given = array_argument(requirements, a)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     return _initialized(attributes, given)
+
+
+#: By the name of an initializer: what it takes ahead of the dtype, and what it makes.
+_INITIALIZERS: dict[str, tuple[dict[str, object], Callable[..., object]]] = {
+    "constant": ({"value": REQUIRED}, initialized),
+    "normal": ({"mean": 0.0, "std": 1.0}, initialized),
+    "uniform": ({"low": 0.0, "high": 1.0}, initialized),
+    "orthogonal": ({"gain": 1.0}, initialized_matrix),
+    "sparse": ({"sparsity": REQUIRED, "mean": 0.0, "std": 1.0}, initialized_matrix),
+    "identity": ({}, initialized_identity),
+    **{
+        f"{name}_{kind}": ({}, initialized_by_fan)
+        for name in ("glorot", "he")
+        for kind in ("normal", "uniform")
+    },
+}
+for _name, (_options, _call) in _INITIALIZERS.items():
+    LAYERS[f"mlx.nn.init.{_name}"] = keeping({**_options, "dtype": FLOAT32}, {"dtype": "dtype"})
+    LAYER_CALLS[f"mlx.nn.init.{_name}"] = _call

@@ -9,12 +9,13 @@ from embercoach.analysis.shapes.arrays import (
     floating,
     promote,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, integers_of
 from embercoach.analysis.shapes.size_integers import Integer, least
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
-from embercoach.analysis.shapes.table.products import with_last, without_last
-from embercoach.analysis.shapes.table.transfers import transfer
 
 #: What decompositions take; others are the same with complex64.
 REAL = ("float32", "float64")
@@ -74,8 +75,7 @@ def _real(dtype: DType) -> DType:
 @transfer("linalg.inv")
 def inv(requirements: Requirements, a: object) -> object:
     """``mx.linalg.inv``."""
-    array, batch, size = square(requirements, a)
-    return ShapedArray(with_last(batch, size, size), array.dtype)
+    return triangular(requirements, a)
 
 
 @transfer("linalg.tri_inv", "linalg.cholesky", "linalg.cholesky_inv")

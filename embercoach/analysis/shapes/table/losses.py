@@ -7,38 +7,36 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
-    DType,
     ShapedArray,
     floating,
     promote,
     promote_weak,
     shape_of_rank,
-    unknown_shape,
 )
-from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
-from embercoach.analysis.shapes.table.fast import same_shape
-from embercoach.analysis.shapes.table.products import integral
-from embercoach.analysis.shapes.table.reduction_shapes import SUMMED, axis_argument, replaced
-from embercoach.analysis.shapes.table.transfers import (
+from embercoach.analysis.shapes.table import (
     LAYERS,
+    LayerValues,
     layer,
     layer_call,
     transfer,
 )
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
+from embercoach.analysis.shapes.table.fast import same_shape
+from embercoach.analysis.shapes.table.products import integral
+from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced, summed_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embercoach.analysis.shapes.requirements import Requirements
 
-Attributes = dict[str, Any]
 _NAMES = (
     *("SGD", "RMSprop", "Adagrad", "AdaDelta", "Adam", "AdamW", "Adamax", "Lion", "Adafactor"),
     *("Muon", "MultiOptimizer"),
 )
 
 
-def optimizer(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def optimizer(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """An optimizer, whose state is not followed."""
     return {"learning_rate": UNKNOWN, "state": UNKNOWN, "step": ShapedArray(ArrayShape(), "uint64")}
 
@@ -50,7 +48,7 @@ for _name in _NAMES:
 @transfer(*(f"mlx.optimizers.{name}.update" for name in _NAMES))
 @transfer(*(f"mlx.optimizers.{name}.init" for name in _NAMES))
 def update(
-    requirements: Requirements, attributes: Attributes, model: object, gradients: object = None
+    requirements: Requirements, attributes: LayerValues, model: object, gradients: object = None
 ) -> object:
     """``optimizer.update``: the parameters keep their shapes."""
     return None
@@ -58,7 +56,7 @@ def update(
 
 @transfer(*(f"mlx.optimizers.{name}.apply_gradients" for name in _NAMES))
 def apply_gradients(
-    requirements: Requirements, attributes: Attributes, gradients: object, parameters: object
+    requirements: Requirements, attributes: LayerValues, gradients: object, parameters: object
 ) -> object:
     """``optimizer.apply_gradients``: parameters like those that have a gradient."""
     return updated(gradients, parameters)
@@ -84,7 +82,7 @@ def clip_grad_norm(requirements: Requirements, grads: object, max_norm: object) 
 @layer("mlx.optimizers.cosine_decay")
 @layer("mlx.optimizers.linear_schedule")
 @layer("mlx.optimizers.join_schedules")
-def schedule(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def schedule(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """A function of the step."""
     return {}
 
@@ -92,7 +90,7 @@ def schedule(requirements: Requirements, *args: object, **kwargs: object) -> Att
 @layer_call(
     "mlx.optimizers.cosine_decay", "mlx.optimizers.linear_schedule", "mlx.optimizers.join_schedules"
 )
-def scheduled(requirements: Requirements, attributes: Attributes, step: object) -> object:
+def scheduled(requirements: Requirements, attributes: LayerValues, step: object) -> object:
     """The learning rate of a step."""
     shape = step.shape if isinstance(step, ShapedArray) else ArrayShape()
     return UNKNOWN if step is UNKNOWN else ShapedArray(shape)
@@ -103,13 +101,6 @@ def losses(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return transfer(*(f"mlx.nn.losses.{name}" for name in names))
 
 
-def summed(dtype: DType) -> DType:
-    """The dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
-    if dtype is None or isinstance(dtype, str):
-        return SUMMED.get(dtype or "", dtype)
-    return dtype if promote_weak(dtype, "float") == dtype else None
-
-
 def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) -> object:
     """The loss, or its mean or sum."""
     if reduction == "none":
@@ -117,7 +108,7 @@ def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) ->
     if reduction == "mean":
         return ShapedArray(ArrayShape(), floating(loss.dtype))
     if reduction == "sum":
-        return ShapedArray(ArrayShape(), summed(loss.dtype))
+        return ShapedArray(ArrayShape(), summed_dtype(loss.dtype))
     if isinstance(reduction, str) or reduction is None:
         requirements.fail(f"the reduction is {reduction!r}")
     return UNKNOWN
@@ -143,7 +134,7 @@ def removed(requirements: Requirements, shape: ArrayShape, axis: object) -> Arra
     """The shape without one axis."""
     at = axis_argument(requirements, axis, shape)
     if at is None:
-        return shape_of_rank(shape.rank - 1) if shape.rank else unknown_shape()
+        return shape_of_rank(shape.rank or None, -1)
     return replaced(shape, (at,), (None,))
 
 

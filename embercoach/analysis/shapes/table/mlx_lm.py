@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
@@ -14,38 +14,37 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     shape_of_rank,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, add
+from embercoach.analysis.shapes.table import (
+    LAYER_CALLS,
+    LAYERS,
+    LayerValues,
+    layer,
+    layer_call,
+    transfer,
+)
 from embercoach.analysis.shapes.table.activations import real_activation
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
 from embercoach.analysis.shapes.table.layer_shapes import (
     MadeLayer,
     call_made,
-    is_set,
     parameter,
     positive,
     rope_call,
     rope_layer,
     size_of,
+    with_bias,
 )
-from embercoach.analysis.shapes.table.products import (
-    batch_indices,
-    inexact,
-    integral,
-    with_last,
-    without_last,
-)
-from embercoach.analysis.shapes.table.transfers import (
-    LAYER_CALLS,
-    LAYERS,
-    layer,
-    layer_call,
-    transfer,
-)
+from embercoach.analysis.shapes.table.products import batch_indices, inexact, integral
 
-Attributes = dict[str, Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 BASE, CACHE = "mlx_lm.models.base", "mlx_lm.models.cache"
 
 
@@ -146,13 +145,13 @@ _CACHES = (
 )
 
 
-def cache_attributes(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+def cache_attributes(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
     """A cache: what it holds is not followed."""
     return {"offset": ANY_INT, "keys": UNKNOWN, "values": UNKNOWN}
 
 
 def update_and_fetch(
-    requirements: Requirements, attributes: Attributes, keys: object, values: object
+    requirements: Requirements, attributes: LayerValues, keys: object, values: object
 ) -> object:
     """All keys and values so far: (B, H, ?, D) each."""
     given = [array_argument(requirements, value) for value in (keys, values)]
@@ -166,7 +165,7 @@ def update_and_fetch(
 
 
 def quantized_update_and_fetch(
-    requirements: Requirements, attributes: Attributes, keys: object, values: object
+    requirements: Requirements, attributes: LayerValues, keys: object, values: object
 ) -> object:
     """Words, scales and biases of both, which aren't followed."""
     return UNKNOWN, UNKNOWN
@@ -205,14 +204,14 @@ def initialize_rope(
 
 def rope_attributes(
     requirements: Requirements, dims: object, *args: object, **kwargs: object
-) -> Attributes:
+) -> LayerValues:
     """A layer of rotary positions."""
     return {"dims": dims, "dim": dims, "base": UNKNOWN}
 
 
 def rope_kind_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     x: object,
     offset: object = 0,
     *args: object,
@@ -251,26 +250,24 @@ def switch_linear(
     output_dims: object,
     num_experts: object,
     bias: object = True,
-) -> Attributes:
+) -> LayerValues:
     """A weight of (num_experts, output_dims, input_dims)."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
     experts = size_of(requirements, num_experts, "num_experts")
-    attributes: Attributes = {
+    attributes: LayerValues = {
         "weight": parameter(experts, outer, inner),
         "input_dims": inner,
         "output_dims": outer,
         "num_experts": experts,
     }
-    if is_set(bias):
-        attributes["bias"] = parameter(experts, outer)
-    return attributes
+    return with_bias(attributes, bias, experts, outer)
 
 
 @layer_call(f"{SWITCH}.SwitchLinear")
 def switch_linear_call(
     requirements: Requirements,
-    attributes: Attributes,
+    attributes: LayerValues,
     x: object,
     indices: object,
     sorted_indices: object = False,
@@ -295,93 +292,51 @@ def switch_linear_call(
     return broadcast(requirements, found, bias)
 
 
-def _experts(
-    requirements: Requirements,
-    sizes: tuple[object, object, object],
-    names: tuple[tuple[str, bool], ...],
-    bias: object,
-) -> Attributes:
-    """Linear layers of experts, up to the hidden size or down from it."""
-    inner, hidden, experts = sizes
-    return {
-        name: MadeLayer(
-            f"{SWITCH}.SwitchLinear",
-            switch_linear(
-                requirements,
-                hidden if is_down else inner,
-                inner if is_down else hidden,
-                experts,
-                bias,
-            ),
-        )
-        for name, is_down in names
-    }
+def _experts(*up: str, down: str) -> Callable[..., LayerValues]:
+    """Make linear layers of experts, some up to the hidden size and one down from it."""
+
+    def construct(
+        requirements: Requirements,
+        input_dims: object,
+        hidden_dims: object,
+        num_experts: object,
+        activation: object = None,
+        bias: object = False,
+    ) -> LayerValues:
+        sizes = dict.fromkeys(up, (input_dims, hidden_dims)) | {down: (hidden_dims, input_dims)}
+        name = f"{SWITCH}.SwitchLinear"
+        made = {
+            key: MadeLayer(name, switch_linear(requirements, *size, num_experts, bias))
+            for key, size in sizes.items()
+        }
+        return {**made, "activation": UNKNOWN}
+
+    return construct
 
 
-@layer(f"{SWITCH}.SwitchGLU")
-def switch_glu(
-    requirements: Requirements,
-    input_dims: object,
-    hidden_dims: object,
-    num_experts: object,
-    activation: object = None,
-    bias: object = False,
-) -> Attributes:
-    """Three linear layers of experts."""
-    names = (("gate_proj", False), ("up_proj", False), ("down_proj", True))
-    made = _experts(requirements, (input_dims, hidden_dims, num_experts), names, bias)
-    return {**made, "activation": UNKNOWN}
+def _switched(up: str, down: str) -> Callable[..., object]:
+    """Make the call of experts: (..., D) and indices (..., K) give (..., K, D)."""
+
+    def call(
+        requirements: Requirements, attributes: LayerValues, x: object, indices: object
+    ) -> object:
+        given, chosen = array_argument(requirements, x), array_argument(requirements, indices)
+        integral(requirements, chosen)
+        requirements.least_rank(given, 1, "the input has no axes")
+        rows = with_last(without_last(given.shape), 1, 1, given.shape.size(-1))
+        row = ShapedArray(rows, given.dtype)
+        hidden = call_made(requirements, attributes.get(up), row, chosen)
+        made = call_made(requirements, attributes.get(down), hidden, chosen)
+        found = array_argument(requirements, made)
+        if found.shape.least_rank < 2 and found.shape.rank is None:
+            return ShapedArray(with_last(chosen.shape, ANY_INT), found.dtype)
+        shape = with_last(without_last(found.shape, 2), found.shape.size(-1))
+        return ShapedArray(shape, found.dtype)
+
+    return call
 
 
-@layer(f"{SWITCH}.SwitchMLP")
-def switch_mlp(
-    requirements: Requirements,
-    input_dims: object,
-    hidden_dims: object,
-    num_experts: object,
-    activation: object = None,
-    bias: object = False,
-) -> Attributes:
-    """Two linear layers of experts."""
-    names = (("fc1", False), ("fc2", True))
-    made = _experts(requirements, (input_dims, hidden_dims, num_experts), names, bias)
-    return {**made, "activation": UNKNOWN}
-
-
-def _switched(
-    requirements: Requirements,
-    attributes: Attributes,
-    names: tuple[str, str],
-    x: object,
-    indices: object,
-) -> object:
-    """(..., D) and indices (..., K): (..., K, D)."""
-    given, chosen = array_argument(requirements, x), array_argument(requirements, indices)
-    integral(requirements, chosen)
-    requirements.least_rank(given, 1, "the input has no axes")
-    size = given.shape.size(-1)
-    rows = with_last(without_last(given.shape), 1, 1, size)
-    hidden = call_made(
-        requirements, attributes.get(names[0]), ShapedArray(rows, given.dtype), chosen
-    )
-    down = call_made(requirements, attributes.get(names[1]), hidden, chosen)
-    found = array_argument(requirements, down)
-    if found.shape.least_rank < 2 and found.shape.rank is None:
-        return ShapedArray(with_last(chosen.shape, ANY_INT), found.dtype)
-    return ShapedArray(with_last(without_last(found.shape, 2), found.shape.size(-1)), found.dtype)
-
-
-@layer_call(f"{SWITCH}.SwitchGLU")
-def switch_glu_call(
-    requirements: Requirements, attributes: Attributes, x: object, indices: object
-) -> object:
-    """(..., K, D) for indices (..., K) of experts."""
-    return _switched(requirements, attributes, ("up_proj", "down_proj"), x, indices)
-
-
-@layer_call(f"{SWITCH}.SwitchMLP")
-def switch_mlp_call(
-    requirements: Requirements, attributes: Attributes, x: object, indices: object
-) -> object:
-    """(..., K, D) for indices (..., K) of experts."""
-    return _switched(requirements, attributes, ("fc1", "fc2"), x, indices)
+LAYERS[f"{SWITCH}.SwitchGLU"] = _experts("gate_proj", "up_proj", down="down_proj")
+LAYER_CALLS[f"{SWITCH}.SwitchGLU"] = _switched("up_proj", "down_proj")
+LAYERS[f"{SWITCH}.SwitchMLP"] = _experts("fc1", down="fc2")
+LAYER_CALLS[f"{SWITCH}.SwitchMLP"] = _switched("fc1", "fc2")

@@ -9,8 +9,10 @@ from embercoach.analysis.shapes.arrays import (
     ArrayShape,
     AxesSymbol,
     ShapedArray,
+    chained,
     shape_of_rank,
     unknown_shape,
+    with_last,
 )
 from embercoach.analysis.shapes.requirements import (
     Condition,
@@ -25,16 +27,16 @@ from embercoach.analysis.shapes.size_integers import (
     Integer,
     SizeExpr,
     add,
-    at_least,
     compare,
     exact_quotient,
     floor_divide,
-    greatest,
     least,
     multiply,
+    not_below_zero,
     product,
     subtract,
 )
+from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_argument,
@@ -46,9 +48,8 @@ from embercoach.analysis.shapes.table.reduction_shapes import (
     axis_argument,
     flattened,
     replaced,
-    summed,
+    summed_dtype,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def shape_argument(requirements: Requirements, value: object) -> ArrayShape | None:
@@ -204,22 +205,20 @@ def unflatten(requirements: Requirements, a: object, axis: object, shape: object
     if target is None or at is None:
         return ShapedArray(unknown_shape(), array.dtype)
     made = reshaped(requirements, ArrayShape((array.shape.size(at),)), target)
-    return ShapedArray(_spliced(array.shape, at, made), array.dtype)
+    return ShapedArray(spliced(array.shape, at, made), array.dtype)
 
 
-def _spliced(shape: ArrayShape, axis: int, made: ArrayShape) -> ArrayShape:
+def spliced(shape: ArrayShape, axis: int, made: ArrayShape) -> ArrayShape:
     """The shape where some axes are in place of one."""
-    if made.middle is not None:
-        return unknown_shape()
     if shape.middle is None:
-        return ArrayShape((*shape.head[:axis], *made.head, *shape.head[axis + 1 :]))
+        return chained(ArrayShape(shape.head[:axis]), made, ArrayShape(shape.head[axis + 1 :]))
     if 0 <= axis < len(shape.head):
-        head = (*shape.head[:axis], *made.head, *shape.head[axis + 1 :])
-        return ArrayShape(head, shape.middle, shape.tail)
+        rest = ArrayShape(shape.head[axis + 1 :], shape.middle, shape.tail)
+        return chained(ArrayShape(shape.head[:axis]), made, rest)
     if -len(shape.tail) <= axis < 0:
         place = len(shape.tail) + axis
-        tail = (*shape.tail[:place], *made.head, *shape.tail[place + 1 :])
-        return ArrayShape(shape.head, shape.middle, tail)
+        first = ArrayShape(shape.head, shape.middle, shape.tail[:place])
+        return chained(first, made, ArrayShape(shape.tail[place + 1 :]))
     if axis >= 0:
         return ArrayShape(shape.head, AxesSymbol())
     return ArrayShape((), AxesSymbol(), shape.tail)
@@ -234,10 +233,8 @@ def squeeze(requirements: Requirements, a: object, axis: object = None) -> objec
         return ShapedArray(_without_ones(shape), array.dtype)
     axes = axes_argument(requirements, axis, shape)
     if axes is None:
-        number = 1 if is_integer(axis) else None
-        known = shape.rank is not None and number is not None
-        made = shape_of_rank((shape.rank or 1) - 1) if known else unknown_shape()
-        return ShapedArray(made, array.dtype)
+        rank = None if shape.rank is None or not is_integer(axis) else max(shape.rank, 1)
+        return ShapedArray(shape_of_rank(rank, -1), array.dtype)
     for one in axes:
         reason = f"axis {one} of {shape} is not 1"
         requirements.equal(shape.size(one), 1, reason)
@@ -273,9 +270,7 @@ def expand_dims(requirements: Requirements, a: object, axis: object) -> object:
     if len(set(axes)) < len(axes):
         requirements.fail(f"{axis} names an axis twice")
     if len(axes) < len(found):
-        rank = shape.rank
-        made = unknown_shape() if rank is None else shape_of_rank(rank + len(given))
-        return ShapedArray(made, array.dtype)
+        return ShapedArray(shape_of_rank(shape.rank, len(given)), array.dtype)
     return ShapedArray(expanded(shape, axes), array.dtype)
 
 
@@ -314,7 +309,7 @@ def transpose(requirements: Requirements, a: object, axes: object = None) -> obj
         requirements.refuse(f"{axes!r} isn't a sequence of axes")
     if given is None:
         rank = len(axes) if isinstance(axes, (tuple, list)) else shape.rank
-        return ShapedArray(unknown_shape() if rank is None else shape_of_rank(rank), array.dtype)
+        return ShapedArray(shape_of_rank(rank), array.dtype)
     reason = f"{len(given)} axes are named for the shape {shape}"
     sizes = ArrayShape(requirements.rank(array, len(given), reason))
     order = axes_argument(requirements, given, sizes)
@@ -358,7 +353,7 @@ def swapaxes(requirements: Requirements, a: object, axis1: object, axis2: object
     shape = array.shape
     first, second = (axis_argument(requirements, one, shape) for one in (axis1, axis2))
     if first is None or second is None:
-        return ShapedArray(permuted_somehow(shape), array.dtype)
+        return ShapedArray(shape_of_rank(shape.rank), array.dtype)
     if shape.middle is not None and not on_one_side(shape, first, second):
         return ShapedArray(_unmoved(shape, first, second), array.dtype)
     if first == second:
@@ -374,7 +369,7 @@ def moveaxis(requirements: Requirements, a: object, source: object, destination:
     shape = array.shape
     first, second = (axis_argument(requirements, one, shape) for one in (source, destination))
     if first is None or second is None:
-        return ShapedArray(permuted_somehow(shape), array.dtype)
+        return ShapedArray(shape_of_rank(shape.rank), array.dtype)
     if shape.middle is not None and not on_one_side(shape, first, second):
         return ShapedArray(_unmoved(shape, first, second), array.dtype)
     sizes = list(shape.head if first >= 0 else shape.tail)
@@ -387,11 +382,6 @@ def moveaxis(requirements: Requirements, a: object, source: object, destination:
     else:
         made = ArrayShape(shape.head, shape.middle, tuple(sizes))
     return ShapedArray(made, array.dtype)
-
-
-def permuted_somehow(shape: ArrayShape) -> ArrayShape:
-    """The shape of as many axes, in an unknown order."""
-    return unknown_shape() if shape.rank is None else shape_of_rank(shape.rank)
 
 
 def on_one_side(shape: ArrayShape, *axes: int) -> bool:
@@ -410,13 +400,6 @@ def _unmoved(shape: ArrayShape, *axes: int) -> ArrayShape:
     return ArrayShape(shape.head[:first], AxesSymbol(), tail)
 
 
-def appended(shape: ArrayShape, size: Integer) -> ArrayShape:
-    """The shape with another axis at its end."""
-    if shape.middle is None:
-        return ArrayShape((*shape.head, size))
-    return ArrayShape(shape.head, shape.middle, (*shape.tail, size))
-
-
 # Repetitions and borders
 
 
@@ -431,7 +414,7 @@ def repeat(
     if type(repeats) is int and repeats < 0:
         requirements.fail(f"there are {repeats} repeats")
     if at is None:
-        made = permuted_somehow(shape) if is_integer(axis) else unknown_shape()
+        made = shape_of_rank(shape.rank) if is_integer(axis) else unknown_shape()
         return ShapedArray(made, found.dtype)
     times: Integer = repeats if is_integer(repeats) else ANY_INT
     return ShapedArray(replaced(shape, (at,), (multiply(shape.size(at), times),)), found.dtype)
@@ -503,7 +486,7 @@ def pad(
         requirements.fail(f"the mode is {mode!r}")
     pairs = _pad_pairs(requirements, array, pad_width)
     if pairs is None:
-        return ShapedArray(permuted_somehow(shape), array.dtype)
+        return ShapedArray(shape_of_rank(shape.rank), array.dtype)
     if shape.rank == 0 and len(pairs) == 1:
         return array
     negative = any(type(one) is int and one < 0 for pair in pairs for one in pair)
@@ -591,17 +574,14 @@ def diagonal(
     shape = requirements.least_rank(array, 2, f"{array.shape} has fewer than two axes")
     axes = axes_argument(requirements, (axis1, axis2), shape)
     if axes is None or (shape.rank is None and not all(on_one_side(shape, n) for n in axes)):
-        rank = shape.rank
-        made = unknown_shape() if rank is None else shape_of_rank(rank - 1)
-        return ShapedArray(made, array.dtype)
+        return ShapedArray(shape_of_rank(shape.rank, -1), array.dtype)
     size: Integer = ANY_INT
     if type(offset) is int:
         rows = subtract(shape.size(axes[0]), max(-offset, 0))
         columns = subtract(shape.size(axes[1]), max(offset, 0))
-        size = least((rows, columns))
-        size = size if at_least(size, 0) else greatest((size, 0))
+        size = not_below_zero(least((rows, columns)))
     rest = replaced(shape, axes, (None, None))
-    return ShapedArray(appended(rest, size), array.dtype)
+    return ShapedArray(with_last(rest, size), array.dtype)
 
 
 @transfer("diag", "mlx.core.array.diag")
@@ -630,11 +610,11 @@ def trace(
 ) -> object:
     """``mx.trace``: the sum of a diagonal."""
     found = diagonal(requirements, a, offset, axis1, axis2)
-    cast = ShapedArray(found.shape, dtype_argument(requirements, dtype, found.dtype))
+    made = dtype_argument(requirements, dtype, found.dtype)
     shape = unknown_shape()
     if found.shape.rank is not None or found.shape.tail:
         shape = replaced(found.shape, ((found.shape.rank or 0) - 1,), (None,))
-    return ShapedArray(shape, summed(cast, False))
+    return ShapedArray(shape, summed_dtype(made))
 
 
 @transfer("tril", "triu")

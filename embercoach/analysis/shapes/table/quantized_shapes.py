@@ -1,29 +1,40 @@
-"""Quantized matrices: words of 32 bits, and a scale (and a bias) for each group of elements."""
+"""Quantized matrices and layers: words of 32 bits, and a scale (and a bias) for each group."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
+    PARAMETERS,
     UNKNOWN,
+    ArrayShape,
     DType,
     DTypeValue,
     ShapedArray,
     promote,
     unknown_shape,
+    with_last,
+    without_last,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, floor_divide, multiply
+from embercoach.analysis.shapes.table import LayerValues, layer, layer_call, transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.fast import same_shape
+from embercoach.analysis.shapes.table.layer_shapes import (
+    biased,
+    or_default,
+    parameter,
+    positive,
+    rows_of,
+    size_of,
+    with_bias,
+)
 from embercoach.analysis.shapes.table.products import (
     batch_indices,
     divisible,
     optional_array,
     real_floating,
-    with_last,
-    without_last,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Requirements
@@ -292,3 +303,124 @@ def qqmm(  # noqa: PLR0913, PLR0917
         inner = floor_divide(multiply(inner, 32), width)
     requirements.equal(left.shape.size(-1), inner, f"the inner size is {inner}: {shown}")
     return ShapedArray(with_last(without_last(left.shape), matrix.shape.size(-2)), left.dtype)
+
+
+# Quantized layers
+
+
+def _quantized(
+    requirements: Requirements, rows: Integer, columns: Integer, options: tuple[object, ...]
+) -> LayerValues:
+    """The parameters of a quantized layer."""
+    matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
+    parts = quantize(requirements, matrix, *options)
+    made = parts if isinstance(parts, list) else [UNKNOWN] * 3
+    return {
+        **_settings(requirements, *options),
+        **dict(zip(("weight", "scales", "biases"), (*made, None), strict=False)),
+    }
+
+
+def _settings(
+    requirements: Requirements, group_size: object, bits: object, mode: object
+) -> LayerValues:
+    """The attributes for the options of a quantized layer."""
+    if isinstance(mode, str) and mode not in DEFAULTS:
+        requirements.fail(f"the mode is {mode!r}")
+    groups, width = DEFAULTS[mode] if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
+    return {
+        "group_size": or_default(group_size, groups),
+        "bits": or_default(bits, width),
+        "mode": mode,
+    }
+
+
+def _options(attributes: LayerValues) -> tuple[object, object, object]:
+    get = attributes.get
+    return get("group_size", UNKNOWN), get("bits", UNKNOWN), get("mode", UNKNOWN)
+
+
+@layer("QuantizedLinear")
+def quantized_linear(
+    requirements: Requirements,
+    input_dims: object,
+    output_dims: object,
+    bias: object = True,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "affine",
+) -> LayerValues:
+    """``nn.QuantizedLinear``."""
+    inner = positive(requirements, input_dims, "input_dims")
+    outer = size_of(requirements, output_dims, "output_dims")
+    attributes = _quantized(requirements, outer, inner, (group_size, bits, mode))
+    return with_bias(attributes, bias, outer)
+
+
+@layer_call("QuantizedLinear")
+def quantized_linear_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
+    """``x @ weight.T + bias``."""
+    return biased(requirements, attributes, quantized_as_linear(requirements, attributes, x))
+
+
+@transfer("mlx.nn.QuantizedEmbedding.as_linear")
+def quantized_as_linear(requirements: Requirements, attributes: LayerValues, x: object) -> object:
+    """``x @ weight.T``."""
+    weight, scales = (attributes.get(name, UNKNOWN) for name in ("weight", "scales"))
+    options = _options(attributes)
+    return quantized_matmul(
+        requirements, x, weight, scales, attributes.get("biases"), True, *options
+    )
+
+
+@layer("QuantizedEmbedding")
+def quantized_embedding(
+    requirements: Requirements,
+    num_embeddings: object,
+    dims: object,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "affine",
+) -> LayerValues:
+    """``nn.QuantizedEmbedding``."""
+    rows = size_of(requirements, num_embeddings, "num_embeddings")
+    columns = positive(requirements, dims, "dims")
+    attributes = _quantized(requirements, rows, columns, (group_size, bits, mode))
+    return {**attributes, "num_embeddings": num_embeddings, "dims": dims}
+
+
+@layer_call("QuantizedEmbedding")
+def quantized_embedding_call(
+    requirements: Requirements, attributes: LayerValues, x: object
+) -> object:
+    """Rows of the dequantized weight."""
+    packed, scales = (
+        rows_of(requirements, attributes.get(name, UNKNOWN), x) for name in ("weight", "scales")
+    )
+    biases = attributes.get("biases")
+    if biases is not None:
+        biases = rows_of(requirements, biases, x)
+    return dequantize(requirements, packed, scales, biases, *_options(attributes))
+
+
+@layer("QQLinear")
+def qq_linear(
+    requirements: Requirements,
+    input_dims: object,
+    output_dims: object,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "nvfp4",
+) -> LayerValues:
+    """``nn.QQLinear``: the weight is quantized on the fly while it is trained."""
+    inner = positive(requirements, input_dims, "input_dims")
+    outer = size_of(requirements, output_dims, "output_dims")
+    settings = _settings(requirements, group_size, bits, mode)
+    return {**settings, "weight": parameter(outer, inner)}
+
+
+@layer_call("QQLinear")
+def qq_linear_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
+    """``x @ weight.T``."""
+    scales, weight = attributes.get("scales"), attributes.get("weight", UNKNOWN)
+    return qqmm(requirements, x, weight, scales, *_options(attributes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
@@ -11,6 +12,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     floating,
     is_floating,
+    promote_weak,
     unknown_shape,
 )
 from embercoach.analysis.shapes.requirements import (
@@ -26,17 +28,17 @@ from embercoach.analysis.shapes.size_integers import (
     greatest,
     subtract,
 )
+from embercoach.analysis.shapes.table import TRANSFERS, transfer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_argument,
     meeting_dtype,
 )
-from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SUMMED = {
+_SUMMED = {
     **dict.fromkeys(("bool", "int8", "int16", "int32"), "int32"),
     **dict.fromkeys(("uint8", "uint16", "uint32"), "uint32"),
 }
@@ -153,47 +155,19 @@ def is_whole(array: ShapedArray, axis: object) -> bool | None:
     return False if is_integer(axis) else None
 
 
-@transfer("sum", "prod", "mlx.core.array.sum", "mlx.core.array.prod")
-def sum_(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> object:
-    """``mx.sum``: small integers and bool turn into 32 bits."""
-    array = array_argument(requirements, a)
-    shape = reduced(requirements, array, axis, keepdims)
-    return ShapedArray(shape, summed(array, is_whole(array, axis)))
-
-
-def summed(array: ShapedArray, whole: bool | None) -> DType:
+def _summed(array: ShapedArray, whole: bool | None) -> DType:
     """The dtype of a sum; with ``whole``, of one over no axes, it is the array's."""
-    dtype = array.dtype
-    if whole or is_floating(dtype):
-        return dtype
-    if not isinstance(dtype, str):
-        return None
-    result = SUMMED.get(dtype, dtype)
-    return None if whole is None and result != dtype else result
+    if whole:
+        return array.dtype
+    result = summed_dtype(array.dtype)
+    return None if whole is None and result != array.dtype else result
 
 
-@transfer("mean", "mlx.core.array.mean")
-def mean(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> object:
-    """``mx.mean``: floating."""
-    array = array_argument(requirements, a)
-    return ShapedArray(reduced(requirements, array, axis, keepdims), floating(array.dtype))
-
-
-@transfer("median")
-def median(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> object:
-    """``mx.median``: floating; there must be an axis, and elements."""
-    array = array_argument(requirements, a)
-    nothing = isinstance(axis, (tuple, list)) and not axis
-    if nothing and (array.shape.rank or array.shape.least_rank):
-        requirements.fail("there are no axes to reduce")
-    shape = reduced(requirements, array, axis, keepdims, filled=True)
-    return ShapedArray(shape, floating(array.dtype))
+def summed_dtype(dtype: DType) -> DType:
+    """The dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
+    if dtype is None or isinstance(dtype, str):
+        return _SUMMED.get(dtype or "", dtype)
+    return dtype if promote_weak(dtype, "float") == dtype else None
 
 
 @transfer("var", "std", "mlx.core.array.var", "mlx.core.array.std")
@@ -215,13 +189,62 @@ def var(
     return ShapedArray(shape, "float32" if dtype == "complex64" else dtype)
 
 
-@transfer("max", "min", "mlx.core.array.max", "mlx.core.array.min")
-def max_(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> ShapedArray:
-    """``mx.max``: no axis may be empty."""
-    array = array_argument(requirements, a)
-    return ShapedArray(reduced(requirements, array, axis, keepdims, filled=True), array.dtype)
+#: Checks an array, an axis and whether axes are kept, and returns the dtype of the result.
+Rule = Callable[[Requirements, ShapedArray, object, object], DType]
+
+
+def _reduction(rule: Rule, *, filled: bool = False) -> Callable[..., ShapedArray]:
+    """Make a reduction over axes, over all for None; ``filled``: none of these may be empty."""
+
+    def reduction(
+        requirements: Requirements, a: object, axis: object = None, keepdims: object = False
+    ) -> ShapedArray:
+        array = array_argument(requirements, a)
+        dtype = rule(requirements, array, axis, keepdims)
+        shape = reduced(requirements, array, axis, keepdims, filled=filled)
+        return ShapedArray(shape, dtype)
+
+    return reduction
+
+
+def _median(requirements: Requirements, array: ShapedArray, axis: object, _: object) -> DType:
+    nothing = isinstance(axis, (tuple, list)) and not axis
+    if nothing and (array.shape.rank or array.shape.least_rank):
+        requirements.fail("there are no axes to reduce")
+    return floating(array.dtype)
+
+
+def _logsumexp(requirements: Requirements, array: ShapedArray, *_: object) -> DType:
+    if array.shape.elements == 0:
+        requirements.fail(f"the shape {array.shape} has no elements")
+    return floating(array.dtype)
+
+
+def _argmax(
+    requirements: Requirements, array: ShapedArray, axis: object, keepdims: object
+) -> DType:
+    _logsumexp(requirements, array)
+    if axis is None and array.shape.rank == 0 and keepdims is True:
+        requirements.fail("an array without axes keeps none")
+    if axis is not None:
+        axis_argument(requirements, axis, array.shape)
+    return "uint32"
+
+
+_MAXIMUM = _reduction(lambda _, array, *__: array.dtype, filled=True)
+
+_SUM = _reduction(lambda _, array, axis, __: _summed(array, is_whole(array, axis)))
+_REDUCTIONS: dict[str, Callable[..., object]] = {
+    **dict.fromkeys(("sum", "prod"), _SUM),
+    "mean": _reduction(lambda _, array, *__: floating(array.dtype)),
+    **dict.fromkeys(("max", "min"), _MAXIMUM),
+    **dict.fromkeys(("all", "any"), _reduction(lambda *_: "bool")),
+    "logsumexp": _reduction(_logsumexp),
+    **dict.fromkeys(("argmax", "argmin"), _reduction(_argmax)),
+}
+for _name, _function in _REDUCTIONS.items():
+    transfer(_name, f"mlx.core.array.{_name}")(_function)
+transfer("median")(_reduction(_median, filled=True))
 
 
 @transfer("minmax")
@@ -229,17 +252,8 @@ def minmax(
     requirements: Requirements, a: object, axis: object = None, keepdims: object = False
 ) -> object:
     """``mx.minmax``: a tuple of the least and the greatest."""
-    found = max_(requirements, a, axis, keepdims)
+    found = _MAXIMUM(requirements, a, axis, keepdims)
     return (found, found)
-
-
-@transfer("all", "any", "mlx.core.array.all", "mlx.core.array.any")
-def all_(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> object:
-    """``mx.all``: bool."""
-    array = array_argument(requirements, a)
-    return ShapedArray(reduced(requirements, array, axis, keepdims), "bool")
 
 
 @transfer("count_nonzero")
@@ -249,17 +263,6 @@ def count_nonzero(
     """``mx.count_nonzero``: int32."""
     array = array_argument(requirements, a)
     return ShapedArray(reduced(requirements, array, axis, keepdims), "int32")
-
-
-@transfer("logsumexp", "mlx.core.array.logsumexp")
-def logsumexp(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> object:
-    """``mx.logsumexp``: floating; the array must have elements."""
-    array = array_argument(requirements, a)
-    if array.shape.elements == 0:
-        requirements.fail(f"the shape {array.shape} has no elements")
-    return ShapedArray(reduced(requirements, array, axis, keepdims), floating(array.dtype))
 
 
 @transfer("softmax")
@@ -297,22 +300,6 @@ def _is_fused(shape: ArrayShape, axis: object) -> bool | None:
     )
 
 
-@transfer("argmax", "argmin", "mlx.core.array.argmax", "mlx.core.array.argmin")
-def argmax(
-    requirements: Requirements, a: object, axis: object = None, keepdims: object = False
-) -> object:
-    """``mx.argmax``: uint32; the array must have elements."""
-    array = array_argument(requirements, a)
-    shape = array.shape
-    if shape.elements == 0:
-        requirements.fail(f"the shape {shape} has no elements")
-    if axis is None and shape.rank == 0 and keepdims is True:
-        requirements.fail("an array without axes keeps none")
-    if axis is not None:
-        axis_argument(requirements, axis, shape)
-    return ShapedArray(reduced(requirements, array, axis, keepdims), "uint32")
-
-
 def flattened(shape: ArrayShape) -> ArrayShape:
     """The shape of all elements in one axis."""
     return ArrayShape((shape.elements,))
@@ -326,81 +313,69 @@ def along(requirements: Requirements, array: ShapedArray, axis: object) -> Array
     return array.shape if is_integer(axis) else unknown_shape()
 
 
-@transfer("cummax", "cummin", "mlx.core.array.cummax", "mlx.core.array.cummin")
-def cummax(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    *,
-    reverse: object = False,
-    inclusive: object = True,
-) -> object:
-    """``mx.cummax``."""
-    array = array_argument(requirements, a)
-    return ShapedArray(along(requirements, array, axis), array.dtype)
+def _scan(dtype: Callable[[DType], DType]) -> Callable[..., object]:
+    """``mx.cummax`` and the like: the shape stays, but for None."""
+
+    def scan(
+        requirements: Requirements,
+        a: object,
+        axis: object = None,
+        *,
+        reverse: object = False,
+        inclusive: object = True,
+    ) -> object:
+        array = array_argument(requirements, a)
+        return ShapedArray(along(requirements, array, axis), dtype(array.dtype))
+
+    return scan
 
 
-@transfer("logcumsumexp", "mlx.core.array.logcumsumexp")
-def logcumsumexp(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    *,
-    reverse: object = False,
-    inclusive: object = True,
-) -> object:
-    """``mx.logcumsumexp``: floating."""
-    array = array_argument(requirements, a)
-    return ShapedArray(along(requirements, array, axis), floating(array.dtype))
+def _scan_of_dtype(result: Callable[[DType], DType]) -> Callable[..., object]:
+    """``mx.cumsum`` and ``mx.cumprod``, which take a dtype."""
+
+    def scan(
+        requirements: Requirements,
+        a: object,
+        axis: object = None,
+        *,
+        reverse: object = False,
+        inclusive: object = True,
+        dtype: object = None,
+    ) -> object:
+        array = array_argument(requirements, a)
+        made = dtype_argument(requirements, dtype, array.dtype)
+        return ShapedArray(along(requirements, array, axis), result(made))
+
+    return scan
 
 
-@transfer("cumsum", "cumulative_sum", "mlx.core.array.cumsum")
-def cumsum(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    *,
-    reverse: object = False,
-    inclusive: object = True,
-    dtype: object = None,
-) -> object:
-    """``mx.cumsum``: bool turns into int32."""
-    array = array_argument(requirements, a)
-    made = dtype_argument(requirements, dtype, array.dtype)
-    if not isinstance(made, str) and not is_floating(made):
-        made = None
-    shape = along(requirements, array, axis)
-    return ShapedArray(shape, "int32" if made == "bool" else made)
+def _cumulated(dtype: DType) -> DType:
+    """The dtype of ``mx.cumsum``: bool turns into int32."""
+    is_known = isinstance(dtype, str) or is_floating(dtype)
+    return "int32" if dtype == "bool" else dtype if is_known else None
 
 
-@transfer("cumprod", "cumulative_prod", "mlx.core.array.cumprod")
-def cumprod(
-    requirements: Requirements,
-    a: object,
-    axis: object = None,
-    *,
-    reverse: object = False,
-    inclusive: object = True,
-    dtype: object = None,
-) -> object:
-    """``mx.cumprod``."""
-    array = array_argument(requirements, a)
-    made = dtype_argument(requirements, dtype, array.dtype)
-    return ShapedArray(along(requirements, array, axis), made)
+_SCANS: dict[str, Callable[..., object]] = {
+    **dict.fromkeys(("cummax", "cummin"), _scan(lambda dtype: dtype)),
+    "logcumsumexp": _scan(floating),
+    "cumsum": _scan_of_dtype(_cumulated),
+    "cumprod": _scan_of_dtype(lambda dtype: dtype),
+}
+for _name, _function in _SCANS.items():
+    transfer(_name, f"mlx.core.array.{_name}")(_function)
+for _name in ("sum", "prod"):
+    TRANSFERS[f"mlx.core.cumulative_{_name}"] = TRANSFERS[f"mlx.core.cum{_name}"]
 
 
-@transfer("sort")
-def sort(requirements: Requirements, a: object, axis: object = -1) -> object:
-    """``mx.sort``."""
-    array = array_argument(requirements, a)
-    return ShapedArray(along(requirements, array, axis), array.dtype)
+def _sorting(*, gives_places: bool) -> Callable[..., object]:
+    """``mx.sort``, or ``mx.argsort``, which gives uint32."""
 
+    def sort(requirements: Requirements, a: object, axis: object = -1) -> object:
+        array = array_argument(requirements, a)
+        shape = along(requirements, array, axis)
+        return ShapedArray(shape, "uint32" if gives_places else array.dtype)
 
-@transfer("argsort")
-def argsort(requirements: Requirements, a: object, axis: object = -1) -> object:
-    """``mx.argsort``: uint32."""
-    array = array_argument(requirements, a)
-    return ShapedArray(along(requirements, array, axis), "uint32")
+    return sort
 
 
 def _sorted_axis(
@@ -425,18 +400,20 @@ def _partitioned(
     return shape
 
 
-@transfer("partition")
-def partition(requirements: Requirements, a: object, kth: object, axis: object = -1) -> object:
-    """``mx.partition``."""
-    array = array_argument(requirements, a)
-    return ShapedArray(_partitioned(requirements, array, kth, axis), array.dtype)
+def _partitioning(*, gives_places: bool) -> Callable[..., object]:
+    """``mx.partition``, or ``mx.argpartition``, which gives uint32."""
+
+    def partition(requirements: Requirements, a: object, kth: object, axis: object = -1) -> object:
+        array = array_argument(requirements, a)
+        shape = _partitioned(requirements, array, kth, axis)
+        return ShapedArray(shape, "uint32" if gives_places else array.dtype)
+
+    return partition
 
 
-@transfer("argpartition")
-def argpartition(requirements: Requirements, a: object, kth: object, axis: object = -1) -> object:
-    """``mx.argpartition``: uint32."""
-    array = array_argument(requirements, a)
-    return ShapedArray(_partitioned(requirements, array, kth, axis), "uint32")
+for _prefix in ("", "arg"):
+    transfer(f"{_prefix}sort")(_sorting(gives_places=bool(_prefix)))
+    transfer(f"{_prefix}partition")(_partitioning(gives_places=bool(_prefix)))
 
 
 @transfer("topk")
@@ -488,7 +465,7 @@ def vecdot(requirements: Requirements, a: object, b: object, *, axis: object = -
     for array in (left, right):
         axis_argument(requirements, axis, array.shape)
     shape = requirements.broadcast(left.shape, right.shape)
-    dtype = summed(ShapedArray(shape, meeting_dtype((left, right))), False)
+    dtype = summed_dtype(meeting_dtype((left, right)))
     ranks = (left.shape.rank, right.shape.rank)
     if type(axis) is not int or (axis >= 0 and None in ranks):
         return ShapedArray(_reduced_somewhere(shape, axis, False), dtype)
