@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
+from ast import literal_eval
 from bisect import bisect_right
 from collections.abc import Mapping
+from functools import lru_cache
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,23 +17,15 @@ from embercoach.metal.tokens import whole_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-_SIMPLE = {
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
-_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
-_OCTAL = "01234567"
+_ESCAPE = (
+    r"\\(?:\r\n|[\r\n\\'\"abfnrtv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}"
+    r"|N\{[^}]*\}|[0-7]{1,3}|[xuUN])"
+)
 #: What does not represent itself, in a raw literal or not, with doubled braces or not.
 _SPECIAL = {
-    (raw, doubled): ("\r", *(() if raw else ("\\",)), *(("{", "}") if doubled else ()))
+    (raw, doubled): re.compile(
+        "|".join((r"\r\n?", *(() if raw else (_ESCAPE,)), *((r"\{\{|\}\}",) if doubled else ())))
+    )
     for raw in (False, True)
     for doubled in (False, True)
 }
@@ -113,102 +107,35 @@ def read_content(
     Raises:
         LiteralError: an escape that Python refuses.
     """
-    special = _SPECIAL[raw, doubled_braces]
-    if not any(character in content for character in special):
-        return (LiteralRun(content, at, len(content), exact=True),) if content else ()
-    return tuple(_merged(_units(content, at, raw=raw, doubled_braces=doubled_braces)))
+    return tuple(_runs(content, at, _SPECIAL[raw, doubled_braces]))
 
 
-def _merged(units: Iterator[LiteralRun]) -> Iterator[LiteralRun]:
-    """Join neighbouring exact runs, and drop what has no text."""
-    pending: LiteralRun | None = None
-    for unit in units:
-        if pending is not None and unit.exact and pending.at + pending.width == unit.at:
-            pending = LiteralRun(
-                pending.text + unit.text, pending.at, pending.width + unit.width, True
-            )
-            continue
-        if pending is not None:
-            yield pending
-            pending = None
-        if unit.exact:
-            pending = unit
-        elif unit.text:
-            yield unit
-    if pending is not None:
-        yield pending
-
-
-def _units(content: str, at: int, *, raw: bool, doubled_braces: bool) -> Iterator[LiteralRun]:
-    index = 0
+def _runs(content: str, at: int, special: re.Pattern[str]) -> Iterator[LiteralRun]:
     plain = 0
-
-    def flush(end: int) -> Iterator[LiteralRun]:
-        if end > plain:
-            yield LiteralRun(content[plain:end], at + plain, end - plain, exact=True)
-
-    while index < len(content):
-        character = content[index]
-        if character == "\r":
-            # Python reads every kind of line break as a line feed.
-            text, width = "\n", 2 if content.startswith("\r\n", index) else 1
-        elif character == "\\" and not raw and (escape := _escape(content, index)):
-            text, width = escape
-        elif doubled_braces and character in "{}" and content[index + 1 : index + 2] == character:
-            text, width = character, 2
-        else:
-            index += 1
-            continue
-        yield from flush(index)
-        yield LiteralRun(text, at + index, width, exact=False)
-        index += width
-        plain = index
-    yield from flush(index)
+    for match in special.finditer(content):
+        start, end = match.span()
+        if start > plain:
+            yield LiteralRun(content[plain:start], at + plain, start - plain, exact=True)
+        text = _meaning(match[0])
+        if text:
+            yield LiteralRun(text, at + start, end - start, exact=False)
+        plain = end
+    if plain < len(content):
+        yield LiteralRun(content[plain:], at + plain, len(content) - plain, exact=True)
 
 
-def _escape(content: str, index: int) -> tuple[str, int] | None:
-    """The text of the escape at a backslash, and how many characters of source it takes.
-
-    None where the backslash represents itself.
-    """
-    following = content[index + 1 : index + 2]
-    if following in ("\n", "\r"):
-        return "", 3 if content.startswith("\r\n", index + 1) else 2
-    if following in _SIMPLE:
-        return _SIMPLE[following], 2
-    if following in _HEX_DIGITS:
-        return _hexadecimal(content, index + 2, _HEX_DIGITS[following])
-    if following == "N":
-        return _named(content, index)
-    digits = 0
-    while digits < 3 and content[index + 1 + digits : index + 2 + digits] in tuple(_OCTAL):
-        digits += 1
-    if digits:
-        return chr(int(content[index + 1 : index + 1 + digits], 8)), 1 + digits
-    return None
-
-
-def _hexadecimal(content: str, start: int, count: int) -> tuple[str, int]:
-    digits = content[start : start + count]
-    if len(digits) < count or not all(c in "0123456789abcdefABCDEF" for c in digits):
-        raise LiteralError(f"truncated escape: {content[start - 2 : start + count]!r}")
-    code = int(digits, 16)
-    if code > 0x10FFFF:
-        raise LiteralError(f"no such character: {content[start - 2 : start + count]!r}")
-    return chr(code), 2 + count
-
-
-def _named(content: str, index: int) -> tuple[str, int]:
-    end = content.find("}", index)
-    if not content.startswith("{", index + 2) or end < 0:
-        raise LiteralError("malformed \\N escape")
+@lru_cache(maxsize=1024)
+def _meaning(written: str) -> str:
+    """The text that a line break, an escape or a doubled brace represents."""
+    if written.startswith(("\r", "{", "}")):
+        # Python reads every kind of line break as a line feed.
+        return "\n" if written[0] == "\r" else written[0]
+    if written[1] in "01234567":
+        return chr(int(written[1:], 8))
     try:
-        text = unicodedata.lookup(content[index + 3 : end])
-    except KeyError:
-        raise LiteralError(f"unknown character name: {content[index + 3 : end]!r}") from None
-    if len(text) != 1:
-        raise LiteralError(f"a sequence, not a character: {content[index + 3 : end]!r}")
-    return text, end + 1 - index
+        return str(literal_eval(f'"{written}"'))
+    except (SyntaxError, ValueError) as error:
+        raise LiteralError(f"malformed escape: {written[:40]!r}") from error
 
 
 class UnfoldableError(ValueError):
