@@ -19,7 +19,7 @@ from msgspec import Struct
 from embercoach.metal.library import CPP_KEYWORDS
 from embercoach.metal.preprocessor import directives
 from embercoach.metal.syntax import Syntax, syntax_of
-from embercoach.metal.tokens import tokens, whole_number
+from embercoach.metal.tokens import escaped, tokens
 from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:
@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from embercoach.metal.written.body import MetalText
 
 _LITERALS = frozenset({"string_literal", "raw_string_literal"})
-_ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "0": "\0",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-    "\\": "\\",
-    '"': '"',
-    "'": "'",
-    "?": "?",
-}
 # Every entry point has one of these words, as a qualifier or as an attribute.
 _ENTRIES = ("kernel", "vertex", "fragment")
 
@@ -105,28 +91,13 @@ def _characters(literal: Node, syntax: Syntax) -> list[tuple[str, int]] | None:
             if child.type in ("string_content", "raw_string_content"):
                 found += [(character, start + i) for i, character in enumerate(words)]
             elif child.type == "escape_sequence":
-                character = _escaped(words)
+                character = escaped(words)
                 if character is None:
                     return None
                 found += [(c, start) for c in character]
             elif child.type != "raw_string_delimiter":
                 return None
     return found
-
-
-def _escaped(words: str) -> str | None:
-    """The text of an escape; empty for a line end after a backslash."""
-    inside = words[1:]
-    if inside in ("\n", "\r\n"):
-        return ""
-    if inside in _ESCAPES:
-        return _ESCAPES[inside]
-    digits, base = (inside[1:], 16) if inside[:1] in "xuU" else (inside, 8)
-    code = whole_number(digits, base)
-    try:
-        return None if code is None else chr(code)
-    except (ValueError, OverflowError):
-        return None
 
 
 #: Kinds of tokens that count as one whatever their text.

@@ -118,3 +118,34 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
 BITWISE: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
     {"&": operator.and_, "|": operator.or_, "^": operator.xor}
 )
+
+
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "?": "?",
+}
+
+
+def escaped(words: str) -> str | None:
+    """The text of an escape of C; empty for a line end after a backslash, None for others."""
+    inside = words[1:]
+    if inside in ("\n", "\r\n"):
+        return ""
+    if inside in _ESCAPES:
+        return _ESCAPES[inside]
+    digits, base = (inside[1:], 16) if inside[:1] in "xuU" else (inside, 8)
+    code = whole_number(digits, base)
+    try:
+        return None if code is None else chr(code)
+    except (ValueError, OverflowError):
+        return None

@@ -11,7 +11,7 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import lanes_where, threads_of
 from embercoach.metal.execution.events import Access, SimdOperation
 from embercoach.metal.execution.memory import elements_of
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, LaneValue
+from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, WITHIN, LaneValue
 from embercoach.metal.inspections.footprints import outside, past_buffers
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _is_plain(value: LaneValue, lanes: int, depth: int) -> bool:
 
 
 def _is_plain_symbol(symbol: UnknownNumber, lanes: int, depth: int) -> bool:
-    if not symbol.bits & (LANE | SIMD):
+    if not symbol.bits & WITHIN:
         return True
     parts = [part for part in symbol.operands if isinstance(part, LaneValue)]
     if not depth or not parts or symbol.operation == "load":

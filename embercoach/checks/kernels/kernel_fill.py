@@ -11,7 +11,7 @@ from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
-from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.execution.values import WITHIN
 from embercoach.metal.inspections.parameter_uses import output_uses
 from embercoach.metal.program.nodes import If, Index, Switch
 from embercoach.metal.program.walk import base, below, mentioned, sources_of
@@ -182,7 +182,7 @@ def _is_guard(condition: Condition) -> bool:
 
 def _data(value: LaneValue) -> bool:
     return any(
-        symbol.bits & (LANE | SIMD) and symbol.operation not in ("/", "%", "*", "&")
+        symbol.bits & WITHIN and symbol.operation not in ("/", "%", "*", "&")
         for symbol, _ in value.terms
     )
 
@@ -213,7 +213,7 @@ def conditional_stores(kernel: KernelBody) -> Iterator[MetalReport]:
 
 def _is_owned(store: Access) -> bool:
     """Return whether each thread stores its own element, which no other thread stores."""
-    if any(symbol.bits & (LANE | SIMD) for symbol, _ in store.index.terms):
+    if not store.index.comparable:
         return False
     threads = list(threads_of(store.mask.lanes))
     return len(threads) > 1 and len({store.index.offset(t) for t in threads}) == len(threads)

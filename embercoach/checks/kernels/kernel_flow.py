@@ -20,7 +20,14 @@ from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Mask, Synchronization
-from embercoach.metal.execution.values import GROUP, LANE, SIMD, SIMD_WIDTH, LaneValue
+from embercoach.metal.execution.values import (
+    GROUP,
+    GROUP_AXES,
+    LANE,
+    SIMD_WIDTH,
+    WITHIN,
+    LaneValue,
+)
 from embercoach.metal.inspections.footprints import outside, threads_in_grid
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
@@ -85,7 +92,7 @@ def _divergence(barrier: Synchronization, trace: Trace) -> Divergence | None:
     missing = _missing(barrier.mask.lanes, trace, whole=whole)
     if missing:
         return Divergence(barrier, "missing", missing=missing)
-    varying = (LANE | SIMD) if whole else LANE
+    varying = WITHIN if whole else LANE
     condition = _varying(barrier.mask, varying)
     if condition is not None:
         return Divergence(barrier, "condition", condition)
@@ -180,7 +187,7 @@ def _bites(condition: Condition, trace: Trace, *, whole: bool) -> bool:
     """
     sides = condition.sides
     terms = [symbol for side in sides or () for symbol, _ in side.terms]
-    if sides is None or any(symbol.bits & (LANE | SIMD) for symbol in terms):
+    if sides is None or any(symbol.bits & WITHIN for symbol in terms):
         return True
     parted = _parted(condition, *sides, trace)
     if parted is not None:
@@ -198,12 +205,12 @@ def _parted(condition: Condition, left: LaneValue, right: LaneValue, trace: Trac
     Only threads that are certainly there are asked; None where there is more unknown.
     """
     terms = [*left.terms, *((symbol, -factor) for symbol, factor in right.terms)]
-    if not all(symbol.operation in _GROUPS for symbol, _ in terms):
+    if not all(symbol.operation in GROUP_AXES for symbol, _ in terms):
         return None
     fits = _COMPARED[condition.operator]
     gaps = [left.offset(thread) - right.offset(thread) for thread in range(trace.threads)]
     for position in product(*(_positions(trace, axis) for axis in range(3))):
-        moved = sum(factor * position[_GROUPS.index(s.operation)] for s, factor in terms)
+        moved = sum(factor * position[GROUP_AXES.index(s.operation)] for s, factor in terms)
         there = [*threads_in_grid(position, trace.configuration, trace.everyone)]
         if len({fits(gaps[thread] + moved) for thread in there}) == 2:
             return True
@@ -220,7 +227,6 @@ def _positions(trace: Trace, axis: int) -> list[int]:
     return [*known, count - 1] if last is not None and count > _TRIED else [*known]
 
 
-_GROUPS = ("group.x", "group.y", "group.z")
 #: Threadgroups along an axis that are tried for a guard.
 _TRIED = 16
 _COMPARED: dict[str, Callable[[int], bool]] = {

@@ -29,7 +29,16 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import INTEGERS, is_address, is_integer, is_signed
-from embercoach.metal.program.walk import base, below, bodies, changed, fold, mentioned, with_path
+from embercoach.metal.program.walk import (
+    FLIPPED,
+    base,
+    below,
+    bodies,
+    changed,
+    fold,
+    mentioned,
+    with_path,
+)
 from embercoach.metal.tokens import ARITHMETIC, COMPARISONS
 
 if TYPE_CHECKING:
@@ -325,7 +334,6 @@ def _order(left: Quantity, right: Quantity) -> int | None:
 
 
 _ALWAYS = {">=": True, "<": False}
-_FLIPPED = {"<=": ">=", ">": "<"}
 #: Functions with a lower bound, and the number of their arguments.
 _BOUNDING = {"max": 2, "clamp": 3}
 _LESS = frozenset({"<", "<="})
@@ -409,7 +417,7 @@ def _settled(node: Binary, values: Values) -> tuple[bool, Expression] | None:
     """The outcome of a comparison with 0, and what is compared; None if it has no certain one."""
     for number, other, operator in (
         (node.left, node.right, node.operator),
-        (node.right, node.left, _FLIPPED.get(node.operator, "")),
+        (node.right, node.left, FLIPPED.get(node.operator, "")),
     ):
         outcome = _ALWAYS.get(operator)
         unsigned = is_signed(number.type) is False and number.type.scalar != "bool"

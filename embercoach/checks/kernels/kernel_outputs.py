@@ -22,9 +22,8 @@ from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
-from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.execution.values import GROUP_AXES
 from embercoach.metal.inspections.footprints import (
-    comparable,
     differ,
     exclusive,
     footprint,
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 #: The threadgroup's position with its factor, and the other unknowns.
 _Split: TypeAlias = "tuple[UnknownNumber | None, int, dict[UnknownNumber, int]]"
-_GROUPS = ("group.x", "group.y", "group.z")
 
 
 class Side(Struct, frozen=True):
@@ -138,7 +136,7 @@ def _split(value: LaneValue, axis: int) -> _Split | None:
     rest: dict[UnknownNumber, int] = {}
     position, factor = None, 0
     for symbol, times in value.terms:
-        if symbol.operation == _GROUPS[axis]:
+        if symbol.operation == GROUP_AXES[axis]:
             position, factor = symbol, times
         elif symbol.origin.axes >> axis & 1:
             return None
@@ -165,7 +163,7 @@ def _position(access: Access, axis: int) -> UnknownNumber | None:
     for condition in access.mask.conditions:
         for side in condition.sides or ():
             for symbol, _ in side.terms:
-                if symbol.operation == _GROUPS[axis]:
+                if symbol.operation == GROUP_AXES[axis]:
                     return symbol
     return None
 
@@ -176,7 +174,7 @@ def _is_settled(access: Access, axis: int) -> bool:
         if condition.symbol.origin.axes >> axis & 1:
             sides = condition.sides or ()
             terms = [symbol for side in sides for symbol, _ in side.terms]
-            if not terms or any(symbol.operation != _GROUPS[axis] for symbol in terms):
+            if not terms or any(symbol.operation != GROUP_AXES[axis] for symbol in terms):
                 return False
     return True
 
@@ -193,7 +191,6 @@ def _guarded(access: Access, axis: int) -> bool:
 
 
 _NEVER, _ALWAYS = (False,) * 3, (True,) * 3
-_VARYING = LANE | SIMD
 _MAX_PAIRS = 2_000
 _TRIES = 4_096
 #: Steps after which no more pairs are compared.
@@ -267,7 +264,7 @@ def _shared(trace: Trace) -> Iterator[list[Access]]:
             continue
         if event.kind == "atomic":
             updated.add(event.variable)
-        if comparable(event.index) and not exclusive(event.mask.conditions):
+        if event.index.comparable and not exclusive(event.mask.conditions):
             key = (event.kind, event.spot, event.index, event.value, event.mask)
             groups[event.variable].setdefault(key, event)
     for variable, accesses in groups.items():
@@ -408,13 +405,9 @@ def _agreements(first: Access, second: Access) -> tuple[bool | None, ...]:
     if isinstance(left.offsets, int) and isinstance(right.offsets, int):
         if left.offsets != right.offsets:
             return _NEVER
-        same = None if _differs_between_threads(left) else True
+        same = True if left.comparable else None
     axes = left.origin.axes
     return tuple([False if axes >> axis & 1 else same for axis in range(3)])
-
-
-def _differs_between_threads(value: LaneValue) -> bool:
-    return any(symbol.bits & _VARYING for symbol, _ in value.terms)
 
 
 def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
@@ -423,7 +416,7 @@ def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
     if left is None or right is None:
         return True
     one, other = threads
-    same = one == other or not _differs_between_threads(left)
+    same = one == other or left.comparable
     return same and left.offset(one) == right.offset(other)
 
 
@@ -490,7 +483,7 @@ def updates(access: Access) -> bool:
 
 
 def _within(access: Access) -> Overlap | None:
-    if not comparable(access.index) or exclusive(access.mask.conditions):
+    if not access.index.comparable or exclusive(access.mask.conditions):
         return None
     update = updates(access)
     for _, one, other in meetings(access, access, apart="any"):
@@ -561,7 +554,7 @@ def _counted_on(trace: Trace) -> frozenset[int]:
         for symbol, _ in event.index.terms
     }
     counts = trace.configuration.groups
-    return frozenset(a for a, n in enumerate(counts) if n is not None or _GROUPS[a] in asked)
+    return frozenset(a for a, n in enumerate(counts) if n is not None or GROUP_AXES[a] in asked)
 
 
 def _grid_wide(crossing: Crossing) -> MetalReport:

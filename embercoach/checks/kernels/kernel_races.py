@@ -12,7 +12,6 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.events import Access, Synchronization
 from embercoach.metal.execution.values import SIMD_WIDTH
 from embercoach.metal.inspections.footprints import (
-    comparable,
     differ,
     exclusive,
     meetings,
@@ -111,7 +110,7 @@ def _together(trace: Trace, memory: Memory) -> Iterator[list[Access]]:
     """Accesses of one variable that no barrier orders, each kind of them once."""
     groups: dict[tuple[Variable, int], dict[object, Access]] = defaultdict(dict)
     for event in trace.events:
-        if isinstance(event, Access) and event.memory == memory and comparable(event.index):
+        if isinstance(event, Access) and event.memory == memory and event.index.comparable:
             key = (event.kind, event.spot, event.index, event.value, event.mask, event.phase)
             groups[event.variable, event.interval].setdefault(key, event)
     for accesses in groups.values():

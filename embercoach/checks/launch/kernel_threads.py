@@ -32,7 +32,7 @@ from embercoach.metal.contract import MAX_THREADS
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
 from embercoach.metal.execution.follow import follow
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, LaneValue
+from embercoach.metal.execution.values import GROUP_AXES, SIMD_WIDTH, WITHIN, LaneValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,7 +247,7 @@ def _depends(symbol: UnknownNumber, trace: Trace, axis: int) -> bool:
         return True
     operands = [operand for operand in symbol.operands if isinstance(operand, LaneValue)]
     if not operands:
-        return bool(symbol.bits & (LANE | SIMD))
+        return bool(symbol.bits & WITHIN)
     return any(
         _moves(value, trace, axis) or any(_depends(s, trace, axis) for s, _ in value.terms)
         for value in operands
@@ -269,7 +269,7 @@ def _grows(index: LaneValue, trace: Trace, axis: int) -> bool:
     size = trace.configuration.threadgroup
     step = _step(trace, axis)
     for symbol, factor in index.terms:
-        if symbol.operation == f"group.{AXES[axis]}" and factor > 0 and factor % size[axis] == 0:
+        if symbol.operation == GROUP_AXES[axis] and factor > 0 and factor % size[axis] == 0:
             each = factor // size[axis]
             return size[axis] == 1 or index.offset(step) - index.offset(0) == each
         if symbol.operation == "*" and factor > 0 and _is_multiple(symbol, trace, axis):

@@ -19,8 +19,7 @@ from embercoach.metal.execution.values import (
     ALL_AXES,
     ANYWHERE,
     GROUP,
-    LANE,
-    SIMD,
+    WITHIN,
     ZERO,
     LaneValue,
     ValueOrigin,
@@ -150,7 +149,7 @@ def _is_coarse(index: LaneValue, depth: int) -> bool:
     The launch may choose the divisor such that all threads of a group have the same quotient.
     """
     for symbol, _ in index.terms if depth else ():
-        if not symbol.bits & (LANE | SIMD):
+        if not symbol.bits & WITHIN:
             continue
         parts = [part for part in symbol.operands if isinstance(part, LaneValue)]
         if symbol.operation == "/" and len(parts) == 2 and not parts[1].exact:

@@ -6,7 +6,7 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution.values import ONE, ZERO, LaneValue, SymbolPool, value_of
+from embercoach.metal.execution.values import GROUP_AXES, ONE, ZERO, LaneValue, SymbolPool, value_of
 from embercoach.metal.program.types import INTEGERS, SIZES
 from embercoach.metal.tokens import BITWISE, COMPARISONS
 
@@ -189,7 +189,7 @@ def _without_remainder(left: LaneValue, right: LaneValue) -> tuple[LaneValue, La
         return left, right
     terms = (*left.terms, *right.terms)
     size = math.gcd(*(factor for _, factor in terms))
-    if size < 2 or not all(s.operation.startswith("group.") for s, _ in terms):
+    if size < 2 or not all(s.operation in GROUP_AXES for s, _ in terms):
         return left, right
     count = max(len(left_offsets), len(right_offsets))
     bounds = {-((left.offset(t) - right.offset(t)) // size) for t in range(count)}

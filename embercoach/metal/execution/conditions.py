@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from embercoach.metal.execution.arithmetic import negate, truth
 from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.values import (
-    LANE,
-    SIMD,
+    GROUP_AXES,
+    WITHIN,
     LaneValue,
     Reach,
     SymbolPool,
@@ -55,7 +55,7 @@ class Condition(NamedTuple):
     @property
     def varies(self) -> bool:
         """Return whether threads of one threadgroup may differ in it."""
-        return bool(self.symbol.bits & (LANE | SIMD))
+        return bool(self.symbol.bits & WITHIN)
 
     @property
     def operator(self) -> Comparison:
@@ -245,7 +245,7 @@ class _Ranges(Struct):
             terms, low, high = ((symbol, 1),), -(-low // factor), high // factor
             if sharp is not None:
                 sharp = sharp // factor if sharp % factor == 0 else None
-            if symbol.operation.startswith("group."):
+            if symbol.operation in GROUP_AXES:
                 low = max(low, 0)
         if sharp is not None:
             self.excluded.setdefault(terms, set()).add(sharp)
@@ -271,7 +271,7 @@ def _bound(condition: Condition, thread: int) -> tuple[_Terms, int, int, int | N
     for symbol, factor in right.terms:
         factors[symbol] = factors.get(symbol, 0) - factor
     terms = tuple(sorted(((s, f) for s, f in factors.items() if f), key=lambda t: t[0].number))
-    if not terms or any(symbol.bits & (LANE | SIMD) for symbol, _ in terms):
+    if not terms or any(symbol.bits & WITHIN for symbol, _ in terms):
         return None
     # terms + known (operator) 0
     known = left.offset(thread) - right.offset(thread)

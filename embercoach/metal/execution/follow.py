@@ -37,8 +37,7 @@ from embercoach.metal.execution.memory import (
 from embercoach.metal.execution.path_state import State, met
 from embercoach.metal.execution.values import (
     ALL_AXES,
-    LANE,
-    SIMD,
+    WITHIN,
     ZERO,
     LaneValue,
     SymbolPool,
@@ -73,7 +72,6 @@ OPEN_TURNS = 2
 #: Share of the steps left that a loop without barriers may take.
 _QUIET = 16
 _BARRIER = "threadgroup_barrier"
-_OWN = LANE | SIMD
 
 
 def loop(m: Machine, state: State, node: Loop) -> None:
@@ -200,7 +198,7 @@ def _forget_positions(m: Machine, state: State, node: Loop) -> None:
     for variable in changed(node):
         bound = state.variables.get(variable)
         if isinstance(bound, LaneValue) and (
-            not isinstance(bound.offsets, int) or bound.bits & _OWN
+            not isinstance(bound.offsets, int) or bound.bits & WITHIN
         ):
             state.variables[variable] = _blurred(m, bound)
 

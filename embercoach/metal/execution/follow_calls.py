@@ -28,6 +28,7 @@ from embercoach.metal.execution.values import (
     LANE,
     SIMD,
     SIMD_WIDTH,
+    WITHIN,
     ZERO,
     LaneValue,
     ValueOrigin,
@@ -265,11 +266,11 @@ def _lanes(
         origin = origin.joined(ValueOrigin(blurred=True))
         return m.pool.result(node.name, (*values, state.mask), bits, origin)
     uniform = operation in _TOGETHER or (
-        operation in ("broadcast", "shuffle") and not values[-1].bits & (LANE | SIMD)
+        operation in ("broadcast", "shuffle") and not values[-1].bits & WITHIN
     )
     if uniform:
         bits &= ~LANE
-        if operation in REDUCTIONS and operand.bits & (LANE | SIMD):
+        if operation in REDUCTIONS and operand.bits & WITHIN:
             origin = origin.joined(ValueOrigin(frozenset({node})))
     elif operation.startswith("prefix_"):
         bits |= LANE
@@ -292,7 +293,7 @@ def _bits_of_path(m: Machine, state: State) -> int:
 def _first_lanes(m: Machine, state: State) -> LaneValue:
     """``simd_is_first``: the lowest lane of each SIMD group that is here."""
     if any(condition.varies for condition in state.conditions):
-        return m.pool.fresh("first", (), LANE | SIMD, ValueOrigin(single=True, axes=ALL_AXES))
+        return m.pool.fresh("first", (), WITHIN, ValueOrigin(single=True, axes=ALL_AXES))
     flags = [0] * m.pool.lanes
     seen: set[int] = set()
     for thread in threads_of(state.lanes):

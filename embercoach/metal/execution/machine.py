@@ -15,6 +15,7 @@ from embercoach.metal.execution.memory import Bundle, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
+    GROUP_AXES,
     SIMD_WIDTH,
     LaneValue,
     SymbolPool,
@@ -324,11 +325,10 @@ def attributes_of(configuration: Configuration, pool: SymbolPool) -> dict[str, L
     )
     group, groups, grid = [], [], []
     for axis, count in enumerate(configuration.groups):
-        letter = _AXES[axis]
         origin = ValueOrigin(axes=1 << axis)
-        group.append(
-            LaneValue(0) if count == 1 else pool.result(f"group.{letter}", (), GROUP, origin)
-        )
+        symbol = GROUP_AXES[axis]
+        group.append(LaneValue(0) if count == 1 else pool.result(symbol, (), GROUP, origin))
+        letter = _AXES[axis]
         groups.append(LaneValue(count) if count is not None else pool.symbol(f"groups.{letter}"))
         known = size[axis] if count == 1 else configuration.grid[axis]
         if known is not None and known % size[axis]:

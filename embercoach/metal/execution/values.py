@@ -19,7 +19,11 @@ Reach = Literal["grid", "threadgroup", "simdgroup", "thread"]
 
 #: A value differs between threadgroups, between SIMD groups of one, between lanes of a SIMD group.
 GROUP, SIMD, LANE = 1, 2, 4
-ANYWHERE = GROUP | SIMD | LANE
+#: A value differs between threads of one threadgroup.
+WITHIN = SIMD | LANE
+ANYWHERE = GROUP | WITHIN
+#: Operations of the symbols for the position of the threadgroup.
+GROUP_AXES = ("group.x", "group.y", "group.z")
 #: A value may depend on the position of the threadgroup along each axis.
 ALL_AXES = 7
 #: Threads of a SIMD group.
@@ -110,6 +114,11 @@ class LaneValue(NamedTuple):
     def reach(self) -> Reach:
         """For which threads it is the same."""
         return reach_of(self.bits)
+
+    @property
+    def comparable(self) -> bool:
+        """Return whether threads of a threadgroup compare in it: its unknowns are one for all."""
+        return not any(symbol.bits & WITHIN for symbol, _ in self.terms)
 
     @property
     def exact(self) -> bool:

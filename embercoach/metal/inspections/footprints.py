@@ -11,7 +11,7 @@ from msgspec import Struct
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Access
 from embercoach.metal.execution.memory import elements_of
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
+from embercoach.metal.execution.values import GROUP_AXES, LANE, SIMD, SIMD_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Spot
 
-_GROUPS = ("group.x", "group.y", "group.z")
 #: Unsigned indices from here on are below 0; KERNEL-INDEX-001 reports those.
 _WRAPPED = 1 << 31
 
@@ -91,9 +90,9 @@ def _last_element(access: Access, trace: Trace) -> tuple[int, int] | None:
     """The last element that an access touches, and the thread's index in its threadgroup."""
     factors = [0, 0, 0]
     for symbol, factor in access.index.terms:
-        if symbol.operation not in _GROUPS or factor < 0:
+        if symbol.operation not in GROUP_AXES or factor < 0:
             return None
-        factors[_GROUPS.index(symbol.operation)] = factor
+        factors[GROUP_AXES.index(symbol.operation)] = factor
     best: tuple[int, int] | None = None
     # The last threadgroup may be cut off by the end of the grid; the one before is whole.
     ends = [{(n or 1) - 1, max((n or 1) - 2, 0)} for n in trace.configuration.groups]
@@ -122,14 +121,8 @@ def threads_in_grid(
 Apart = Literal["simdgroups", "any"]
 #: What of an index is known for each thread, the threads, and the elements from there on.
 _Touched: TypeAlias = "tuple[int | tuple[int, ...], int, int]"
-_VARYING = LANE | SIMD
 #: Pairs of threads that are tried for one pair of accesses before it counts as impossible.
 _TRIES = 256
-
-
-def comparable(index: LaneValue) -> bool:
-    """Return whether indices of threads are comparable: unknowns are equal for all."""
-    return not any(symbol.bits & _VARYING for symbol, _ in index.terms)
 
 
 def footprint(access: Access) -> Mapping[int, tuple[int, ...]]:
@@ -166,8 +159,7 @@ def exclusive(conditions: tuple[Condition, ...]) -> bool:
         if condition.operator == "==" and condition.varies and sides is not None:
             if any(_is_truth(side) for side in sides):
                 continue
-            unknown = any(symbol.bits & _VARYING for side in sides for symbol, _ in side.terms)
-            if unknown:
+            if not all(side.comparable for side in sides):
                 return True
     return False
 

@@ -23,6 +23,7 @@ from embercoach.metal.program.nodes import (
 )
 from embercoach.metal.program.types import BOOL, INT, ULONG, UNKNOWN, Type
 from embercoach.metal.program.typing import descriptor_type
+from embercoach.metal.tokens import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     Rule = Callable[[Lowering, SyntaxNode], Expression]
 
 _SWIZZLES = (frozenset("xyzw"), frozenset("rgba"))
-_ESCAPES = {"0": 0, "n": 10, "t": 9, "r": 13, "\\": 92, "'": 39, '"': 34}
 _CAST_LIKE = frozenset({"*", "&", "-", "+"})
 _NULL = Type("void", pointer=True)
 
@@ -57,12 +57,11 @@ def _number(work: Lowering, part: SyntaxNode) -> Expression:
 
 def _character(work: Lowering, part: SyntaxNode) -> Expression:
     text = work.word(part)
-    code = _ESCAPES.get(text[2:-1]) if text[1:2] == "\\" else None
-    if code is None and len(text) == 3:
-        code = ord(text[1])
-    if code is None:
+    content = text[1:-1]
+    character = escaped(content) if content.startswith("\\") else content
+    if not character or len(character) > 1 or (character != content and character > "\x7f"):
         return work.opaque(part, "a character with an escape")
-    return NumberLiteral(code, Type("char"), work.spot(part), text)
+    return NumberLiteral(ord(character), Type("char"), work.spot(part), text)
 
 
 def named(work: Lowering, name: str, part: SyntaxNode) -> Expression:

@@ -401,7 +401,8 @@ def _add_values(values: dict[Variable, int | float], declared: Iterable[Declare]
                 values[variable] = value
 
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
+#: Comparisons, and what they are with the sides exchanged.
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 #: Steps that are followed of a counter that is halved or doubled.
 _MAX_STEPS = 64
 
@@ -466,11 +467,11 @@ def _bound(
     condition: Expression | None, variable: Variable, values: Values
 ) -> tuple[str, int] | None:
     """The comparison that keeps a loop going, with the counter on its left."""
-    if not isinstance(condition, Binary) or condition.operator not in _FLIPPED:
+    if not isinstance(condition, Binary) or condition.operator not in FLIPPED:
         return None
     for side, other, sign in (
         (condition.left, condition.right, condition.operator),
-        (condition.right, condition.left, _FLIPPED[condition.operator]),
+        (condition.right, condition.left, FLIPPED[condition.operator]),
     ):
         if isinstance(side, Name) and side.variable is variable:
             last = fold_int(other, values)

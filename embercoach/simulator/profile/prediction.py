@@ -59,14 +59,12 @@ class Occupancy(Struct, frozen=True):
         simdgroups: in all of them.
         most: simdgroups that a core can hold.
         limit: what keeps it from more: `threads`, `groups`, `registers` or `threadgroup memory`.
-        waves: how often the GPU is filled for the whole launch.
     """
 
     groups: int
     simdgroups: int
     most: int
     limit: str
-    waves: int
 
 
 class LinePrediction(Struct, frozen=True):
@@ -93,7 +91,6 @@ class Prediction(Struct, frozen=True):
         bound: the resource that takes longest.
         lines: parts of it, the largest first.
         occupancy: of a core.
-        is_clock_known: whether the GPU's clock is published.
     """
 
     gpu: Gpu
@@ -102,7 +99,6 @@ class Prediction(Struct, frozen=True):
     bound: Resource
     lines: tuple[LinePrediction, ...]
     occupancy: Occupancy
-    is_clock_known: bool
 
 
 def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
@@ -128,7 +124,6 @@ def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
         bound=bound,
         lines=tuple(parts),
         occupancy=occupancy,
-        is_clock_known=gpu.clock is not None,
     )
 
 
@@ -162,7 +157,6 @@ def occupancy_of(profile: LaunchProfile, gpu: Gpu) -> Occupancy:
         simdgroups=groups * simdgroups,
         most=family.threads // SIMD_WIDTH,
         limit=limit,
-        waves=-(-profile.threadgroups // (groups * gpu.cores)),
     )
 
 
