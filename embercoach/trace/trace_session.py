@@ -14,7 +14,7 @@ from embercoach.terminal_text import log_line
 from embercoach.trace.instruments import Instruments
 from embercoach.trace.trace_record import TraceRecord, write
 from embercoach.trace.trace_recorder import Recorder, clock, is_of_project
-from embercoach.user_program import run
+from embercoach.user_program import FAILED, run
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -138,8 +138,6 @@ def _memory() -> tuple[int, int]:
 VARIABLE = "EMBERCOACH_TRACE"
 #: The variable that asks for single events.
 TIMELINE = "EMBERCOACH_TRACE_TIMELINE"
-#: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
-FAILED = 2
 
 
 def main(form: str, target: str, arguments: list[str]) -> int:

@@ -19,7 +19,7 @@ from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings  # noqa: TC001  (a field's type)
 from embercoach.simulator.model import SimulatorError
 from embercoach.terminal_text import log_line
-from embercoach.user_program import run
+from embercoach.user_program import FAILED, run
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -124,10 +124,6 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
             f"the simulator needs {error.name}, which is not installed: "
             "python -m pip install 'embercoach[simulator]'"
         ) from error
-
-
-#: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
-FAILED = 2
 
 
 def main(form: str, target: str, arguments: list[str]) -> int:
