@@ -121,9 +121,7 @@ FACTS = (
 )
 
 #: Packages with checks of kernels; ``embercoach.checks.arrays`` is loaded for every file.
-KERNEL_CHECKS = tuple(
-    f"embercoach.checks.{name}" for name in ("kernels", "contract", "launch", "programs")
-)
+KERNEL_CHECKS = tuple(f"embercoach.checks.{name}" for name in ("kernels", "launch", "programs"))
 
 
 class Check(NamedTuple):
@@ -194,7 +192,8 @@ def load_kernel_checks() -> None:
 
 def load_torch_checks() -> None:
     """Register the checks of PyTorch programs."""
-    load("embercoach.checks.torch")
+    for name in ("torch_devices", "torch_shaders"):
+        import_module(f"embercoach.checks.{name}")
 
 
 def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:

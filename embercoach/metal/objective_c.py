@@ -18,16 +18,16 @@ from msgspec import Struct
 
 from embercoach.metal.library import CPP_KEYWORDS
 from embercoach.metal.preprocessor import directives
+from embercoach.metal.program.written_facts import read_unit
 from embercoach.metal.syntax import Syntax, syntax_of
 from embercoach.metal.tokens import escaped, tokens
-from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tree_sitter import Node
 
-    from embercoach.metal.written.body import MetalText
+    from embercoach.metal.program.written_facts import MetalText
 
 _LITERALS = frozenset({"string_literal", "raw_string_literal"})
 # Every entry point has one of these words, as a qualifier or as an attribute.

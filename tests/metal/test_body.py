@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.written.body import read_body, read_unit, undeclared
+from embercoach.metal.program.written_facts import read_body, read_unit, undeclared
 
 SCOPE = frozenset({"x", "y", "out", "x_shape", "n", "T", "N", *ATTRIBUTES})
 

@@ -16,7 +16,7 @@ from embercoach.metal.contract import (
     TemplateArgument,
     signature,
 )
-from embercoach.metal.written.body import read_unit
+from embercoach.metal.program.written_facts import read_unit
 from tests.metal.generated_text import generated_source
 
 mx = pytest.importorskip("mlx.core")

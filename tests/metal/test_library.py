@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embercoach.metal.library import FUNCTIONS, MLX_NAMES, VALUES, is_known
-from embercoach.metal.written.body import read_unit
+from embercoach.metal.program.written_facts import read_unit
 
 PREAMBLE = ["bf16.h", "bf16_math.h", "complex.h", "defines.h", "logging.h", "utils.h"]
 

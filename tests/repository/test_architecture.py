@@ -70,14 +70,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"project"},
         {"shapes"},
     ),
-    "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "kernels", "torch"}),
-    "embercoach.metal": (
-        {"program"},
-        {"written"},
-        {"execution"},
-        {"inspections"},
-        {"porting"},
-    ),
+    "embercoach.checks": ({"programs"}, {"arrays", "launch", "kernels"}),
+    "embercoach.metal": ({"program"}, {"execution"}, {"porting"}),
     "embercoach.simulator": (
         {"profile"},
         {"rewrite"},

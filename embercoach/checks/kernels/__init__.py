@@ -1,3 +1,3 @@
-"""Checks of the Metal text of a kernel."""
+"""Checks of the Metal text of a kernel, and of what MLX's contract asks of it."""
 
 from __future__ import annotations

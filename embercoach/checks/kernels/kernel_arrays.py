@@ -10,9 +10,9 @@ from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import lanes_where, threads_of
 from embercoach.metal.execution.events import Access, SimdOperation
+from embercoach.metal.execution.footprints import outside, past_buffers
 from embercoach.metal.execution.memory import elements_of
 from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, WITHIN, LaneValue
-from embercoach.metal.inspections.footprints import outside, past_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

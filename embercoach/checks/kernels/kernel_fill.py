@@ -11,8 +11,8 @@ from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
+from embercoach.metal.execution.parameter_uses import output_uses
 from embercoach.metal.execution.values import WITHIN
-from embercoach.metal.inspections.parameter_uses import output_uses
 from embercoach.metal.program.nodes import If, Index, Switch
 from embercoach.metal.program.walk import base, below, mentioned, sources_of
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.kernels import KernelBody, PythonKernel
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
+    from embercoach.metal.execution.parameter_uses import OutputUses
     from embercoach.metal.execution.values import LaneValue, UnknownNumber
-    from embercoach.metal.inspections.parameter_uses import OutputUses
     from embercoach.metal.program.nodes import Program, Spot, Variable
     from embercoach.metal.program.walk import Node
 

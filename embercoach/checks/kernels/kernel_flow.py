@@ -20,6 +20,7 @@ from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Mask, Synchronization
+from embercoach.metal.execution.footprints import outside, threads_in_grid
 from embercoach.metal.execution.values import (
     GROUP,
     GROUP_AXES,
@@ -28,7 +29,6 @@ from embercoach.metal.execution.values import (
     WITHIN,
     LaneValue,
 )
-from embercoach.metal.inspections.footprints import outside, threads_in_grid
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def attribute_types(code: MetalFile) -> Iterator[MetalReport]:
 @check("KERNEL-SIG-005")
 def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
     """Names that nothing declares."""
-    from embercoach.metal.written.body import undeclared
+    from embercoach.metal.program.written_facts import undeclared
 
     if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
         return  # a fragment: what it is joined with may declare anything

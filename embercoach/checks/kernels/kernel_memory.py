@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.metal_checks import MetalKernel
     from embercoach.metal.program.nodes import Program, Variable
     from embercoach.metal.program.walk import Node
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import Declaration, SizeName, WrittenFunction
-    from embercoach.metal.written.body import MetalText
 
 
 def threadgroup_arrays(program: Program) -> dict[Variable, int]:

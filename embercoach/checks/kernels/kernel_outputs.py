@@ -22,8 +22,7 @@ from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import Elsewhere, possible
 from embercoach.metal.execution.events import Access, Synchronization
-from embercoach.metal.execution.values import GROUP_AXES
-from embercoach.metal.inspections.footprints import (
+from embercoach.metal.execution.footprints import (
     differ,
     exclusive,
     footprint,
@@ -32,6 +31,7 @@ from embercoach.metal.inspections.footprints import (
     past_buffers,
     same_members,
 )
+from embercoach.metal.execution.values import GROUP_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

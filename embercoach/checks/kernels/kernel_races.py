@@ -10,13 +10,8 @@ from msgspec import Struct
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalFix, MetalReport
 from embercoach.metal import hazards
 from embercoach.metal.execution.events import Access, Synchronization
+from embercoach.metal.execution.footprints import differ, exclusive, meetings, same_members
 from embercoach.metal.execution.values import SIMD_WIDTH
-from embercoach.metal.inspections.footprints import (
-    differ,
-    exclusive,
-    meetings,
-    same_members,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

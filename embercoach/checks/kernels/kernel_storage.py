@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Program, Spot, Variable
     from embercoach.metal.program.walk import Node
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import Declaration
-    from embercoach.metal.written.body import MetalText
 
 CODE = "KERNEL-SPACE-001"
 KINDS = frozenset({"local", "parameter", "field"})

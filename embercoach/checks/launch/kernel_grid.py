@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Expression as MetalExpression
     from embercoach.metal.program.nodes import Spot, Variable
     from embercoach.metal.program.walk import Node
-    from embercoach.metal.written.body import MetalText
+    from embercoach.metal.program.written_facts import MetalText
 
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
 _MAX_SHIFT = 31

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.lowering_state import SignatureNames
     from embercoach.metal.program.nodes import Program, Text
-    from embercoach.metal.written.body import MetalText
+    from embercoach.metal.program.written_facts import MetalText
 
 #: The parameters of ``metal_kernel`` that checks ask for by their place too.
 PARAMETERS = ALL_PARAMETERS[:5]
@@ -304,13 +304,13 @@ def _belongs(configuration: Configuration, names: SignatureNames) -> bool:
 
 @lru_cache(maxsize=256)
 def _parsed(source: str, header: str) -> MetalText:
-    from embercoach.metal.written.body import read_body
+    from embercoach.metal.program.written_facts import read_body
 
     return read_body(source, _parsed_header(header))
 
 
 def _parsed_header(header: str) -> MetalText:
-    from embercoach.metal.written.body import read_unit
+    from embercoach.metal.program.written_facts import read_unit
 
     return read_unit(header, "header")
 

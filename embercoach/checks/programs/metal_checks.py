@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.program.nodes import Program, Spot, Text
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.work_budget import WorkBudget
-    from embercoach.metal.written.body import MetalText
 
 #: The text of that place where it is shown itself.
 OTHER = "the other place"
@@ -157,7 +157,7 @@ class MetalFile(MetalCode):
     whole = True
 
     def __init__(self, text: MetalText, plan: Callable[[], tuple[MetalKernel, ...]]) -> None:
-        from embercoach.metal.written.body import EMPTY
+        from embercoach.metal.program.written_facts import EMPTY
 
         self.text, self.header = text, EMPTY
         self._plan = plan

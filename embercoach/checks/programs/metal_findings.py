@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.kernels import Target, TextPlaces
     from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
     from embercoach.metal.program.nodes import Spot
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.work_budget import WorkBudget
-    from embercoach.metal.written.body import MetalText
 
 
 @check()
@@ -121,7 +121,7 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
 
     A file that is a part of a function has none: what is around it is not known.
     """
-    from embercoach.metal.written.body import read_unit
+    from embercoach.metal.program.written_facts import read_unit
 
     text = read_unit(source)
     return () if text.is_fragment else placed(reports_of(text, budget), source)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
-from embercoach.metal.inspections.parameter_uses import OutputUses, output_uses, parameter_uses
+from embercoach.metal.execution.parameter_uses import OutputUses, output_uses, parameter_uses
 from embercoach.metal.porting.entry_points import (
     ArrayArgument,
     AttributeArgument,
@@ -21,7 +21,7 @@ from embercoach.metal.porting.entry_points import (
 )
 from embercoach.metal.program.declarators import unpack_initialized
 from embercoach.metal.program.lowering import SignatureNames, lower_body
-from embercoach.metal.written.name_scopes import NAMES
+from embercoach.metal.program.written_names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

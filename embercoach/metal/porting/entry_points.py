@@ -9,20 +9,20 @@ from msgspec import Struct
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.library import is_standard_header
 from embercoach.metal.preprocessor import read_macros
+from embercoach.metal.program import written_names
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.program.types import DTYPES, INTEGER_NAMES, SCALARS
+from embercoach.metal.program.written_names import NestingError, names_of
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
-from embercoach.metal.written import name_scopes
-from embercoach.metal.written.name_scopes import NestingError, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.texts import Parsed, SyntaxNode
+    from embercoach.metal.program.written_names import Scopes
     from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
-    from embercoach.metal.written.name_scopes import Scopes
 
 _FUNCTIONS = ("function_definition", "template_instantiation")
 
@@ -160,7 +160,7 @@ class _Reader:
     def _outermost(self) -> Iterator[SyntaxNode]:
         """The parts at file scope, those in an include guard too."""
         for part in self._parsed.tree.inner:
-            if part.kind == "preproc_ifdef" and name_scopes.is_include_guard(self._parsed, part):
+            if part.kind == "preproc_ifdef" and written_names.is_include_guard(self._parsed, part):
                 yield from part.inner
             else:
                 yield part

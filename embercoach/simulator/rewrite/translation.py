@@ -15,7 +15,7 @@ from msgspec import Struct
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.texts import Parsed, as_written
-from embercoach.metal.written.body import read_body, read_unit
+from embercoach.metal.program.written_facts import read_body, read_unit
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
 from embercoach.simulator.rewrite.metal_dialect import (
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
-    from embercoach.metal.written.body import MetalText
 
 _OPENING = ") {\n"
 _CLOSING = "\n}\n"

@@ -6,7 +6,7 @@ import pytest
 
 from embercoach.checks.launch.kernel_grid import ThreadValues
 from embercoach.metal.contract import Input, Output
-from embercoach.metal.inspections.parameter_uses import (
+from embercoach.metal.execution.parameter_uses import (
     attribute_mismatches,
     output_uses,
     parameter_uses,

@@ -8,7 +8,7 @@ from embercoach.checks.kernels.kernel_arrays import dropped_results
 from embercoach.checks.kernels.kernel_flow import divergences
 from embercoach.checks.kernels.kernel_outputs import crossings, overlaps
 from embercoach.checks.kernels.kernel_races import races
-from embercoach.metal.inspections.footprints import outside
+from embercoach.metal.execution.footprints import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

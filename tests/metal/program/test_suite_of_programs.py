@@ -11,7 +11,7 @@ from embercoach.checks.kernels.kernel_memory import threadgroup_arrays
 from embercoach.checks.kernels.kernel_precision import half_sums, promotions
 from embercoach.checks.kernels.kernel_writes import input_writes
 from embercoach.metal.program.walk import known_values
-from embercoach.metal.written.body import read_body, read_unit
+from embercoach.metal.program.written_facts import read_body, read_unit
 from tests.metal.execution.launching import program_of
 from tests.simulator.suite_cases import BUGS, CLEAN
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.lattice import as_tensor
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -29,11 +29,8 @@ def is_for_a_device(fact: Fact, module: Module) -> bool:
     tests = (getattr(owner, "test", None) for owner in owners)
     if any(test is not None and _names_device(test) for test in tests):
         return True
-    return any(
-        any(inner is fact.node for inner in walk(choice))
-        for choice in walk(place.statement, (cst.IndentedBlock,))
-        if isinstance(choice, cst.IfExp) and _names_device(choice.test)
-    )
+    choices = contents_of(place.statement, (cst.IndentedBlock,)).of(cst.IfExp)
+    return any(_names_device(c.test) and fact.node in contents_of(c) for c in choices)
 
 
 def may_be_caught(place: FactPlace, module: Module) -> bool:
@@ -46,12 +43,8 @@ def may_be_caught(place: FactPlace, module: Module) -> bool:
 
 
 def _names_device(test: cst.CSTNode) -> bool:
-    for node in walk(test):
-        if isinstance(node, (cst.Name, cst.SimpleString)):
-            text = node.value.lower()
-            if any(word in text for word in _WORDS):
-                return True
-    return False
+    texts = [node.value.lower() for node in contents_of(test).of(cst.Name, cst.SimpleString)]
+    return any(word in text for text in texts for word in _WORDS)
 
 
 _UNSUPPORTED = frozenset(("float64", "complex128"))

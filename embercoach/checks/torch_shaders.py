@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.metal_checks import MetalKernel
     from embercoach.metal.execution.events import Configuration
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
     from embercoach.metal.work_budget import WorkBudget
-    from embercoach.metal.written.body import MetalText
 
 #: What may define a kernel under a name that is not written.
 _MAKES_NAMES = ("##", "host_name")
@@ -46,7 +46,7 @@ def _launched(fact: CallFact) -> tuple[str, MetalText] | None:
     callee = fact.callee
     if not isinstance(callee, BoundMember) or not isinstance(callee.owner, ShaderLibrary):
         return None
-    from embercoach.metal.written.body import read_unit
+    from embercoach.metal.program.written_facts import read_unit
 
     source = fold(callee.owner.source)
     if source is None or source.holes:
@@ -191,7 +191,7 @@ def _reports(
     from embercoach.checks.programs.kernels import TextPlaces, kernel_file
     from embercoach.checks.programs.metal_checks import MetalFile
     from embercoach.checks.programs.metal_findings import python_reports
-    from embercoach.metal.written.body import read_unit
+    from embercoach.metal.program.written_facts import read_unit
 
     load_kernel_checks()
     budget = kernel_file(module).budget

@@ -19,7 +19,7 @@ from embercoach.analysis.facts.facts import FunctionVisit
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import CONSTANT_BELOW, shape_names
-from embercoach.metal.inspections.parameter_uses import indices_below, parameter_uses
+from embercoach.metal.execution.parameter_uses import indices_below, parameter_uses
 from embercoach.metal.program.nodes import Binary, Call
 from embercoach.metal.program.walk import below
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.kernels import KernelBody
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input
-    from embercoach.metal.inspections.parameter_uses import ParameterUse
+    from embercoach.metal.execution.parameter_uses import ParameterUse
     from embercoach.metal.program.nodes import Variable
 
 FIXED = ("device", "constant")

@@ -12,19 +12,19 @@ from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.library import is_standard_header
+from embercoach.metal.program.written_facts import undeclared
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import line_comment, tokens_of, whole_number
-from embercoach.metal.written.body import undeclared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.kernels import KernelBody, PythonKernel
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.source import TextPiece
     from embercoach.metal.text_facts import PreprocessorLine, Use, WrittenFunction
     from embercoach.metal.tokens import Token
-    from embercoach.metal.written.body import MetalText
 
 #: Characters of code that a message shows.
 _SHOWN = 40

@@ -18,16 +18,17 @@ from embercoach.metal.program.declarators import attribute_parts, unpack, unpack
 from embercoach.metal.program.nodes import Spot
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.program.types import INTEGER_NAMES
+from embercoach.metal.program.written_names import NestingError, is_include_guard, names_of
 from embercoach.metal.text_facts import BareCast, Foreign, SizeName, TextSpan
 from embercoach.metal.tokens import whole_number
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
-from embercoach.metal.written.name_scopes import NestingError, is_include_guard, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.program.texts import Parsed, SyntaxNode
+    from embercoach.metal.program.written_names import Scopes
     from embercoach.metal.text_facts import (
         AttributeMark,
         Declaration,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         WrittenCall,
         WrittenFunction,
     )
-    from embercoach.metal.written.name_scopes import Scopes
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})
 _CASTS = frozenset({"reinterpret_cast", "static_cast"})

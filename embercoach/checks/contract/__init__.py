@@ -1,3 +1,0 @@
-"""Checks of MLX's contract: source, names, inputs and generated signature of a kernel."""
-
-from __future__ import annotations

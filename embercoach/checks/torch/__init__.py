@@ -1,1 +1,0 @@
-"""Checks of PyTorch programs, loaded for files that mention torch."""

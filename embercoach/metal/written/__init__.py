@@ -1,1 +1,0 @@
-"""The facts of Metal texts as they are written, before the preprocessor runs."""
