@@ -27,6 +27,7 @@ from embercoach.analysis.shapes.operations import (
     elements_of,
     entries_of,
     negated,
+    same_item,
     truth_of,
 )
 from embercoach.analysis.shapes.path_conditions import assume
@@ -232,8 +233,7 @@ def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Ite
             found.append(machine.evaluate(frame, node))
     if is_known:
         return Items(tuple(found))
-    first = found[0]
-    return Items(None, first if all(item is first for item in found) else UNKNOWN)
+    return Items(None, found[0] if all(item is found[0] for item in found) else UNKNOWN)
 
 
 def _spread(machine: Machine, frame: Frame, node: ast.Starred) -> Items:
@@ -543,7 +543,7 @@ def _of_list(site: ShapeSite, owner: ListReference, index: Any) -> Any:
         if held.items is not None and all(type(v) in (int, type(None)) for v in _parts(index)):
             return new_list(site.machine, Items(held.items[index]))
         items = held.items if held.items is not None else [held.common]
-        return new_list(site.machine, Items(None, _same(items)))
+        return new_list(site.machine, Items(None, same_item(items)))
     if held.items is None:
         return held.common
     if type(index) is int:
@@ -567,13 +567,6 @@ _SUBSCRIPTS: dict[type, Callable[[ShapeSite, Any, Any], Any]] = {
     str: _of_string,
     LibraryName: _of_type,
 }
-
-
-def _same(items: Any) -> Any:
-    items = list(items)
-    if not items:
-        return UNKNOWN
-    return items[0] if all(item is items[0] or item == items[0] for item in items) else UNKNOWN
 
 
 # -- comprehensions --------------------------------------------------------------------------
@@ -659,7 +652,7 @@ def _any_element(
         assume(machine, frame, test, True, truth)
     if others:
         inner = _generated(machine, frame, others, element)
-        value = inner.common if inner.items is None else _same(inner.items)
+        value = inner.common if inner.items is None else same_item(inner.items)
     else:
         value = machine.heap.value(element())
     value = machine.heap.generalize(value, start)

@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
-from embercoach.analysis.shapes.operations import elements_of, joined_items
+from embercoach.analysis.shapes.operations import elements_of, joined_items, same_item
 from embercoach.analysis.shapes.python_builtins import HANDLERS, SAME_FUNCTIONS
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -394,9 +394,7 @@ def _list_method(machine: Machine, owner: ListReference, name: str, arguments: A
     if name == "clear":
         heap.write(owner.number, Items(()))
         return None
-    parts = held.items if held.items is not None else (held.common,)
-    first = parts[0] if parts else UNKNOWN
-    same = first if all(part == first for part in parts) else UNKNOWN
+    same = same_item(held.items if held.items is not None else (held.common,))
     heap.write(owner.number, Items(None, same if name in ("sort", "remove", "insert") else UNKNOWN))
     return UNKNOWN
 

@@ -66,9 +66,15 @@ from embercoach.analysis.shapes.table_calls import (
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
+
+
+def same_item(items: Sequence[Any]) -> Any:
+    """The item that all of some are; ``UNKNOWN`` if they differ, or there are none."""
+    first = items[0] if items else UNKNOWN
+    return first if all(item is first or item == first for item in items) else UNKNOWN
 
 
 def entries_of(machine: Machine, value: Any) -> Entries:

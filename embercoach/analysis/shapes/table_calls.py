@@ -119,10 +119,8 @@ def lowered(machine: Machine, value: Any) -> Any:
     if kind is tuple:
         return tuple(lowered(machine, item) for item in value)
     if kind is ListReference:
-        held = machine.heap.read(value.number)
-        if type(held) is Items and held.items is not None:
-            return [lowered(machine, item) for item in held.items]
-        return UNKNOWN
+        items = _known_items(machine, value)
+        return UNKNOWN if items is None else [lowered(machine, item) for item in items]
     if kind is DictReference:
         held = machine.heap.read(value.number)
         if type(held) is Entries and not held.is_open:
@@ -263,15 +261,19 @@ def _without_sizes(machine: Machine, value: Any) -> Any:
     value = machine.heap.value(value)
     if type(value) is SizeExpr:
         return UNKNOWN
-    if type(value) is ListReference:
-        held = machine.heap.read(value.number)
-        if type(held) is not Items or held.items is None:
-            return value
-        value = held.items
-    if type(value) is tuple:
-        items = tuple(map(machine.heap.value, value))
-        return tuple(UNKNOWN if type(item) is SizeExpr else item for item in items)
-    return value
+    items = _known_items(machine, value)
+    if items is None:
+        return value
+    found = map(machine.heap.value, items)
+    return tuple(UNKNOWN if type(item) is SizeExpr else item for item in found)
+
+
+def _known_items(machine: Machine, value: Any) -> tuple[Any, ...] | None:
+    """The items of a tuple, or of a list whose items are known one by one; None of others."""
+    if type(value) is not ListReference:
+        return value if type(value) is tuple else None
+    held = machine.heap.read(value.number)
+    return held.items if type(held) is Items else None
 
 
 def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
@@ -283,12 +285,9 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
         number = integer_of_place(machine, value)
         machine.heap.facts.places.setdefault(value, number)
         return number
-    if type(value) is tuple:
-        return tuple(_as_size(machine, item) for item in value)
-    if type(value) is ListReference:
-        held = machine.heap.read(value.number)
-        if type(held) is Items and held.items is not None:
-            return tuple(_as_size(machine, item) for item in held.items)
+    items = _known_items(machine, value)
+    if items is not None:
+        return tuple(_as_size(machine, item) for item in items)
     if type(value) is Options and is_one:
         sizes = [_as_size(machine, v) if type(v) is Place else v for v in value.values]
         # Of one of some numbers, what they have in common is passed.
