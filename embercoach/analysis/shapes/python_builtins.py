@@ -101,28 +101,22 @@ def _len(call: ShapeCall) -> Any:
     return ANY_INT
 
 
-def _int(call: ShapeCall) -> Any:
-    if not call.arguments:
-        return 0
-    value = call.value()
-    if type(value) is Ratio:
-        return floor_divide(value.numerator, value.denominator)
-    number = as_integer(call.machine, value)
-    if number is not None:
-        return number
-    if type(value) in (float, bool):
-        return int(value) if math.isfinite(value) else ANY_INT
-    return ANY_INT
+def _to_integer(
+    of_float: Callable[[float], int], divide: Callable[[Integer, Integer], Integer]
+) -> Any:
+    """``int(x)`` and the like: of a float, and of a quotient."""
 
+    def handler(call: ShapeCall) -> Any:
+        value = call.value(0, 0)
+        if type(value) is Ratio:
+            return divide(value.numerator, value.denominator)
+        number = as_integer(call.machine, value)
+        if number is not None:
+            return number
+        is_known = type(value) in (float, bool) and math.isfinite(value)
+        return of_float(value) if is_known else ANY_INT
 
-def _ceil(call: ShapeCall) -> Any:
-    value = call.value()
-    if type(value) is Ratio:
-        return ceil_divide(value.numerator, value.denominator)
-    number = as_integer(call.machine, value)
-    if number is not None:
-        return number
-    return math.ceil(value) if type(value) is float and math.isfinite(value) else ANY_INT
+    return handler
 
 
 def _round(call: ShapeCall) -> Any:
@@ -372,10 +366,8 @@ def _module(call: ShapeCall) -> Any:
 
 HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     "builtins.len": _len,
-    "builtins.int": _int,
-    "math.floor": _int,
-    "math.trunc": _int,
-    "math.ceil": _ceil,
+    **dict.fromkeys(("builtins.int", "math.floor", "math.trunc"), _to_integer(int, floor_divide)),
+    "math.ceil": _to_integer(math.ceil, ceil_divide),
     "math.prod": _product,
     "math.sqrt": _constant(ANY_FLOAT),
     "math.log": _constant(ANY_FLOAT),
