@@ -24,8 +24,8 @@ from embercoach.analysis.shapes.operations import (
     MOST_ITEMS,
     binary,
     compared,
-    elements_of,
-    entries_of,
+    dict_entries,
+    iterated_items,
     negated,
     same_item,
     truth_of,
@@ -239,7 +239,7 @@ def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Ite
 def _spread(machine: Machine, frame: Frame, node: ast.Starred) -> Items:
     """The items of ``*value``; axes that are unknown are one of a tuple's."""
     value = machine.heap.value(machine.evaluate(frame, node.value))
-    return Items(value) if type(value) is tuple else elements_of(machine, value)
+    return Items(value) if type(value) is tuple else iterated_items(machine, value)
 
 
 @evaluates(ast.Dict)
@@ -249,7 +249,7 @@ def _dict(machine: Machine, frame: Frame, node: ast.Dict) -> Any:
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = machine.evaluate(frame, value_node)
         if key_node is None:
-            held = entries_of(machine, value)
+            held = dict_entries(machine, value)
             known.update(held.known)
             is_open = is_open or held.is_open
             continue
@@ -323,7 +323,7 @@ def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
     else:
         callee = machine.evaluate(frame, func)
     call = ShapeCall(machine, frame, node, *call_arguments(machine, frame, node))
-    return function_runs.call_value(call, callee)
+    return function_runs.call_any(call, callee)
 
 
 def _super(frame: Frame) -> Any:
@@ -359,7 +359,7 @@ def call_arguments(
         if keyword.arg is not None:
             keywords[keyword.arg] = value
             continue
-        given = entries_of(machine, value)
+        given = dict_entries(machine, value)
         if given.is_open or not all(type(k) is str for k in given.known):
             is_complete = False
         else:
@@ -428,7 +428,7 @@ def _of_object(site: ShapeSite, owner: ObjectReference, index: Any) -> Any:
     if method is not None:
         return site.call(method, (index,))
     if attributes.is_named_tuple(owner.cls):
-        items = elements_of(site.machine, owner).items
+        items = iterated_items(site.machine, owner).items
         return UNKNOWN if items is None else _of_tuple(site, items, index)
     return UNKNOWN
 
@@ -612,7 +612,7 @@ def _generated(
 ) -> Items:
     """Return the items that a comprehension makes."""
     generator, *others = generators
-    held = elements_of(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
+    held = iterated_items(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
     if held.items is not None and len(held.items) <= MOST_ITEMS:
         found: list[Any] = []
         for item in held.items:
