@@ -43,8 +43,9 @@ def may_be_caught(place: FactPlace, module: Module) -> bool:
 
 
 def _names_device(test: cst.CSTNode) -> bool:
-    texts = [node.value.lower() for node in contents_of(test).of(cst.Name, cst.SimpleString)]
-    return any(word in text for text in texts for word in _WORDS)
+    parts = contents_of(test)
+    texts = [*parts.names, *(node.value for node in parts.of(cst.SimpleString))]
+    return any(word in text.lower() for text in texts for word in _WORDS)
 
 
 _UNSUPPORTED = frozenset(("float64", "complex128"))

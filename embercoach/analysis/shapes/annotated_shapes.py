@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.arrays import (
     DTypeSymbol,
     ShapedArray,
     dtype_symbol,
+    shape_text,
 )
 from embercoach.analysis.shapes.attributes import classes_of
 from embercoach.analysis.shapes.python_values import FunctionValue, LibraryName, Options, Place
@@ -140,10 +141,6 @@ def _is_simple(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) or type(getattr(node, "value", None)) is int
 
 
-def _written(parts: list[str]) -> str:
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-
-
 # -- annotations -----------------------------------------------------------------------------
 
 
@@ -167,7 +164,7 @@ def typed_shape(text: str) -> WrittenShape | None:
             is_checked = not modifiers and not name.startswith("_")
             parts[-1].append(_parsed(name) if is_checked else None)
     tail = () if middle is None else tuple(parts[1])
-    return WrittenShape(_written(text.split()), tuple(parts[0]), middle, tail, is_typed=True)
+    return WrittenShape(shape_text(text.split()), tuple(parts[0]), middle, tail, is_typed=True)
 
 
 def typed_dtype(kind: str, name: str) -> DType:
@@ -245,7 +242,7 @@ def commented_shape(text: bytes) -> WrittenShape | None:
         # What follows ``T`` in time, ``T'``, is not ``T``.
         sizes[-1].append(None if part.endswith("'") else size)
     tail = sizes[-1] if middle is not None else []
-    return WrittenShape(_written(parts), tuple(sizes[0]), middle, tuple(tail))
+    return WrittenShape(shape_text(parts), tuple(sizes[0]), middle, tuple(tail))
 
 
 _UNKNOWN = frozenset(("_", "?", "-1", "None"))

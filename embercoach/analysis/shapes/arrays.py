@@ -18,6 +18,7 @@ from embercoach.analysis.values import promotion
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Sequence
 
 WeakKind = Literal["bool", "int", "float", "complex"]
 
@@ -102,7 +103,12 @@ class ArrayShape(Struct, frozen=True):
         parts = [_written(n) for n in self.head]
         if self.middle is not None:
             parts += [repr(self.middle), *(_written(n) for n in self.tail)]
-        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        return shape_text(parts)
+
+
+def shape_text(sizes: Sequence[str]) -> str:
+    """A shape of sizes that are written: ``(B, S)``, ``(B,)``."""
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 def _written(size: Integer) -> str:

@@ -16,7 +16,7 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
 )
 from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, link
-from embercoach.analysis.shapes.operations import elements_of, joined_items
+from embercoach.analysis.shapes.operations import iterated_items, joined_items
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -113,7 +113,7 @@ def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any)
         value = _unpacked_options(machine, value, len(targets))
     if type(value) is Place and not any(type(t) is ast.Starred for t in targets):
         value = _items_of_place(machine, value, len(targets))
-    held = elements_of(machine, value)
+    held = iterated_items(machine, value)
     star = next((at for at, t in enumerate(targets) if type(t) is ast.Starred), None)
     if held.items is None or (star is None and len(held.items) != len(targets)):
         for target in targets:
@@ -302,6 +302,6 @@ def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any)
 def extend(machine: Machine, owner: ListReference, value: Any) -> None:
     """``items += value``."""
     held = machine.heap.read(owner.number)
-    added = elements_of(machine, value)
+    added = iterated_items(machine, value)
     if type(held) is Items:
         machine.heap.write(owner.number, joined_items(held, added))

@@ -24,9 +24,10 @@ from embercoach.analysis.shapes.operations import (
     MOST_ITEMS,
     binary,
     compared,
-    elements_of,
-    entries_of,
+    dict_entries,
+    iterated_items,
     negated,
+    same_item,
     truth_of,
 )
 from embercoach.analysis.shapes.path_conditions import assume
@@ -232,14 +233,13 @@ def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Ite
             found.append(machine.evaluate(frame, node))
     if is_known:
         return Items(tuple(found))
-    first = found[0]
-    return Items(None, first if all(item is first for item in found) else UNKNOWN)
+    return Items(None, found[0] if all(item is found[0] for item in found) else UNKNOWN)
 
 
 def _spread(machine: Machine, frame: Frame, node: ast.Starred) -> Items:
     """The items of ``*value``; axes that are unknown are one of a tuple's."""
     value = machine.heap.value(machine.evaluate(frame, node.value))
-    return Items(value) if type(value) is tuple else elements_of(machine, value)
+    return Items(value) if type(value) is tuple else iterated_items(machine, value)
 
 
 @evaluates(ast.Dict)
@@ -249,7 +249,7 @@ def _dict(machine: Machine, frame: Frame, node: ast.Dict) -> Any:
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = machine.evaluate(frame, value_node)
         if key_node is None:
-            held = entries_of(machine, value)
+            held = dict_entries(machine, value)
             known.update(held.known)
             is_open = is_open or held.is_open
             continue
@@ -323,7 +323,7 @@ def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
     else:
         callee = machine.evaluate(frame, func)
     call = ShapeCall(machine, frame, node, *call_arguments(machine, frame, node))
-    return function_runs.call_value(call, callee)
+    return function_runs.call_any(call, callee)
 
 
 def _super(frame: Frame) -> Any:
@@ -359,7 +359,7 @@ def call_arguments(
         if keyword.arg is not None:
             keywords[keyword.arg] = value
             continue
-        given = entries_of(machine, value)
+        given = dict_entries(machine, value)
         if given.is_open or not all(type(k) is str for k in given.known):
             is_complete = False
         else:
@@ -428,7 +428,7 @@ def _of_object(site: ShapeSite, owner: ObjectReference, index: Any) -> Any:
     if method is not None:
         return site.call(method, (index,))
     if attributes.is_named_tuple(owner.cls):
-        items = elements_of(site.machine, owner).items
+        items = iterated_items(site.machine, owner).items
         return UNKNOWN if items is None else _of_tuple(site, items, index)
     return UNKNOWN
 
@@ -543,7 +543,7 @@ def _of_list(site: ShapeSite, owner: ListReference, index: Any) -> Any:
         if held.items is not None and all(type(v) in (int, type(None)) for v in _parts(index)):
             return new_list(site.machine, Items(held.items[index]))
         items = held.items if held.items is not None else [held.common]
-        return new_list(site.machine, Items(None, _same(items)))
+        return new_list(site.machine, Items(None, same_item(items)))
     if held.items is None:
         return held.common
     if type(index) is int:
@@ -567,13 +567,6 @@ _SUBSCRIPTS: dict[type, Callable[[ShapeSite, Any, Any], Any]] = {
     str: _of_string,
     LibraryName: _of_type,
 }
-
-
-def _same(items: Any) -> Any:
-    items = list(items)
-    if not items:
-        return UNKNOWN
-    return items[0] if all(item is items[0] or item == items[0] for item in items) else UNKNOWN
 
 
 # -- comprehensions --------------------------------------------------------------------------
@@ -619,7 +612,7 @@ def _generated(
 ) -> Items:
     """Return the items that a comprehension makes."""
     generator, *others = generators
-    held = elements_of(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
+    held = iterated_items(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
     if held.items is not None and len(held.items) <= MOST_ITEMS:
         found: list[Any] = []
         for item in held.items:
@@ -659,7 +652,7 @@ def _any_element(
         assume(machine, frame, test, True, truth)
     if others:
         inner = _generated(machine, frame, others, element)
-        value = inner.common if inner.items is None else _same(inner.items)
+        value = inner.common if inner.items is None else same_item(inner.items)
     else:
         value = machine.heap.value(element())
     value = machine.heap.generalize(value, start)

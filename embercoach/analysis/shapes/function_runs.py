@@ -115,7 +115,7 @@ def method_of_unknown(owner: Any, name: str, known: Any) -> Any:
 
 
 @link("call")
-def call_value(call: ShapeCall, callee: Any) -> Any:
+def call_any(call: ShapeCall, callee: Any) -> Any:
     """Call a value."""
     if type(callee) is Place:
         callee = call.heap.value(callee)
@@ -148,7 +148,7 @@ def _call_bound(call: ShapeCall, callee: BoundFunction) -> Any:
 def _call_partial(call: ShapeCall, callee: PartialCall) -> Any:
     positional = (*callee.arguments, *call.arguments)
     named = {**dict(callee.keywords), **call.keywords}
-    return call_value(
+    return call_any(
         ShapeCall(call.machine, call.frame, call.node, positional, named, call.is_complete),
         callee.function,
     )
@@ -168,7 +168,7 @@ def _call_options(call: ShapeCall, callee: Options) -> Any:
     with call.machine.trying():
         for option in tried if len(tried) < MANY_ALTERNATIVES else tried[:3]:
             heap.restore(call.frame, start.copy())
-            value = call_value(call, option)
+            value = call_any(call, option)
             ended = heap.snapshot(call.frame)
             if ended.facts.failed and not start.facts.failed:
                 failed.append(ended)

@@ -100,7 +100,7 @@ class ShapeSite(Struct):
     def call(
         self, callee: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
     ) -> Any:
-        """Call a value from here: ``function_runs.call_value``."""
+        """Call a value from here: ``function_runs.call_any``."""
         made = ShapeCall(self.machine, self.frame, self.node, arguments, keywords or {})
         return LINKS["call"](made, callee)
 

@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
-from embercoach.analysis.shapes.operations import elements_of, joined_items
+from embercoach.analysis.shapes.operations import iterated_items, joined_items, same_item
 from embercoach.analysis.shapes.python_builtins import HANDLERS, SAME_FUNCTIONS
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -285,7 +285,7 @@ def _call_function(call: ShapeCall, name: str) -> Any:
 def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
     """The array that any item of a list is, where it is not known how many there are."""
     value = machine.heap.value(value)
-    held = elements_of(machine, value)
+    held = iterated_items(machine, value)
     if held.items is None:
         common = machine.heap.value(held.common)
         return common if type(common) is ShapedArray else None
@@ -366,7 +366,7 @@ def _list_method(machine: Machine, owner: ListReference, name: str, arguments: A
         heap.write(owner.number, joined_items(held, Items((heap.value(arguments[0]),))))
         return None
     if name == "extend" and len(arguments) == 1:
-        added = elements_of(machine, heap.value(arguments[0]))
+        added = iterated_items(machine, heap.value(arguments[0]))
         heap.write(owner.number, joined_items(held, added))
         return None
     if name == "insert" and len(arguments) == 2 and held.items is not None:
@@ -394,9 +394,7 @@ def _list_method(machine: Machine, owner: ListReference, name: str, arguments: A
     if name == "clear":
         heap.write(owner.number, Items(()))
         return None
-    parts = held.items if held.items is not None else (held.common,)
-    first = parts[0] if parts else UNKNOWN
-    same = first if all(part == first for part in parts) else UNKNOWN
+    same = same_item(held.items if held.items is not None else (held.common,))
     heap.write(owner.number, Items(None, same if name in ("sort", "remove", "insert") else UNKNOWN))
     return UNKNOWN
 
@@ -560,7 +558,7 @@ def _gradient(machine: Machine, callee: TransformedFunction, arguments: Argument
         value = machine.heap.value(arguments[at])
         return value if type(value) is ShapedArray else UNKNOWN
     if type(at) is tuple or type(at) is ListReference:
-        places = at if type(at) is tuple else elements_of(machine, at).items
+        places = at if type(at) is tuple else iterated_items(machine, at).items
         if places is not None and all(type(p) is int and 0 <= p < len(arguments) for p in places):
             return tuple(machine.heap.value(arguments[p]) for p in places)
     return UNKNOWN
@@ -571,7 +569,7 @@ def _call_vmapped(call: ShapeCall, callee: TransformedFunction) -> Any:
     in_axes = given.get("in_axes", callee.arguments[0] if callee.arguments else 0)
     out_axes = given.get("out_axes", callee.arguments[1] if len(callee.arguments) > 1 else 0)
     if type(in_axes) is ListReference:
-        in_axes = elements_of(call.machine, in_axes).items
+        in_axes = iterated_items(call.machine, in_axes).items
     axes = in_axes if type(in_axes) is tuple else (in_axes,) * len(call.arguments)
     if call.keywords or len(axes) != len(call.arguments):
         return UNKNOWN

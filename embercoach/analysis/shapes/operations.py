@@ -66,18 +66,24 @@ from embercoach.analysis.shapes.table_calls import (
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
 
 
-def entries_of(machine: Machine, value: Any) -> Entries:
+def same_item(items: Sequence[Any]) -> Any:
+    """The item that all of some are; ``UNKNOWN`` if they differ, or there are none."""
+    first = items[0] if items else UNKNOWN
+    return first if all(item is first or item == first for item in items) else UNKNOWN
+
+
+def dict_entries(machine: Machine, value: Any) -> Entries:
     """The contents of a dictionary; of another value any."""
     held = machine.heap.read(getattr(value, "number", -1))
     return held if type(held) is Entries else Entries({}, is_open=True)
 
 
-def elements_of(machine: Machine, value: Any) -> Items:
+def iterated_items(machine: Machine, value: Any) -> Items:
     """The items of a list, tuple, iterator, range, dictionary (its keys) or array."""
     handler = _HANDLERS.get(type(value))
     return Items(None) if handler is None else handler(machine, value)
@@ -139,7 +145,7 @@ def _of_string(machine: Machine, value: str) -> Items:
 
 
 def _of_options(machine: Machine, value: Options) -> Items:
-    parts = [elements_of(machine, option) for option in value.values if option is not None]
+    parts = [iterated_items(machine, option) for option in value.values if option is not None]
     return parts[0] if len(parts) == 1 else Items(None)
 
 

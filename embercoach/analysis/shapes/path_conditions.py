@@ -140,6 +140,12 @@ def _write(machine: Machine, frame: Frame, place: tuple[str, Any, Any], value: A
         machine.heap.write(holder.number, replace(held, values=values), narrows=True)
 
 
+def _keep(machine: Machine, frame: Frame, place: tuple[str, Any, Any], options: list[Any]) -> None:
+    """Keep those of several values that a condition leaves."""
+    if options:
+        _write(machine, frame, place, one_of(options))
+
+
 def _narrow_none(machine: Machine, frame: Frame, test: ast.Compare, holds: bool) -> None:
     """``x is None``, ``x is not None``."""
     (operator,), (right,) = test.ops, test.comparators
@@ -151,9 +157,7 @@ def _narrow_none(machine: Machine, frame: Frame, test: ast.Compare, holds: bool)
         return
     value = machine.heap.value(_read(machine, place))
     if type(value) is Options:
-        left = [v for v in value.values if (v is None) is is_none]
-        if left:
-            _write(machine, frame, place, one_of(left))
+        _keep(machine, frame, place, [v for v in value.values if (v is None) is is_none])
     elif value is UNKNOWN and is_none:
         _write(machine, frame, place, None)
 
@@ -166,8 +170,7 @@ def _narrow_true(machine: Machine, frame: Frame, test: ast.expr, holds: bool) ->
         _write(machine, frame, place, holds)
     if place is not None and type(value) is Options and holds:
         left = [v for v in value.values if v is not None and v is not False and v != 0]
-        if left:
-            _write(machine, frame, place, one_of(left))
+        _keep(machine, frame, place, left)
 
 
 def _narrow_type(machine: Machine, frame: Frame, test: ast.Call, holds: bool) -> None:
@@ -181,8 +184,8 @@ def _narrow_type(machine: Machine, frame: Frame, test: ast.Call, holds: bool) ->
     value = machine.heap.value(_read(machine, place))
     if type(value) is Options:
         left = [v for v in value.values if is_instance(v, cls) in (holds, None)]
-        if left and len(left) < len(value.values):
-            _write(machine, frame, place, one_of(left))
+        if len(left) < len(value.values):
+            _keep(machine, frame, place, left)
     elif type(value) is Place and holds and cls == LibraryName("mlx.core.array"):
         machine.heap.facts.places[value] = array_of_place(value)
 

@@ -66,11 +66,10 @@ class ValueMachine(Machine):
         """The value of an expression, which is kept."""
         value = super().evaluate(frame, node)
         if frame.module is self.file and not self.names_numbers:
-            final = self._final(value)
             line = ANY_CALLER if frame.is_root else frame.call_line
             known = self.values.setdefault(node, {}).setdefault(line, [])
             if len(known) < MOST_VALUES:
-                keep(known, final)
+                keep(known, self._final(value))
         return value
 
     def commit(self) -> None:

@@ -21,8 +21,8 @@ from embercoach.analysis.shapes.attributes import attribute_of, library_name
 from embercoach.analysis.shapes.operations import (
     MOST_ITEMS,
     binary,
-    elements_of,
-    entries_of,
+    dict_entries,
+    iterated_items,
     truth_of,
 )
 from embercoach.analysis.shapes.path_conditions import is_instance
@@ -90,7 +90,7 @@ def _len(call: ShapeCall) -> Any:
             at = value.index(middle)
             return call.heap.rank_of(ArrayShape(value[:at], middle, value[at + 1 :]))
         return len(value)
-    held = elements_of(call.machine, value)
+    held = iterated_items(call.machine, value)
     if held.items is not None:
         return len(held.items)
     if type(value) is str:
@@ -101,28 +101,22 @@ def _len(call: ShapeCall) -> Any:
     return ANY_INT
 
 
-def _int(call: ShapeCall) -> Any:
-    if not call.arguments:
-        return 0
-    value = call.value()
-    if type(value) is Ratio:
-        return floor_divide(value.numerator, value.denominator)
-    number = as_integer(call.machine, value)
-    if number is not None:
-        return number
-    if type(value) in (float, bool):
-        return int(value) if math.isfinite(value) else ANY_INT
-    return ANY_INT
+def _to_integer(
+    of_float: Callable[[float], int], divide: Callable[[Integer, Integer], Integer]
+) -> Any:
+    """``int(x)`` and the like: of a float, and of a quotient."""
 
+    def handler(call: ShapeCall) -> Any:
+        value = call.value(0, 0)
+        if type(value) is Ratio:
+            return divide(value.numerator, value.denominator)
+        number = as_integer(call.machine, value)
+        if number is not None:
+            return number
+        is_known = type(value) in (float, bool) and math.isfinite(value)
+        return of_float(value) if is_known else ANY_INT
 
-def _ceil(call: ShapeCall) -> Any:
-    value = call.value()
-    if type(value) is Ratio:
-        return ceil_divide(value.numerator, value.denominator)
-    number = as_integer(call.machine, value)
-    if number is not None:
-        return number
-    return math.ceil(value) if type(value) is float and math.isfinite(value) else ANY_INT
+    return handler
 
 
 def _round(call: ShapeCall) -> Any:
@@ -141,7 +135,7 @@ def _extreme(choose: Callable[[Any], Integer]) -> Any:
     def handler(call: ShapeCall) -> Any:
         values = call.arguments
         if len(call.arguments) == 1:
-            held = elements_of(call.machine, call.value())
+            held = iterated_items(call.machine, call.value())
             if held.items is None or call.keywords:
                 return ANY_INT if weak_kind(held.common) == "int" else UNKNOWN
             values = held.items
@@ -155,7 +149,7 @@ def _extreme(choose: Callable[[Any], Integer]) -> Any:
 
 
 def _sum(call: ShapeCall) -> Any:
-    held = elements_of(call.machine, call.value())
+    held = iterated_items(call.machine, call.value())
     if held.items is None:
         common = call.heap.value(held.common)
         if type(common) is ShapedArray and common.shape.rank is not None:
@@ -181,7 +175,7 @@ def _range(call: ShapeCall) -> Any:
 
 
 def _zip(call: ShapeCall) -> Any:
-    parts = [elements_of(call.machine, call.heap.value(value)) for value in call.arguments]
+    parts = [iterated_items(call.machine, call.heap.value(value)) for value in call.arguments]
     known = [part.items for part in parts if part.items is not None]
     if parts and len(known) == len(parts):
         return bounded(Iterator(tuple(zip(*known, strict=False))))
@@ -201,7 +195,7 @@ def _any_of(part: Items) -> Any:
 
 
 def _enumerate(call: ShapeCall) -> Any:
-    held = elements_of(call.machine, call.value())
+    held = iterated_items(call.machine, call.value())
     start = call.keywords.get("start", call.arguments[1] if len(call.arguments) > 1 else 0)
     if held.items is not None and type(start) is int:
         return bounded(Iterator(tuple((start + at, item) for at, item in enumerate(held.items))))
@@ -210,7 +204,7 @@ def _enumerate(call: ShapeCall) -> Any:
 
 def _copied(kind: str) -> Any:
     def handler(call: ShapeCall) -> Any:
-        held = elements_of(call.machine, call.value(0, ()))
+        held = iterated_items(call.machine, call.value(0, ()))
         if kind == "list":
             return new_list(call.machine, held)
         if kind == "tuple":
@@ -229,7 +223,7 @@ def _copied(kind: str) -> Any:
 def _map(call: ShapeCall) -> Any:
     if len(call.arguments) != 2:
         return Iterator(None)
-    held = elements_of(call.machine, call.value(1))
+    held = iterated_items(call.machine, call.value(1))
     if held.items is not None:
         return Iterator(tuple(call.call(call.arguments[0], (item,)) for item in held.items))
     return Iterator(None, call.call(call.arguments[0], (held.common,)))
@@ -313,7 +307,7 @@ def _divmod(call: ShapeCall) -> Any:
 
 def _product(call: ShapeCall) -> Any:
     """``math.prod(x.shape)``."""
-    held = elements_of(call.machine, call.value())
+    held = iterated_items(call.machine, call.value())
     if held.items is None:
         return ANY_INT
     total: Integer = 1
@@ -326,7 +320,7 @@ def _product(call: ShapeCall) -> Any:
 
 
 def _dict(call: ShapeCall) -> Any:
-    held = entries_of(call.machine, call.arguments[0]) if call.arguments else Entries({})
+    held = dict_entries(call.machine, call.arguments[0]) if call.arguments else Entries({})
     return new_dict(call.machine, Entries({**held.known, **call.keywords}, held.is_open))
 
 
@@ -351,7 +345,7 @@ def _mapped(site: ShapeSite, function: Any, trees: tuple[Any, ...], depth: int) 
     if type(tree) is tuple:
         return tuple(_mapped(site, function, (t,), depth + 1) for t in tree)
     if type(tree) is ListReference:
-        items = elements_of(site.machine, tree).items
+        items = iterated_items(site.machine, tree).items
         if items is not None:
             found = tuple(_mapped(site, function, (t,), depth + 1) for t in items)
             return new_list(site.machine, Items(found))
@@ -372,10 +366,8 @@ def _module(call: ShapeCall) -> Any:
 
 HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     "builtins.len": _len,
-    "builtins.int": _int,
-    "math.floor": _int,
-    "math.trunc": _int,
-    "math.ceil": _ceil,
+    **dict.fromkeys(("builtins.int", "math.floor", "math.trunc"), _to_integer(int, floor_divide)),
+    "math.ceil": _to_integer(math.ceil, ceil_divide),
     "math.prod": _product,
     "math.sqrt": _constant(ANY_FLOAT),
     "math.log": _constant(ANY_FLOAT),

@@ -124,6 +124,23 @@ class Requirements:
         self.conditions.append(Condition(a, b, comparison, reason, is_unmeant=is_unmeant))
         return a if type(a) is int else b
 
+    def equal_unless_one(
+        self,
+        a: Integer,
+        b: Integer,
+        reason: str,
+        *,
+        adds_axes: bool = False,
+        is_unmeant: bool = False,
+    ) -> None:
+        """Note that two sizes must be equal, or one of them 1."""
+        comparison = compare(a, b)
+        if comparison is Comparison.DIFFERENT:
+            comparison = Comparison.DEGENERATE
+        if comparison is not Comparison.EQUAL:
+            condition = Condition(a, b, comparison, reason, True, adds_axes, is_unmeant)
+            self.conditions.append(condition)
+
     def last_equal(self, shape: ArrayShape, size: Integer, reason: str) -> Integer:
         """Require the last axis of a shape to have a size.
 
@@ -188,17 +205,14 @@ class Requirements:
             # Whatever the other is, a size above 1 remains; one that has a name is seldom 1.
             known = n if m is ANY_INT else m
             if isinstance(known, SizeExpr) and min(len(a.head), len(b.head)) > 1:
-                self._note_broadcast(m, n, a, b, Comparison.POSSIBLE, is_known=False)
+                self._note_broadcast(m, n, a, b, is_known=False)
             above_one = type(known) is int and known > 1
             return known if above_one or (self.assumes and is_named(known)) else ANY_INT
-        comparison = compare(m, n)
-        if comparison is Comparison.EQUAL:
+        if compare(m, n) is Comparison.EQUAL:
             return m
         if type(m) is int and type(n) is int:
             raise ShapeError(f"the shapes {a} and {b} don't broadcast")
-        if comparison is Comparison.DIFFERENT:
-            comparison = Comparison.DEGENERATE
-        self._note_broadcast(m, n, a, b, comparison)
+        self._note_broadcast(m, n, a, b)
         for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
                 return known
@@ -207,14 +221,7 @@ class Requirements:
         return ANY_INT
 
     def _note_broadcast(
-        self,
-        m: Integer,
-        n: Integer,
-        a: ArrayShape,
-        b: ArrayShape,
-        comparison: Comparison,
-        *,
-        is_known: bool = True,
+        self, m: Integer, n: Integer, a: ArrayShape, b: ArrayShape, *, is_known: bool = True
     ) -> None:
         """Note that two sizes must be equal or 1; otherwise only where the shapes say they aren't.
 
@@ -226,7 +233,7 @@ class Requirements:
         if is_known or is_unmeant:
             reason = f"the shapes {a} and {b} don't broadcast"
             adds_axes = a.least_rank != b.least_rank
-            self.conditions.append(Condition(m, n, comparison, reason, True, adds_axes, is_unmeant))
+            self.equal_unless_one(m, n, reason, adds_axes=adds_axes, is_unmeant=is_unmeant)
 
     def rank(self, array: ShapedArray, rank: int, reason: str) -> tuple[Integer, ...]:
         """Require a number of axes, and return their sizes."""

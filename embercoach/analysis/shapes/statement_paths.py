@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
 from embercoach.analysis.shapes.attributes import library_name
 from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, executes, link
-from embercoach.analysis.shapes.operations import binary, elements_of, truth_of
+from embercoach.analysis.shapes.operations import binary, iterated_items, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, Snapshot, changed_between
 from embercoach.analysis.shapes.python_values import (
@@ -143,20 +143,23 @@ def _if(machine: Machine, frame: Frame, node: ast.If) -> bool:
         return machine.execute(frame, node.body if truth else node.orelse)
     if type(node.body[0]) is ast.Raise and not node.orelse:
         return assume(machine, frame, node.test, False, truth)
-    return _branches(
-        machine,
-        frame,
-        [
-            lambda: (
-                assume(machine, frame, node.test, True, truth) and machine.execute(frame, node.body)
-            ),
-            lambda: (
-                assume(machine, frame, node.test, False, truth)
-                and machine.execute(frame, node.orelse)
-            ),
-        ],
-        invariant=is_invariant(truth),
-    )
+    return _either(machine, frame, node, truth)
+
+
+def _either(
+    machine: Machine, frame: Frame, node: ast.If, truth: Any, rest: list[ast.stmt] | None = None
+) -> bool:
+    """Run both branches of an ``if``, each with what follows it."""
+
+    def run(holds: bool, body: list[ast.stmt]) -> Callable[[], bool]:
+        return lambda: (
+            assume(machine, frame, node.test, holds, truth)
+            and machine.execute(frame, body)
+            and (rest is None or machine.execute(frame, rest))
+        )
+
+    branches = [run(True, node.body), run(False, node.orelse)]
+    return _branches(machine, frame, branches, invariant=is_invariant(truth))
 
 
 def _branches(
@@ -231,22 +234,9 @@ def _split(machine: Machine, frame: Frame, node: ast.If, rest: list[ast.stmt]) -
     if type(truth) is bool:
         assume(machine, frame, node.test, truth, truth)
         return None if machine.execute(frame, node.body if truth else node.orelse) else False
-
-    def run(holds: bool, body: list[ast.stmt]) -> Callable[[], bool]:
-        return lambda: (
-            assume(machine, frame, node.test, holds, truth)
-            and machine.execute(frame, body)
-            and machine.execute(frame, rest)
-        )
-
     frame.splits += 1
     try:
-        return _branches(
-            machine,
-            frame,
-            [run(True, node.body), run(False, node.orelse)],
-            invariant=is_invariant(truth),
-        )
+        return _either(machine, frame, node, truth, rest)
     finally:
         frame.splits -= 1
 
@@ -311,7 +301,7 @@ def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
 @executes(ast.For, ast.AsyncFor)
 def _for(machine: Machine, frame: Frame, node: ast.For) -> bool:
     value = machine.heap.value(machine.evaluate(frame, node.iter))
-    held = elements_of(machine, value)
+    held = iterated_items(machine, value)
     loop = _Loop(frame, node.target)
     frame.loops.append(loop)
     try:

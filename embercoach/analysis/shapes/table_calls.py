@@ -119,10 +119,8 @@ def lowered(machine: Machine, value: Any) -> Any:
     if kind is tuple:
         return tuple(lowered(machine, item) for item in value)
     if kind is ListReference:
-        held = machine.heap.read(value.number)
-        if type(held) is Items and held.items is not None:
-            return [lowered(machine, item) for item in held.items]
-        return UNKNOWN
+        items = _known_items(machine, value)
+        return UNKNOWN if items is None else [lowered(machine, item) for item in items]
     if kind is DictReference:
         held = machine.heap.read(value.number)
         if type(held) is Entries and not held.is_open:
@@ -221,14 +219,15 @@ def with_sizes(
     machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a function of MLX; unknown ones are integers, where it takes these."""
-    integers, arrays = _integer_parameters(name), _array_parameters(name)
+    kinds = _parameter_kinds(name)
+    # ``x.reshape(a, b)``: several arguments are one integer each.
+    are_ones = "*" in kinds and len(arguments) > 2
 
     def converted(key: int | str, value: Any) -> Any:
-        if key in integers or (type(key) is int and "*" in integers):
-            # ``x.reshape(a, b)``: several arguments are one integer each.
-            is_one = f"{key}!" in integers or ("*" in integers and len(arguments) > 2)
-            return _as_size(machine, value, is_one=is_one)
-        return _without_sizes(machine, value) if key in arrays else value
+        kind = kinds.get(key, kinds.get("*") if type(key) is int else None)
+        if kind == "array":
+            return _without_sizes(machine, value)
+        return value if kind is None else _as_size(machine, value, is_one=are_ones or kind == "int")
 
     return (
         tuple(converted(at, value) for at, value in enumerate(arguments)),
@@ -237,16 +236,24 @@ def with_sizes(
 
 
 @cache
-def _array_parameters(name: str) -> frozenset[int | str]:
-    """The places and names of a function's parameters that take arrays, and no numbers."""
+def _parameter_kinds(name: str) -> dict[int | str, str]:
+    """The parameters of a function that take arrays, an integer or several, by place and name.
+
+    ``*`` stands for all places where a function takes any number of integers.
+    """
     entry = mlx_api.lookup(name)
-    start = 1 if name.startswith("mlx.core.array.") else 0
-    return frozenset(
-        key
-        for at, one in enumerate(() if entry is None else entry.params, start)
-        if one.accepts in ("array", "list[array]")
-        for key in (at, one.name)
-    )
+    found: dict[int | str, str] = {}
+    start = 1 if name.startswith("mlx.core.array.") else 0  # the array itself
+    for at, one in enumerate(() if entry is None else entry.params, start):
+        if one.accepts in ("array", "list[array]"):
+            kind = "array"
+        elif "array" not in one.accepts and (one.takes_only_ints or one.name in ("shape", "stop")):
+            kind = "int" if one.accepts == "int" else "ints"
+        else:
+            continue
+        keys = ("*",) if one.kind == "variadic" and kind != "array" else (at, one.name)
+        found.update(dict.fromkeys(keys, kind))
+    return {**found, 0: "int", 1: "int"} if name == "mlx.core.arange" else found
 
 
 def _without_sizes(machine: Machine, value: Any) -> Any:
@@ -254,34 +261,19 @@ def _without_sizes(machine: Machine, value: Any) -> Any:
     value = machine.heap.value(value)
     if type(value) is SizeExpr:
         return UNKNOWN
-    if type(value) is ListReference:
-        held = machine.heap.read(value.number)
-        if type(held) is not Items or held.items is None:
-            return value
-        value = held.items
-    if type(value) is tuple:
-        items = tuple(map(machine.heap.value, value))
-        return tuple(UNKNOWN if type(item) is SizeExpr else item for item in items)
-    return value
+    items = _known_items(machine, value)
+    if items is None:
+        return value
+    found = map(machine.heap.value, items)
+    return tuple(UNKNOWN if type(item) is SizeExpr else item for item in found)
 
 
-@cache
-def _integer_parameters(name: str) -> frozenset[int | str]:
-    """The places and names of a function's parameters for sizes; with ``!`` those of one each."""
-    entry = mlx_api.lookup(name)
-    if entry is None:
-        return frozenset()
-    start = 1 if name.startswith("mlx.core.array.") else 0  # the array itself
-    found: set[int | str] = set()
-    for at, one in enumerate(entry.params, start):
-        if "array" in one.accepts or not (one.takes_only_ints or one.name in ("shape", "stop")):
-            continue
-        found |= {"*"} if one.kind == "variadic" else {at, one.name}
-        if one.accepts == "int":
-            found |= {f"{at}!", f"{one.name}!"}
-    if name == "mlx.core.arange":
-        found |= {0, "0!", "1!"}
-    return frozenset(found)
+def _known_items(machine: Machine, value: Any) -> tuple[Any, ...] | None:
+    """The items of a tuple, or of a list whose items are known one by one; None of others."""
+    if type(value) is not ListReference:
+        return value if type(value) is tuple else None
+    held = machine.heap.read(value.number)
+    return held.items if type(held) is Items else None
 
 
 def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
@@ -293,12 +285,9 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
         number = integer_of_place(machine, value)
         machine.heap.facts.places.setdefault(value, number)
         return number
-    if type(value) is tuple:
-        return tuple(_as_size(machine, item) for item in value)
-    if type(value) is ListReference:
-        held = machine.heap.read(value.number)
-        if type(held) is Items and held.items is not None:
-            return tuple(_as_size(machine, item) for item in held.items)
+    items = _known_items(machine, value)
+    if items is not None:
+        return tuple(_as_size(machine, item) for item in items)
     if type(value) is Options and is_one:
         sizes = [_as_size(machine, v) if type(v) is Place else v for v in value.values]
         # Of one of some numbers, what they have in common is passed.

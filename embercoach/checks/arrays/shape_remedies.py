@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.shapes.arrays import shape_text
 from embercoach.checks.registry import ProposedFix
 from embercoach.checks.source_text import mlx_alias
 from embercoach.terminal_text import MOST_SHOWN, escaped, quoted
@@ -45,20 +46,20 @@ def _messages(event: ShapeEvent, code: str, doubt: str, where: str) -> Iterator[
         reason = reason.replace("the shapes", "leading axes", 1)
     if code == "SHAPE-004" and len(shapes) > 1:
         size = reason.partition(" the elements of ")[2].partition(" are ")[0]
-        before, after = map(written, shapes[:2])
+        before, after = map(shape_text, shapes[:2])
         yield f"`reshape` of {before} to {after} mixes elements of {size}"
         yield f"`reshape` mixes elements of {size}"
     elif code == "SHAPE-005":
         yield f"`softmax` over {reason.partition(' is ')[0]}, and the product sums over the last"
     elif reason.endswith("all pairs") and len(shapes) > 1:
-        yield f"{name} of {written(shapes[0])} and {written(shapes[1])} gives all pairs"
+        yield f"{name} of {shape_text(shapes[0])} and {shape_text(shapes[1])} gives all pairs"
     elif event.condition is None:
         prefix = "" if event.code else f"{name}{where}: "
         yield prefix + _shortened(reason)
         yield prefix + _shortened(reason.rpartition(": ")[0] or reason)
     else:
         name += where
-        subject = f"{name} of {' and '.join(map(written, shapes))}"
+        subject = f"{name} of {' and '.join(map(shape_text, shapes))}"
         effect = f"raises unless {doubt}"
         if code == "SHAPE-003":
             effect = f"aligns {event.condition.left} with {event.condition.right}"
@@ -84,11 +85,6 @@ def _shortened(reason: str) -> str:
 def is_broadcast(reason: str) -> bool:
     """Return whether two shapes don't broadcast."""
     return reason.endswith(_BROADCAST)
-
-
-def written(shape: tuple[str, ...]) -> str:
-    """A shape of such sizes, as ``ArrayShape`` writes it."""
-    return f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
 
 
 def shapes_in(reason: str) -> list[tuple[str, ...]]:
@@ -251,7 +247,7 @@ def _insert_axes(operation: Operation) -> Iterator[Remedy]:
     if len(operands) > 1:
         array = operands[shapes.index(shorter)]
         yield Remedy(f"Insert an axis: `{operation.owner(array)}[{index}]`")
-    yield Remedy(f"Insert an axis in the array of {written(shorter)}: `[{index}]`")
+    yield Remedy(f"Insert an axis in the array of {shape_text(shorter)}: `[{index}]`")
 
 
 def _index_for(longer: Shape, shorter: Shape) -> str | None:
@@ -351,7 +347,7 @@ def _as_named(operation: Operation) -> Iterator[Remedy]:
     reason, shapes = operation.event.reason, operation.shapes
     if not shapes:
         return
-    last = written(shapes[-1])
+    last = shape_text(shapes[-1])
     if "differ outside axis" in reason:
         axis = reason.rpartition(" ")[2]
         yield Remedy(f"Join arrays whose sizes are equal, but for axis {axis}")
@@ -483,5 +479,5 @@ def _written_shape(operation: Operation) -> Iterator[Remedy]:
     if " passes " in operation.event.reason:
         yield Remedy("Pass an array of the annotated shape, or correct the annotation")
     elif " its comment says " in operation.event.reason:
-        yield Remedy(f"Correct the comment to {written(operation.shapes[0])}, or the expression")
+        yield Remedy(f"Correct the comment to {shape_text(operation.shapes[0])}, or the expression")
     yield Remedy("Correct the annotation, or what it is written for")

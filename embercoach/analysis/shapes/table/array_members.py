@@ -30,8 +30,8 @@ from embercoach.analysis.shapes.table.elementwise import (
 from embercoach.analysis.shapes.table.indexing import (
     Entry,
     clamped,
-    entries_of,
     index_dtype,
+    index_entries,
     kind_of,
 )
 from embercoach.analysis.shapes.table.joining_shapes import fits, slice_length
@@ -213,7 +213,7 @@ def _updated_tuple(
     requirements: Requirements, array: ShapedArray, index: tuple[object, ...], value: ArrayShape
 ) -> None:
     """``x[i, j] = value``."""
-    found = entries_of(requirements, array.shape, index)
+    found = index_entries(requirements, array.shape, index)
     if found is None or array.shape.sizes is None:
         return
     entries, rest = found

@@ -107,10 +107,6 @@ def _size(
     return add(floor_divide(size, 2), 1) if is_last and kind == FROM_REAL else size
 
 
-def _register(name: str, kind: str, how: str) -> None:
-    transfer(f"fft.{name}")(_MAKERS[how](kind))
-
-
 def _of_one_axis(kind: str) -> Callable[..., object]:
     def transformed(
         requirements: Requirements,
@@ -124,12 +120,12 @@ def _of_one_axis(kind: str) -> Callable[..., object]:
     return transformed
 
 
-def _of_two_axes(kind: str) -> Callable[..., object]:
+def _of_axes(kind: str, default: object) -> Callable[..., object]:
     def transformed(
         requirements: Requirements,
         a: object,
         s: object = None,
-        axes: object = (-2, -1),
+        axes: object = default,
         norm: object = "backward",
     ) -> object:
         return _transformed(requirements, a, kind, s, axes)
@@ -137,24 +133,10 @@ def _of_two_axes(kind: str) -> Callable[..., object]:
     return transformed
 
 
-def _of_axes(kind: str) -> Callable[..., object]:
-    def transformed(
-        requirements: Requirements,
-        a: object,
-        s: object = None,
-        axes: object = None,
-        norm: object = "backward",
-    ) -> object:
-        return _transformed(requirements, a, kind, s, axes)
-
-    return transformed
-
-
-_MAKERS = {"": _of_one_axis, "2": _of_two_axes, "n": _of_axes}
-
-for _how in _MAKERS:
-    for _name, _kind in (("f", COMPLEX), ("if", COMPLEX), ("rf", FROM_REAL), ("irf", TO_REAL)):
-        _register(f"{_name}ft{_how}", _kind, _how)
+for _name, _kind in (("f", COMPLEX), ("if", COMPLEX), ("rf", FROM_REAL), ("irf", TO_REAL)):
+    transfer(f"fft.{_name}ft")(_of_one_axis(_kind))
+    transfer(f"fft.{_name}ft2")(_of_axes(_kind, (-2, -1)))
+    transfer(f"fft.{_name}ftn")(_of_axes(_kind, None))
 
 
 @transfer("fft.fftfreq")

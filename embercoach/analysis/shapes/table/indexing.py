@@ -130,7 +130,7 @@ def kind_of(requirements: Requirements, index: object) -> Kind | None:
     return None
 
 
-def entries_of(
+def index_entries(
     requirements: Requirements, shape: ArrayShape, indices: tuple[object, ...]
 ) -> tuple[list[Entry], ArrayShape] | None:
     """The indices with the sizes of their axes, and the shape of the axes after them.
@@ -239,7 +239,7 @@ def _of_tuple(
     ):
         sizes = requirements.rank(array, number, f"{array.shape} has other axes than are indexed")
         array = ShapedArray(ArrayShape(sizes), array.dtype)
-    found = entries_of(requirements, array.shape, indices)
+    found = index_entries(requirements, array.shape, indices)
     if found is None:
         return unknown_shape()
     entries, rest = found

@@ -12,15 +12,13 @@ from embercoach.analysis.shapes.arrays import (
     shape_of_rank,
     unknown_shape,
 )
-from embercoach.analysis.shapes.requirements import Condition, Requirements, is_integer
+from embercoach.analysis.shapes.requirements import Requirements, is_integer, sizes_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
-    Comparison,
     Integer,
     SizeExpr,
     add,
     at_least,
-    compare,
     exact_quotient,
     floor_divide,
     greatest,
@@ -286,13 +284,7 @@ def _fits(requirements: Requirements, size: Integer, wanted: Integer, reason: st
     if type(size) is int or (type(wanted) is int and wanted == 1):
         requirements.equal(size, wanted, reason)
         return
-    comparison = compare(size, wanted)
-    if comparison is Comparison.EQUAL:
-        return
-    if comparison is Comparison.DIFFERENT:
-        comparison = Comparison.DEGENERATE
-    condition = Condition(size, wanted, comparison, reason, allows_one=True)
-    requirements.conditions.append(condition)
+    requirements.equal_unless_one(size, wanted, reason)
 
 
 @transfer("broadcast_arrays")
@@ -314,10 +306,7 @@ def broadcast_shapes(requirements: Requirements, *shapes: object) -> object:
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return UNKNOWN
-    shape = requirements.broadcast(*known)
-    if shape.middle is None:
-        return shape.head
-    return (*shape.head, shape.middle, *shape.tail)
+    return sizes_of(requirements.broadcast(*known))
 
 
 @transfer("meshgrid")

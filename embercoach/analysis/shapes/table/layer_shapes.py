@@ -118,7 +118,7 @@ def parameter(*sizes: Integer) -> ShapedArray:
 
 
 #: The default of a parameter that has none.
-REQUIRED = object()
+WITHOUT_DEFAULT = object()
 
 
 def bound_options(
@@ -128,7 +128,7 @@ def bound_options(
     given = dict(zip(defaults, args, strict=False))
     found = {**defaults, **given, **kwargs}
     is_known = len(args) <= len(defaults) and not kwargs.keys() & given.keys()
-    if not is_known or kwargs.keys() - defaults.keys() or REQUIRED in found.values():
+    if not is_known or kwargs.keys() - defaults.keys() or WITHOUT_DEFAULT in found.values():
         raise TypeError(defaults)
     return found
 
@@ -515,7 +515,7 @@ LAYER_CALLS["mlx.nn.Dropout2d"] = _dropout_call(3)
 LAYER_CALLS["mlx.nn.Dropout3d"] = _dropout_call(4)
 
 
-_ROPE = {"dims": REQUIRED, "traditional": False, "base": 10000, "scale": 1.0}
+_ROPE = {"dims": WITHOUT_DEFAULT, "traditional": False, "base": 10000, "scale": 1.0}
 rope_layer = keeping(_ROPE, {name: name for name in _ROPE})
 LAYERS["mlx.nn.RoPE"] = rope_layer
 
@@ -565,10 +565,7 @@ def sinusoidal_call(requirements: Requirements, attributes: LayerValues, x: obje
     return ShapedArray(with_last(given.shape, size), promote(given.dtype, sigmas.dtype))
 
 
-@layer("ALiBi")
-def alibi(requirements: Requirements) -> LayerValues:
-    """``nn.ALiBi`` has no attributes."""
-    return {}
+LAYERS["mlx.nn.ALiBi"] = keeping({}, {})
 
 
 @layer_call("ALiBi")
@@ -657,11 +654,11 @@ def initialized_by_fan(
 
 #: By the name of an initializer: what it takes ahead of the dtype, and what it makes.
 _INITIALIZERS: dict[str, tuple[dict[str, object], Callable[..., object]]] = {
-    "constant": ({"value": REQUIRED}, initialized),
+    "constant": ({"value": WITHOUT_DEFAULT}, initialized),
     "normal": ({"mean": 0.0, "std": 1.0}, initialized),
     "uniform": ({"low": 0.0, "high": 1.0}, initialized),
     "orthogonal": ({"gain": 1.0}, initialized_matrix),
-    "sparse": ({"sparsity": REQUIRED, "mean": 0.0, "std": 1.0}, initialized_matrix),
+    "sparse": ({"sparsity": WITHOUT_DEFAULT, "mean": 0.0, "std": 1.0}, initialized_matrix),
     "identity": ({}, initialized_identity),
     **{
         f"{name}_{kind}": ({}, initialized_by_fan)

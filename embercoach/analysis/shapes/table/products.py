@@ -23,7 +23,6 @@ from embercoach.analysis.shapes.arrays import (
     without_last,
 )
 from embercoach.analysis.shapes.requirements import (
-    Condition,
     Requirements,
     integers_of,
     is_among,
@@ -531,18 +530,12 @@ def meeting(
         return n
     if type(n) is int and n == 1:
         return m
-    comparison = compare(m, n)
-    if comparison is Comparison.EQUAL:
+    if compare(m, n) is Comparison.EQUAL:
         return m
     if m is not ANY_INT and n is not ANY_INT:
         if type(m) is int and type(n) is int:
             requirements.fail(reason)
-        if comparison is Comparison.DIFFERENT:
-            comparison = Comparison.DEGENERATE
-        is_unmeant = is_among(m, others)
-        requirements.conditions.append(
-            Condition(m, n, comparison, reason, allows_one=True, is_unmeant=is_unmeant)
-        )
+        requirements.equal_unless_one(m, n, reason, is_unmeant=is_among(m, others))
     known = [size for size in (m, n) if type(size) is int and size > 1]
     return known[0] if known else ANY_INT
 
