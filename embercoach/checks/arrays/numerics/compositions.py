@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
-from embercoach.analysis.dataflow.layout import assigned_names
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
@@ -344,7 +343,7 @@ def _is_sampled(fact: CallFact, module: Module) -> bool:
     """Return whether the logarithm is passed on as logits, where minus infinity is correct."""
     function, statement = fact.place.function, fact.place.statement
     body = statement if function is None else function.node.body
-    derived = derived_names(body, assigned_names(statement))
+    derived = derived_names(body, set(bound_by(statement)))
     facts = evaluation_of(module).calls_in(body)
     draws = [contents_of(c.node) for c in facts if c.symbol == "mlx.core.random.categorical"]
     return any(fact.node in draw or not derived.isdisjoint(draw.names) for draw in draws)

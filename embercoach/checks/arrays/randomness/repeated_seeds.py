@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.function_summaries import passed_values, reached_by
-from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
+from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
@@ -73,7 +73,7 @@ def _states(contents: Contents) -> set[str]:
     needs: dict[str, set[str]] = {}
     for statement in contents.statements:
         if isinstance(statement, cst.Assign):
-            for name in assigned_names(statement):
+            for name in bound_by(statement):
                 needs.setdefault(name, set()).update(contents_of(statement.value).names)
     reached: dict[str, set[str]] = {}
     for start in list(needs)[:MOST_STEPS]:
@@ -113,11 +113,11 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
 
 def _keys_from(fact: CallFact, contents: Contents) -> set[str]:
     """The names that hold a key, and the keys that are split from it."""
-    keys = assigned_names(fact.place.statement)
+    keys = set(bound_by(fact.place.statement))
     for other in contents.statements:
         made = other.value if isinstance(other, cst.Assign) else None
         if isinstance(made, cst.Call) and last_name(made).endswith("split"):
-            keys |= assigned_names(other) if keys & contents_of(made).names else set()
+            keys.update(bound_by(other) if keys & contents_of(made).names else ())
     return keys
 
 
@@ -270,7 +270,7 @@ def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module
 
 def _is_result(node: cst.CSTNode, call: LocalCall | ProjectCall) -> bool:
     """Return whether a statement assigns a call's result to one of its arguments."""
-    return isinstance(node, cst.Name) and node.value in assigned_names(call.place.statement)
+    return isinstance(node, cst.Name) and node.value in bound_by(call.place.statement)
 
 
 def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
