@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import bound_by, contents_of
-from embercoach.analysis.dataflow.function_summaries import passed_values, reached_by
+from embercoach.analysis.dataflow.function_summaries import (
+    evaluated_calls,
+    passed_values,
+    reached_by,
+)
 from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
@@ -18,12 +22,11 @@ from embercoach.analysis.dataflow.value_sources import (
     argument_of,
     is_set_once,
     sources_of,
-    value_in,
 )
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, keyed_path, target_names
+from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Number, Symbol, as_array
+from embercoach.analysis.values.lattice import Number, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
@@ -299,10 +302,6 @@ def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sour
     return not varying or (data and not fixed_arrays)
 
 
-#: Functions that take no random numbers.
-_KEYS = frozenset(f"{PREFIX}{name}" for name in ("seed", "key", "split", "state"))
-
-
 @check("RANDOM-004")
 def seed_in_other_file(fact: ProjectCall, module: Module) -> Iterator[Report]:
     """``x = sampler.step(x)`` in a loop, where ``step`` begins with ``mx.random.seed(0)``."""
@@ -345,16 +344,12 @@ def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     if isinstance(function.node, cst.Lambda) or "seed" not in names:
         return None
     found: cst.BaseExpression | None = None
-    for line in function.node.body.body:
-        for node in contents_of(line, DEFINITIONS).calls:
-            if dotted(node.func) is None:
-                continue
-            callee = value_in(node.func, function, function.module)
-            name = callee.name if isinstance(callee, Symbol) else ""
-            is_certain = isinstance(line, cst.SimpleStatementLine)
-            if name == f"{PREFIX}seed" and is_certain and len(node.args) == 1:
-                found = node.args[0].value
-            elif found is not None and name.startswith(PREFIX) and name not in _KEYS:
-                has_key = any(a.keyword is not None and a.keyword.value == "key" for a in node.args)
-                return None if has_key else found
+    layout = layout_of(function.module, function)
+    for call in evaluated_calls(function):
+        levels = [*layout.outward(call.place.statement)]  # none in an inner function
+        is_certain = len(levels) == 1 and isinstance(call.place.statement, cst.BaseSmallStatement)
+        if call.symbol == f"{PREFIX}seed" and is_certain and len(call.arguments) == 1:
+            found = call.arguments[0].node
+        elif found is not None and draws(call) and levels:
+            return None if key_of(call) is not None else found
     return None
