@@ -56,12 +56,14 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     """
     exceeded: str | None = None
     forget_file()
-    begin_checks(module.work)
+    begin_checks(Work.of("", is_shared=True))  # the analysis counts its own steps
     try:
         facts = analyse_module(module)
     except WorkExceededError as error:
         facts, exceeded = module.facts(), _exceeded(error)
         module.work.left = Work.of("", is_shared=False).left  # for the checks
+    forget_file()  # what the analysis has asked depends on what was known of other files
+    begin_checks(module.work)
     kernels = module.mentions_kernels or has_kernels(facts)
     if kernels:
         load_kernel_checks()

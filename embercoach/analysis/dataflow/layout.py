@@ -11,7 +11,6 @@ from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     SCOPES,
     head_of,
-    target_names,
     targets_of,
     walk,
 )
@@ -83,11 +82,6 @@ def reads_of(module: Module, function: FunctionInfo | None) -> dict[str, list[cs
 def assigned_to(statement: cst.CSTNode) -> list[cst.BaseExpression]:
     """The targets of an assignment."""
     return [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
-
-
-def assigned_names(statement: cst.CSTNode) -> set[str]:
-    """The names that an assignment binds."""
-    return {name for target in assigned_to(statement) for name in target_names(target)}
 
 
 _LOOPS = frozenset((cst.For, cst.While))

@@ -22,6 +22,7 @@ from embercoach.analysis.facts.facts import (
     CompareFact,
     LocalCall,
     ProjectCall,
+    calls_of,
 )
 from embercoach.analysis.syntax.trees import (
     SCOPES,
@@ -217,7 +218,7 @@ class Evaluation:
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
         self._followed = 0  # calls inside of each other, of the question at hand
-        self.calls: dict[cst.CSTNode, CallFact] = {}
+        self.calls = calls_of(module)
         #: Questions about each loop, and what is known of functions: each takes a walk.
         self.asked: Counter[cst.CSTNode | None] = Counter()
         self._reached: dict[tuple[cst.CSTNode, Callable[[cst.CSTNode], bool]], bool] = {}
@@ -227,9 +228,7 @@ class Evaluation:
         #: Calls of functions of other files.
         self.elsewhere: dict[cst.CSTNode, ProjectCall] = {}
         for fact in module.facts():
-            if type(fact) is CallFact:
-                self.calls[fact.node] = fact
-            elif type(fact) is BinaryFact:
+            if type(fact) is BinaryFact:
                 self.operations[fact.node] = fact
             elif type(fact) is CompareFact:
                 self.comparisons[fact.node] = fact

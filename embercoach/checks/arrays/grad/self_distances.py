@@ -11,10 +11,10 @@ from embercoach.analysis.facts.facts import calls_of
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
     SUM,
-    computing_call,
     is_same,
     only_end,
     squared,
+    taken,
 )
 from embercoach.checks.registry import Report, check
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
-_SUMS = SUM | MEAN
+_SUMS, _EXPANSION = SUM | MEAN, frozenset(("mlx.core.expand_dims",))
 _NORM = "mlx.core.linalg.norm"
 
 
@@ -36,13 +36,13 @@ def distance_from_itself(fact: CallFact, module: Module) -> Iterator[Report]:
     if info is None or not info.differentiated:
         return
     sources = sources_of(module)
-    taken = sources.library_call(sources.of(fact, fact.node))
-    if taken is None or taken.array is None:
+    root = sources.library_call(sources.of(fact, fact.node))
+    if root is None or root.array is None:
         return
-    if taken.name != _NORM:
-        yield from _root_of(fact, taken.array, sources)
+    if root.name != _NORM:
+        yield from _root_of(fact, root.array, sources)
     elif fact.argument(1, "ord") is None:
-        yield from _norm_of(fact, taken.array, fact.node, sources)
+        yield from _norm_of(fact, root.array, fact.node, sources)
 
 
 @check("GRAD-005", "GRAD-007")
@@ -58,11 +58,10 @@ def root_by_power(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 def _root_of(fact: Fact, source: Source, sources: Sources) -> Iterator[Report]:
     summed = only_end(source, sources)
-    call = computing_call(summed, sources)
-    if call is not None and call.name in _SUMS:
-        difference = squared(call.array, sources)
-        if difference is not None:
-            yield from _norm_of(fact, difference, summed.node, sources)
+    array = taken(summed, _SUMS, sources)
+    difference = None if array is None else squared(array, sources)
+    if difference is not None:
+        yield from _norm_of(fact, difference, summed.node, sources)
 
 
 def _norm_of(
@@ -135,9 +134,7 @@ def _expanded(source: Source, sources: Sources) -> Source | None:
     if isinstance(node, cst.Subscript):
         is_expansion = all(_keeps_all(element.slice) for element in node.slice)
         return found.at(node.value) if is_expansion else None
-    call = computing_call(found, sources)
-    is_expansion = call is not None and call.name == "mlx.core.expand_dims"
-    return call.array if call is not None and is_expansion else None
+    return taken(found, _EXPANSION, sources)
 
 
 def _keeps_all(index: cst.BaseSlice) -> bool:

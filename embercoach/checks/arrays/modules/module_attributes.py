@@ -9,8 +9,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.definitions import FunctionInfo
-from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.layout import assigned_names
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import Expression, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
@@ -186,7 +185,7 @@ def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
         return
-    names = assigned_names(statement)
+    names = set(bound_by(statement))
     if loop is not None:
         body: cst.CSTNode = loop.body
     elif function is not None and not isinstance(function.node, cst.Lambda):

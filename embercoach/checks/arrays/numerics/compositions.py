@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
-from embercoach.analysis.dataflow.layout import assigned_names
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.value_sources import Sources
+    from embercoach.analysis.dataflow.value_sources import LibraryCall, Sources
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
@@ -105,27 +104,20 @@ _SQUARE = frozenset(["mlx.core.square"])
 _PRODUCTS = frozenset(["mlx.core.multiply", "mlx.core.power"])
 
 
-class Called(NamedTuple):
-    """A call of a function of MLX, or of a method of an array: the name, and the array."""
-
-    name: str
-    array: Source
-
-
 def only_end(source: Source, sources: Sources) -> Source:
     """The expression that computes a value, if it is one."""
     ends = sources.ends(source, through_callers=True)
     return ends[0] if len(ends) == 1 else source
 
 
-def computing_call(source: Source, sources: Sources) -> Called | None:
+def computing_call(source: Source, sources: Sources) -> LibraryCall | None:
     """The call of MLX that computes an expression, through names, functions and methods."""
     ends = sources.ends(source, through_callers=True)
     calls = [sources.library_call(end) for end in ends]
     first = calls[0] if calls else None
     if first is None or any(call is None or call.name != first.name for call in calls):
         return None
-    return None if first.array is None else Called(first.name, first.array)
+    return None if first.array is None else first
 
 
 def taken(source: Source, functions: frozenset[str], sources: Sources) -> Source | None:
@@ -344,18 +336,18 @@ def _is_sampled(fact: CallFact, module: Module) -> bool:
     """Return whether the logarithm is passed on as logits, where minus infinity is correct."""
     function, statement = fact.place.function, fact.place.statement
     body = statement if function is None else function.node.body
-    derived = derived_names(body, assigned_names(statement))
+    derived = derived_names(body, set(bound_by(statement)))
     facts = evaluation_of(module).calls_in(body)
     draws = [contents_of(c.node) for c in facts if c.symbol == "mlx.core.random.categorical"]
     return any(fact.node in draw or not derived.isdisjoint(draw.names) for draw in draws)
 
 
-def _log_of_call(fact: CallFact, inner: Called, sources: Sources) -> Iterator[Report]:
+def _log_of_call(fact: CallFact, inner: LibraryCall, sources: Sources) -> Iterator[Report]:
     if inner.name in SIGMOID:
         yield unstable(fact, "log(sigmoid(x))", "nn.log_sigmoid(x)")
     elif inner.name == "mlx.core.cosh":
         yield unstable(fact, "log(cosh(x))", "mx.logaddexp(x, -x) - math.log(2)")
-    elif inner.name in SUM | MEAN:
+    elif inner.name in SUM | MEAN and inner.array is not None:
         exponent = taken(inner.array, EXP, sources)
         if exponent is not None and not is_bounded(exponent, sources):
             is_sum = inner.name in SUM

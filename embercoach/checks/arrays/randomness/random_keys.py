@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
+from embercoach.analysis.dataflow.function_summaries import evaluated_calls
 from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
@@ -316,16 +317,11 @@ def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report
 @kept_for_file
 def _fixed_key(method: FunctionInfo) -> str | None:
     """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
-    if isinstance(method.node, cst.Lambda) or method.cls is None:
-        return None
-    for node in contents_of(method.node.body).calls:
-        if ".random." not in f".{dotted(node.func)}":
-            continue
-        for argument in node.args:
-            is_key = argument.keyword is not None and argument.keyword.value == "key"
-            made = fixed_attribute(argument.value, method, method.module) if is_key else None
-            if isinstance(made, cst.Call) and (dotted(made.func) or "").endswith("random.key"):
-                return dotted(argument.value)
+    keys = (key_of(call) for call in evaluated_calls(method)) if method.cls is not None else ()
+    for node in keys:
+        made = None if node is None else fixed_attribute(node, method, method.module)
+        if node and isinstance(made, cst.Call) and (dotted(made.func) or "").endswith("random.key"):
+            return dotted(node)
     return None
 
 

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.function_summaries import passed_values, reached_by
-from embercoach.analysis.dataflow.layout import assigned_names, is_older, layout_of
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
+from embercoach.analysis.dataflow.function_summaries import (
+    evaluated_calls,
+    passed_values,
+    reached_by,
+)
+from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
@@ -18,12 +22,11 @@ from embercoach.analysis.dataflow.value_sources import (
     argument_of,
     is_set_once,
     sources_of,
-    value_in,
 )
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, keyed_path, target_names
+from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Number, Symbol, as_array
+from embercoach.analysis.values.lattice import Number, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, is_benchmark, key_of
@@ -73,7 +76,7 @@ def _states(contents: Contents) -> set[str]:
     needs: dict[str, set[str]] = {}
     for statement in contents.statements:
         if isinstance(statement, cst.Assign):
-            for name in assigned_names(statement):
+            for name in bound_by(statement):
                 needs.setdefault(name, set()).update(contents_of(statement.value).names)
     reached: dict[str, set[str]] = {}
     for start in list(needs)[:MOST_STEPS]:
@@ -113,11 +116,11 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
 
 def _keys_from(fact: CallFact, contents: Contents) -> set[str]:
     """The names that hold a key, and the keys that are split from it."""
-    keys = assigned_names(fact.place.statement)
+    keys = set(bound_by(fact.place.statement))
     for other in contents.statements:
         made = other.value if isinstance(other, cst.Assign) else None
         if isinstance(made, cst.Call) and last_name(made).endswith("split"):
-            keys |= assigned_names(other) if keys & contents_of(made).names else set()
+            keys.update(bound_by(other) if keys & contents_of(made).names else ())
     return keys
 
 
@@ -270,7 +273,7 @@ def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module
 
 def _is_result(node: cst.CSTNode, call: LocalCall | ProjectCall) -> bool:
     """Return whether a statement assigns a call's result to one of its arguments."""
-    return isinstance(node, cst.Name) and node.value in assigned_names(call.place.statement)
+    return isinstance(node, cst.Name) and node.value in bound_by(call.place.statement)
 
 
 def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
@@ -297,10 +300,6 @@ def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sour
         else:
             fixed_arrays = fixed_arrays or is_array
     return not varying or (data and not fixed_arrays)
-
-
-#: Functions that take no random numbers.
-_KEYS = frozenset(f"{PREFIX}{name}" for name in ("seed", "key", "split", "state"))
 
 
 @check("RANDOM-004")
@@ -345,16 +344,12 @@ def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     if isinstance(function.node, cst.Lambda) or "seed" not in names:
         return None
     found: cst.BaseExpression | None = None
-    for line in function.node.body.body:
-        for node in contents_of(line, DEFINITIONS).calls:
-            if dotted(node.func) is None:
-                continue
-            callee = value_in(node.func, function, function.module)
-            name = callee.name if isinstance(callee, Symbol) else ""
-            is_certain = isinstance(line, cst.SimpleStatementLine)
-            if name == f"{PREFIX}seed" and is_certain and len(node.args) == 1:
-                found = node.args[0].value
-            elif found is not None and name.startswith(PREFIX) and name not in _KEYS:
-                has_key = any(a.keyword is not None and a.keyword.value == "key" for a in node.args)
-                return None if has_key else found
+    layout = layout_of(function.module, function)
+    for call in evaluated_calls(function):
+        levels = [*layout.outward(call.place.statement)]  # none in an inner function
+        is_certain = len(levels) == 1 and isinstance(call.place.statement, cst.BaseSmallStatement)
+        if call.symbol == f"{PREFIX}seed" and is_certain and len(call.arguments) == 1:
+            found = call.arguments[0].node
+        elif found is not None and draws(call) and levels:
+            return None if key_of(call) is not None else found
     return None
