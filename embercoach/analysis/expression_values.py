@@ -7,8 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embercoach.analysis.evaluate.dispatch import EVALUATORS
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
 from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    CompareFact,
+    FormatFact,
+    TruthFact,
+)
 from embercoach.analysis.values.lattice import join_all
 
 if TYPE_CHECKING:
@@ -17,9 +23,9 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.syntax.parse import Span
+    from embercoach.analysis.values.facts import Fact, FactPlace
     from embercoach.analysis.values.lattice import Value
 
 

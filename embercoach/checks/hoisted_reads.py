@@ -12,9 +12,9 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import dotted, parameters_of, target_names
+from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import FactPlace
     from embercoach.analysis.values.lattice import Array
 
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)

@@ -12,8 +12,8 @@ from msgspec import Struct
 from embercoach import api
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import Sources
-from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Operand
 from embercoach.analysis.shapes.node_shapes import shape_at
+from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Operand
 from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol, as_array
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import ProposedFix, Report
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact, FactPlace
     from embercoach.analysis.values.lattice import Array, Value
     from embercoach.plugins.loading import Plugin
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, PropertyReadFact
+from embercoach.analysis.values.facts import CallFact, Fact, FactPlace, PropertyReadFact
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:

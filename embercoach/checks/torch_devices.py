@@ -14,8 +14,8 @@ from embercoach.checks.registry import ProposedFix, Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.values.lattice import Value
 
 _WORDS = ("mps", "cuda", "cpu", "gpu", "xpu", "npu", "dml", "device")

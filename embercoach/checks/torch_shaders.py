@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.torch_api import COMPILE_SHADER
-from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.values.facts import CallFact
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Number,
@@ -25,8 +25,8 @@ from embercoach.metal.program.types import INTEGER_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Argument, Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, Fact
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.metal_checks import MetalKernel
     from embercoach.metal.execution.events import Configuration

@@ -25,11 +25,11 @@ import libcst as cst
 
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import Fact
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.module import Module
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import lattice as v
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.lattice import Torch, any_item
 
 PRELUDE = """\

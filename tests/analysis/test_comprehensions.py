@@ -41,7 +41,7 @@ def test_yield_from_passes_items_on() -> None:
 
 
 def test_a_comprehension_counts_as_a_loop() -> None:
-    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.values.facts import CallFact
     from tests.analysis.inference import facts_of
 
     source = "def f(xs: list[mx.array]):\n    return [x.item() for x in xs]"

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts.missing_members import COMPLETE, IMPORTED_BY_MLX
+from embercoach.analysis.evaluate.missing_members import COMPLETE, IMPORTED_BY_MLX
 from embercoach.analysis.mlx_api import replacements
 from embercoach.checks import Project, check_source
 from tests.checks.findings import codes, findings, pointed

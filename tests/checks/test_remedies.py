@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embercoach.checks import Project, check_source
-from embercoach.checks.arrays.pulls.pull_reports import PullRemedy
+from embercoach.checks.arrays.pull_reports import PullRemedy
 from tests.checks.findings import findings
 
 PULLS = ("GRAPH-BREAK-00", "HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")

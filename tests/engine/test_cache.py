@@ -190,7 +190,7 @@ def test_the_fingerprint_knows_every_deciding_file(monkeypatch: pytest.MonkeyPat
     read = Path.read_bytes
     root = Path(fingerprint_module.__file__).parents[1]
     for name in (
-        "checks/arrays/pulls/graph_break.py",
+        "checks/arrays/graph_break.py",
         "analysis/values/lattice.py",
         "finding.py",
         "fixes/source_file.py",

@@ -65,7 +65,6 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "embercoach.analysis": (
         {"mlx_api", "syntax"},
         {"values"},
-        {"facts"},
         {"evaluate", "calls", "dataflow"},
         {"project"},
         {"shapes"},

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.lattice import Dict, Sequence, Value, items_of, join_all
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import match
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
+from embercoach.analysis.values.facts import match
 from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -44,9 +44,9 @@ from embercoach.analysis.values.memo import remembered
 from embercoach.analysis.values.promotion import FLOATING, HALF
 
 if TYPE_CHECKING:
-    from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument
 
 #: Layers whose result has the promoted dtype of the input and the weights.
 _WEIGHTED = frozenset(

@@ -18,11 +18,10 @@ from embercoach.analysis.calls import (
     wrapper_calls,
 )
 from embercoach.analysis.calls.call_results import api_result, layer_dtype, result_value
-from embercoach.analysis.evaluate import classes, evidence, members, mutation
+from embercoach.analysis.evaluate import classes, evidence, members, missing_members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
-from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import Argument, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
     MODULE_CLASS,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
 
 
 def may_make_text(frame: Frame, info: FunctionInfo, annotated: Value) -> bool:

@@ -25,7 +25,7 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
-from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
-    from embercoach.analysis.facts.facts import Fact, FunctionVisit
+    from embercoach.analysis.values.facts import Fact, FunctionVisit
 
 _NO_ARRAYS = (Sequence, Numpy, Number, Str)
 

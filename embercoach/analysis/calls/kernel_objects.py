@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.facts import Argument, CallFact, Fact
+from embercoach.analysis.values.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,

@@ -21,9 +21,9 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import call_value, element_of, member
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
-from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values import promotion, strings
+from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.lattice import (
     ARRAY,

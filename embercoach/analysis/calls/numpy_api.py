@@ -26,7 +26,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
     from embercoach.analysis.values.lattice import Pulls
 
 CONSTANTS: dict[str, Value] = {

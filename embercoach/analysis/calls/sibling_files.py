@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
 
 Arguments = tuple["Argument", ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.lattice import (
     STR,
     UNKNOWN,

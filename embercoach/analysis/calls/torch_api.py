@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
 
 #: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
 ACCELERATORS = ('"mps', "'mps", ".mps", "_mps", '"cuda', "'cuda", ".cuda")

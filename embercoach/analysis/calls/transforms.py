@@ -13,7 +13,7 @@ from embercoach.analysis.calls.parameters import plain
 from embercoach.analysis.dataflow import gradient_roots
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.evaluate.dispatch import element_of
-from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact, Fact
+from embercoach.analysis.values.facts import Argument, CompiledCall, CompileFact, Fact
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     ARRAY,

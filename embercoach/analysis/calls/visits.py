@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls import constants, functions
 from embercoach.analysis.calls.kernel_objects import holds_kernel, kernels_in
-from embercoach.analysis.facts.facts import Argument, CallFact, Fact, FunctionVisit
+from embercoach.analysis.values.facts import Argument, CallFact, Fact, FunctionVisit
 from embercoach.analysis.values.lattice import Function, Value
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,

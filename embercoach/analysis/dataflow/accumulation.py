@@ -14,8 +14,8 @@ from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_append, is_at_update
 from embercoach.analysis.dataflow.scopes import display, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
-from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import LocalCall
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Dict, Sequence, as_array
 from embercoach.analysis.values.memo import kept_for_file
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import ProjectCall
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import ProjectCall
     from embercoach.analysis.values.lattice import Value
 
 Kind = Literal["sum", "list", "tree", "concatenation"]

@@ -10,8 +10,8 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import LEAVING, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
-from embercoach.analysis.facts.facts import LocalCall, calls_by_function
 from embercoach.analysis.syntax.trees import SCOPES, dotted, keyed_path
+from embercoach.analysis.values.facts import LocalCall, calls_by_function
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
 from embercoach.analysis.values.memo import kept_for_file
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import FactPlace
     from embercoach.analysis.values.lattice import Value
 
 #: Decorators that keep the result of a function.

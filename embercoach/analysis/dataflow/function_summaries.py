@@ -19,7 +19,8 @@ from embercoach.analysis.dataflow.scopes import (
 )
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import (
+from embercoach.analysis.syntax.trees import SCOPES, Kinds, dotted
+from embercoach.analysis.values.facts import (
     Argument,
     CallFact,
     FactPlace,
@@ -27,7 +28,6 @@ from embercoach.analysis.facts.facts import (
     ProjectCall,
     calls_by_function,
 )
-from embercoach.analysis.syntax.trees import SCOPES, Kinds, dotted
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter, Site
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, FactPlace
     from embercoach.analysis.values.lattice import Pulls
 
 #: Evaluations of expressions for one differentiated function and all that it calls.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import FactPlace
 
 
 def is_read_later(name: str, binding: Binding, place: FactPlace, module: Module) -> bool:

@@ -16,20 +16,20 @@ from embercoach.analysis.dataflow.scopes import (
     names_inside,
     written_arguments,
 )
-from embercoach.analysis.facts.facts import (
-    BinaryFact,
-    CallFact,
-    CompareFact,
-    LocalCall,
-    ProjectCall,
-    calls_of,
-)
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,
     dotted,
     parameters_of,
     target_names,
+)
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    CompareFact,
+    LocalCall,
+    ProjectCall,
+    calls_of,
 )
 from embercoach.analysis.values.lattice import (
     BoundMember,

@@ -14,7 +14,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.contexts import hot_functions
 from embercoach.analysis.dataflow.scopes import Bound, assignments_of, bindings_at, passed_arguments
-from embercoach.analysis.facts.facts import (
+from embercoach.analysis.values.facts import (
     BinaryFact,
     CallFact,
     CompareFact,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import FactPlace
 
 
 class Stop(NamedTuple):

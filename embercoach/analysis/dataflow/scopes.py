@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.facts.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
 
 #: Names that are followed one after the other.
 MAX_STEPS = 8

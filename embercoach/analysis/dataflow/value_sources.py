@@ -26,8 +26,8 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import LIBRARIES
-from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
+from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding, Reaching
     from embercoach.analysis.dataflow.scopes import AssignedValue
-    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact, FactPlace
 
 #: Expressions that are looked at for one question.
 _MOST_EXPRESSIONS = 192

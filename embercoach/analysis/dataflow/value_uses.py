@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.reaching import Reaching
-    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact
 
 
 class Use(Enum):

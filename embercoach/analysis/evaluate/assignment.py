@@ -8,13 +8,13 @@ import libcst as cst
 
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import element_of, evaluate
-from embercoach.analysis.facts.facts import (
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import (
     AttributeFact,
     InstanceCallFact,
     ItemStoreFact,
     LibraryWrite,
 )
-from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import is_layer, is_module
 from embercoach.analysis.values.lattice import (
     NONE,

@@ -44,7 +44,7 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
 
 
 def instance_member(frame: Frame, owner: Instance, name: str) -> Value:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
 
 EVALUATORS: dict[type, Fn[[Frame, Any], Value]] = {}
 EXECUTORS: dict[type, Fn[[Frame, Any], bool]] = {}

@@ -10,8 +10,8 @@ import libcst as cst
 from embercoach.analysis import (
     mlx_api,
 )
-from embercoach.analysis.facts.facts import match
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import match
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -25,7 +25,7 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.values.facts import Argument
 
 
 def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.calls import calls, string_methods
-from embercoach.analysis.evaluate import evidence, exactness, members, operators
+from embercoach.analysis.evaluate import evidence, exactness, members, missing_members, operators
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, element_of, evaluate
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
-from embercoach.analysis.facts import facts, missing_members
-from embercoach.analysis.facts.facts import ArrayIndexFact, FormatFact, IndexFact
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values import strings
+from embercoach.analysis.values import facts, strings
+from embercoach.analysis.values.facts import ArrayIndexFact, FormatFact, IndexFact
 from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from embercoach.analysis.evaluate.frame import Frame, Snapshot
-    from embercoach.analysis.facts.facts import TruthForm
+    from embercoach.analysis.values.facts import TruthForm
     from embercoach.analysis.values.lattice import SequenceKind
 
 #: Operands that narrow in the time of an evaluation.

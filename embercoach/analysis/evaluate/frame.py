@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, TypeAlias
 
-from embercoach.analysis.facts.facts import Fact, FactPlace
+from embercoach.analysis.values.facts import Fact, FactPlace
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value, join, join_chosen
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
-    from embercoach.analysis.facts.facts import FunctionVisit
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import FunctionVisit
 
 
 class Names(dict[str, Value]):

@@ -19,7 +19,7 @@ from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol, defini
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Argument, BinaryFact
+    from embercoach.analysis.values.facts import Argument, BinaryFact
     from embercoach.analysis.values.lattice import Value
 
 #: How the host reads an array: it takes its truth value, or its numbers.

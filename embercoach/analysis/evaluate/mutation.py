@@ -9,8 +9,8 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.evaluate.dispatch import element_of
-from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.values.facts import StoreFact
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument
 
 
 #: Longer lists of strings are not followed item by item.

@@ -8,11 +8,8 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.facts.facts import (
-    TruthFact,
-    TruthForm,
-)
 from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.values.facts import TruthFact, TruthForm
 from embercoach.analysis.values.lattice import (
     ARRAY,
     NONE,

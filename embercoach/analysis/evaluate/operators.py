@@ -12,14 +12,14 @@ from embercoach.analysis.calls import sibling_files, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
-from embercoach.analysis.facts.facts import (
+from embercoach.analysis.values import promotion
+from embercoach.analysis.values.facts import (
     BinaryFact,
     CompareFact,
     FormatFact,
     InvertFact,
     Operand,
 )
-from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with_zero_gradient
 from embercoach.analysis.values.lattice import (
     BOOL,

@@ -14,8 +14,8 @@ from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
-from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import children, dotted, target_names
+from embercoach.analysis.values.facts import ItemStoreFact
 from embercoach.analysis.values.inheritance import set_bases
 from embercoach.analysis.values.lattice import (
     NONE,

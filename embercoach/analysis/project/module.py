@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
-    from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.shapes.interpreter import SourceFile
     from embercoach.analysis.syntax.source_tree import SourceTree
+    from embercoach.analysis.values.facts import CallFact, Fact
     from embercoach.analysis.values.memo import Attributes
 
 

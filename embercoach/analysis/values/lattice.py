@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, CallFact
+    from embercoach.analysis.values.facts import Argument, CallFact
     from embercoach.analysis.values.gradient_marks import GradientMark
     from embercoach.metal.source import FoldedText
 

@@ -12,8 +12,8 @@ from embercoach.analysis.calls.call_results import model_dtype as set_dtype
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
-from embercoach.analysis.facts.facts import Operand, calls_of
 from embercoach.analysis.syntax.trees import dotted, targets_of
+from embercoach.analysis.values.facts import Operand, calls_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     Array,
@@ -26,7 +26,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.analysis.work import MOST_STEPS
-from embercoach.checks.arrays.pulls.pull_reports import pull
+from embercoach.checks.arrays.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.dataflow.value_sources import Source, Sources
-    from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 
 _NAMED = (cst.Name, cst.Attribute)
 

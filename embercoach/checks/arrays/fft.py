@@ -14,15 +14,6 @@ from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved, scope_of
-from embercoach.analysis.facts.facts import (
-    Argument,
-    Arithmetic,
-    CallFact,
-    Fact,
-    ItemStoreFact,
-    Operand,
-    arithmetic_of,
-)
 from embercoach.analysis.shapes.arrays import ArrayShape, Ratio, ShapedArray
 from embercoach.analysis.shapes.node_shapes import values_by_call
 from embercoach.analysis.shapes.size_integers import (
@@ -34,6 +25,15 @@ from embercoach.analysis.shapes.size_integers import (
     product,
 )
 from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.values.facts import (
+    Argument,
+    Arithmetic,
+    CallFact,
+    Fact,
+    ItemStoreFact,
+    Operand,
+    arithmetic_of,
+)
 from embercoach.analysis.values.lattice import (
     NONE,
     BoundMember,

@@ -12,7 +12,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
+from embercoach.analysis.values.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, as_array, as_number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.checks.registry import ProposedFix, Report, check

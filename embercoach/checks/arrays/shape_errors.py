@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
     from embercoach.analysis.shapes.requirements import Condition
+    from embercoach.analysis.values.facts import Fact
 
 
 class LocatedNode(NamedTuple):

@@ -19,8 +19,8 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import returned_by
-from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.syntax.trees import SCOPES, dotted
+from embercoach.analysis.values.facts import CallFact, calls_by_function
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, holds_arrays
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, Fact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, Fact, FactPlace
 
 #: Functions of MLX whose arrays need no evaluation.
 _EVALUATED = frozenset(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact
     from embercoach.checks.programs.kernels import KernelBody, PythonKernel
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace

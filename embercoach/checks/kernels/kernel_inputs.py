@@ -15,7 +15,7 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.facts.facts import FunctionVisit
+from embercoach.analysis.values.facts import FunctionVisit
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import CONSTANT_BELOW, shape_names
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact
     from embercoach.checks.programs.kernels import KernelBody
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.contract import Input

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
     from embercoach.checks.programs.kernels import KernelBody, PythonKernel
 
 LISTS = ("input_names", "output_names")

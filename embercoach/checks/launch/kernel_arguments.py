@@ -13,7 +13,8 @@ from embercoach.analysis.dataflow.scopes import (
     scope_at,
     scope_of,
 )
-from embercoach.analysis.facts.facts import (
+from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
+from embercoach.analysis.values.facts import (
     Argument,
     BinaryFact,
     CallFact,
@@ -21,7 +22,6 @@ from embercoach.analysis.facts.facts import (
     FactPlace,
     calls_of,
 )
-from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.lattice import (
     Array,
     DType,

@@ -17,7 +17,6 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.facts.facts import FunctionVisit, calls_of
 from embercoach.analysis.syntax.trees import (
     around,
     children,
@@ -26,6 +25,7 @@ from embercoach.analysis.syntax.trees import (
     statements_below,
     target_names,
 )
+from embercoach.analysis.values.facts import FunctionVisit, calls_of
 from embercoach.analysis.values.lattice import Str, as_array
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launch_sizes import is_data_size, symbolic
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact, Fact, FactPlace
     from embercoach.checks.programs.kernels import PythonKernel
 
 #: Words in the name of a decorator that keeps what a function returns.

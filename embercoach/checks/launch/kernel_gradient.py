@@ -19,8 +19,8 @@ from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.dataflow.scopes import by_parameter
-from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
+from embercoach.analysis.values.facts import CallFact
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     DType,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, Fact
 
 CUSTOM = "mlx.core.custom_function"
 MODULE_TRANSFORM = "module_value_and_grad"

@@ -28,8 +28,8 @@ from embercoach.metal.tokens import tokens_of, whole_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, CallFact
     from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.metal.program.nodes import Expression as MetalExpression
     from embercoach.metal.program.nodes import Spot, Variable

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
-from embercoach.analysis.facts.facts import Argument, CallFact
+from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import (
     Array,
     Dict,
@@ -31,8 +31,8 @@ from embercoach.checks.registry import VALUE, Report, check
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, CallFact
 
 REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))

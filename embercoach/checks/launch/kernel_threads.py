@@ -37,8 +37,8 @@ from embercoach.metal.execution.values import GROUP_AXES, SIMD_WIDTH, WITHIN, La
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact
     from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.checks.programs.launch_sizes import CeilDivision, SymInt
     from embercoach.checks.programs.launches import Entries, Entry, Launch, OutputShape

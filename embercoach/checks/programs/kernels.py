@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_of
-from embercoach.analysis.facts.facts import Argument, CallFact, Fact, FactPlace
 from embercoach.analysis.values import strings
+from embercoach.analysis.values.facts import Argument, CallFact, Fact, FactPlace
 from embercoach.analysis.values.lattice import Function, Number, Str
 from embercoach.checks.programs.launches import Launch, configurations_of, has_spread, items_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from embercoach.analysis.facts.facts import Argument, CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, CallFact
     from embercoach.checks.programs.launch_sizes import SymInt
     from embercoach.metal.contract import KernelArguments
     from embercoach.metal.execution.events import Configuration

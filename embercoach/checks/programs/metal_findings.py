@@ -20,8 +20,8 @@ from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
     from embercoach.checks.programs.kernels import Target, TextPlaces
     from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
     from embercoach.metal.program.nodes import Spot

@@ -1,0 +1,130 @@
+"""Members that MLX's modules and arrays lack, recorded where they are read, called or imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.values.facts import MissingMemberFact, PropertyCallFact
+from embercoach.analysis.values.inheritance import MODULE_CLASS, find_method, is_layer, lineage
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Array,
+    BoundMember,
+    Class,
+    Instance,
+    LibraryObject,
+    NoneValue,
+    Symbol,
+    Union,
+    Value,
+    options,
+    without,
+)
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.evaluate.frame import Frame
+
+#: Modules of which the table has every public name.
+COMPLETE = frozenset(
+    (
+        *("mlx.core", "mlx.nn", "mlx.nn.init", "mlx.nn.losses", "mlx.optimizers", "mlx.utils"),
+        *("mlx.core.cuda", "mlx.core.distributed", "mlx.core.fast", "mlx.core.fft"),
+        *("mlx.core.linalg", "mlx.core.metal", "mlx.core.random"),
+    )
+)
+#: Names that some of these modules import for their own use.
+IMPORTED_BY_MLX = frozenset(
+    (
+        *("Any", "Callable", "Dict", "List", "Literal", "Optional", "Tuple", "Union"),
+        *("Reduction", "defaultdict", "get_args", "math", "zip_longest"),
+    )
+)
+
+#: Members of torch's modules and optimizers.
+OF_TORCH = frozenset(
+    (
+        *("add_module", "backward", "cpu", "cuda", "load_state_dict", "named_parameters"),
+        *("param_groups", "register_buffer", "register_parameter", "requires_grad_"),
+        *("state_dict", "to", "zero_grad"),
+    )
+)
+
+
+def record_member(
+    frame: Frame, node: cst.Attribute, owner: Value, value: Value, call: cst.Call | None = None
+) -> None:
+    """Record ``owner.name`` if the owner is of MLX and has no such name; ``value`` is its value."""
+    kind = type(owner)
+    if kind is Union:
+        owner = without(owner, NoneValue)  # ``mx = None`` where MLX is not installed
+        kind = type(owner)
+    name = node.attr.value
+    if kind is Symbol:
+        if _lacks(owner.name, name):  # type: ignore[attr-defined]
+            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
+    elif kind is Array:
+        if not name.startswith("__") and mlx_api.array_member(name) is None:
+            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
+    elif name in OF_TORCH and value is UNKNOWN:
+        seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
+        if seen and all(map(_is_closed, seen)):
+            frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
+
+
+#: What a parameter called ``optimizer`` is assumed to be.
+_ANY_OPTIMIZER = LibraryObject("mlx.optimizers.Optimizer")
+
+
+def _is_closed(owner: Value) -> bool:
+    """Return whether a value is a layer or an optimizer with no members but those that are seen."""
+    if isinstance(owner, LibraryObject):
+        return mlx_api.is_layer(owner.cls) or (
+            owner.cls.startswith("mlx.optimizers.") and owner.cls != "mlx.optimizers.Optimizer"
+        )
+    if not isinstance(owner, Instance) or find_method(owner.info, "__getattr__") is not None:
+        return False
+    bases = [base for cls in lineage(owner.info) for base in cls.bases]
+    known = (isinstance(b, Class) or (isinstance(b, Symbol) and _is_layer(b.name)) for b in bases)
+    return is_layer(owner.info) and all(known)
+
+
+def _is_layer(name: str) -> bool:
+    return name == MODULE_CLASS or mlx_api.is_layer(name)
+
+
+def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) -> None:
+    """Record ``from mlx.core import name`` if there is no such name."""
+    if _lacks(module, name):
+        frame.add(MissingMemberFact(alias, frame.place(), Symbol(module), name))
+
+
+def record_call(
+    frame: Frame, node: cst.Call, func: cst.Attribute, owner: Value, value: Value
+) -> None:
+    """Record a call of a missing member, or of a property: ``x.size()``, ``optimizer.step()``."""
+    kind = type(owner)
+    is_property = type(value) is not BoundMember and value is not UNKNOWN
+    if is_property and (kind is Array or (func.attr.value == "step" and _is_closed(owner))):
+        frame.add(PropertyCallFact(node, frame.place(), func.attr.value))
+    else:
+        record_member(frame, func, owner, value, node)
+
+
+def _lacks(owner: str, name: str) -> bool:
+    """Return whether a module or a class of MLX certainly has no such public name."""
+    if name.startswith("_"):
+        return False
+    if owner in COMPLETE:
+        return name not in IMPORTED_BY_MLX and mlx_api.lookup(f"{owner}.{name}") is None
+    if not owner.startswith(("mlx.nn.", "mlx.optimizers.")):
+        return False
+    entry = mlx_api.lookup(owner)
+    is_class = entry is not None and entry.kind == "class"
+    return is_class and name not in _OF_CLASSES and mlx_api.member(owner, name) is None
+
+
+#: Members of all classes, and of modules, which are dictionaries.
+_OF_CLASSES = frozenset((*dir(dict), "mro"))

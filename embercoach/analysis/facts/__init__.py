@@ -1,3 +1,0 @@
-"""Facts that checks read, with their contexts and origins."""
-
-from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Checks of functions that ``mx.compile`` traces: COMPILE rules."""

@@ -1,3 +1,0 @@
-"""Loops that evaluate nothing: LAZY."""
-
-from __future__ import annotations

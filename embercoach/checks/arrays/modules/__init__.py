@@ -1,1 +1,0 @@
-"""Checks of the attributes and modes of modules."""

@@ -1,1 +1,0 @@
-"""Checks of ranges, digits and whole numbers of dtypes."""

@@ -1,3 +1,0 @@
-"""Random numbers that repeat: RANDOM."""
-
-from __future__ import annotations

@@ -1,0 +1,463 @@
+"""API-005, 007, 009, 010 and COMPLEX: operations that MLX refuses, or whose result nothing uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.layout import assigned_to, reads_of
+from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, evaluation_of
+from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
+from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
+from embercoach.analysis.values.facts import BinaryFact, CallFact, calls_by_function, calls_of
+from embercoach.analysis.values.lattice import (
+    Array,
+    ArrayAt,
+    BoundMember,
+    DType,
+    LibraryObject,
+    Number,
+    Numpy,
+    Symbol,
+    Value,
+    as_array,
+    as_number,
+    join_all,
+)
+from embercoach.analysis.values.promotion import COMPLEX, FLOATING
+from embercoach.analysis.work import MOST_CALLERS
+from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
+from embercoach.checks.registry import VALUE, Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, ArrayIndexFact, Fact, InvertFact
+
+
+@check("API-005")
+def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
+    """``x[x > 0]``, ``x[np.array([0, 1])]``, ``x[1.0]``."""
+    stored = _is_stored(fact)
+    for index in fact.indices:
+        if index is None:
+            continue
+        node, value = index
+        value = as_array(value) or value
+        if isinstance(value, Array) and value.dtype is None:
+            value = _declared(node, fact, module) or value
+        problem = _problem(value, stored=stored)
+        if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+            continue
+        what, remedy = problem
+        yield Report.at(
+            fact,
+            "API-005",
+            node=node,
+            message=f"MLX arrays cannot be {'assigned' if stored else 'read'} by {what}",
+            help=remedy,
+            subject=node if isinstance(value, Array) else None,
+        )
+        return
+
+
+def _declared(node: cst.CSTNode, fact: ArrayIndexFact, module: Module) -> Array | None:
+    """The array that the file makes, where an annotation as an array leaves its dtype open.
+
+    A function or a property returns it, or the file passes it for the field of a dataclass.
+    """
+    function = fact.place.function
+    made = resolved(node, function, module)
+    called: FunctionInfo | None = None
+    if isinstance(made, cst.Call):
+        local = evaluation_of(module).local_call(made)
+        called = None if local is None else local.function
+    elif isinstance(made, cst.Attribute):
+        name = made.attr.value
+        passed = [value for (_, field), value in module.fields.items() if field == name]
+        if len(passed) == 1:
+            return as_array(passed[0])
+        is_own = function is not None and (dotted(made) or "").count(".") == 1
+        called = function.cls.methods.get(name) if function and is_own and function.cls else None
+        called = called if called is not None and called.is_property else None
+    if called is None or not called.summaries:
+        return None
+    return as_array(join_all(called.summaries.values()))
+
+
+def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
+    """Name the index and the remedy; None if MLX takes it, or may."""
+    if isinstance(value, Array):
+        if value.dtype == "bool" and not stored:
+            return "a boolean mask", "Use `mx.where(mask, x, other)`: shapes depend on no data"
+        if value.dtype in FLOATING | COMPLEX:
+            return f"a {value.dtype} array", "Convert the indices: `.astype(mx.int32)`"
+    if isinstance(value, Numpy) and value.flat and not value.scalar:
+        if value.kind == "int":
+            return "a NumPy array", "Convert the indices: `mx.array(indices)`"
+        if value.kind == "bool" and not stored:
+            return "a NumPy mask", "Use `mx.where(mx.array(mask), x, other)`"
+    if isinstance(value, Number) and value.kind == "float" and value.const is not None:
+        return "a float", "Use an integer: `//` or `int()`"
+    return None
+
+
+def _is_stored(fact: ArrayIndexFact) -> bool:
+    """Test whether the subscript is assigned; ``x[i] += 1`` reads it too."""
+    statement = fact.place.statement
+    return fact.node in targets_of(statement) and not isinstance(statement, cst.AugAssign)
+
+
+#: Parts of the names of sizes.
+_SIZES = frozenset(
+    ("size", "dim", "dims", "width", "channels", "features", "hidden", "len", "length", "rank")
+)
+
+
+@check("API-009", of=("mlx.core.split", ".split"))
+def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``q, k, v = mx.split(qkv, dims, axis=-1)``, as ``torch.split`` takes the size of a part."""
+    is_method = fact.symbol is None
+    if any(a.star for a in fact.arguments) or (is_method and fact.array is None):
+        return
+    sections = fact.argument(0 if is_method else 1, "indices_or_sections")
+    if sections is None:
+        return
+    problem = _unpacked(fact, sections, module)
+    if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+        return
+    yield Report.at(
+        fact,
+        "API-009",
+        message=problem,
+        help="Pass the number of equal parts, or a list of the indices to split at",
+    )
+
+
+def _constant(argument: Argument) -> int | None:
+    number = as_number(argument.value)
+    return number.const if number is not None and type(number.const) is int else None
+
+
+def _unpacked(fact: CallFact, sections: Argument, module: Module) -> str | None:
+    """Compare the number of parts with that of the names that they are unpacked to."""
+    names = _names(fact, module)
+    if names is None:
+        return None
+    parts = _constant(sections)
+    if isinstance(sections.node, (cst.List, cst.Tuple)) and not any(
+        isinstance(element, cst.StarredElement) for element in sections.node.elements
+    ):
+        parts = len(sections.node.elements) + 1
+    if parts is not None:
+        return None if parts == names else f"`split()` returns {parts} arrays, not {names}"
+    if as_number(sections.value) is None and not _is_plain(sections.node):
+        return None
+    if not _is_size(sections.node, names, fact, module):
+        return None
+    return f"`split()` takes the number of parts, {names} here, not their size"
+
+
+def _is_plain(node: cst.BaseExpression) -> bool:
+    return isinstance(node, (cst.Name, cst.Attribute, cst.BinaryOperation, cst.Subscript))
+
+
+def _names(fact: CallFact, module: Module) -> int | None:
+    """The number of names that the parts are unpacked to, here or by each caller."""
+    statement = fact.place.statement
+    value, names = _unpacking(statement)
+    if value is fact.node:
+        return names
+    function = fact.place.function
+    if isinstance(statement, cst.Assign) and statement.value is fact.node:
+        target = dotted(statement.targets[0].target)
+        readers = () if function is None else reads_of(module, function).get(target or "", ())
+    elif isinstance(statement, cst.Return) and statement.value is fact.node:
+        return _names_of_callers(function, module)
+    else:
+        return None
+    found = [_unpacking(reader) for reader in readers]
+    counts = {
+        count if made is not None and dotted(made) == target else None for made, count in found
+    }
+    return next(iter(counts)) if len(counts) == 1 else None
+
+
+def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
+    calls = () if function is None else calls_by_function(module).get(function, ())
+    found = [(call, *_unpacking(call.place.statement)) for call in calls[:MOST_CALLERS]]
+    counts = {names if value is call.node else None for call, value, names in found}
+    return next(iter(counts)) if len(counts) == 1 and len(calls) <= MOST_CALLERS else None
+
+
+def _unpacking(statement: cst.CSTNode) -> tuple[cst.CSTNode | None, int]:
+    """What a statement unpacks, and to how many names: ``a, b = made``, ``a, b = map(f, made)``."""
+    targets = assigned_to(statement)
+    names = None if len(targets) != 1 else display(targets[0])
+    if names is None or not isinstance(statement, cst.Assign):
+        return None, 0
+    value = statement.value
+    if isinstance(value, (cst.GeneratorExp, cst.ListComp)):
+        clause = value.for_in
+        is_plain = not clause.ifs and clause.inner_for_in is None
+        return clause.iter if is_plain else None, len(names)
+    if isinstance(value, cst.Call) and dotted(value.func) == "map" and len(value.args) == 2:
+        value = value.args[1].value
+    return value, len(names)
+
+
+def _is_size(node: cst.BaseExpression, names: int, fact: CallFact, module: Module) -> bool:
+    """Return whether an expression is the size of a part: by its origin, its use or its name."""
+    function = fact.place.function
+    if isinstance(node, cst.Attribute):
+        made = fixed_attribute(node, function, module)
+        if made is not None and _is_quotient(made, names):
+            return True
+        return _is_named_so(node.attr.value) or (
+            isinstance(made, cst.Name) and _sizes_layer(made.value, function, module)
+        )
+    origin = resolved(node, function, module)
+    if _is_quotient(origin, names):
+        return True
+    is_name = isinstance(origin, cst.Name) and isinstance(node, cst.Name)
+    return is_name and isinstance(node, cst.Name) and _is_named_so(node.value)
+
+
+def _is_quotient(node: cst.CSTNode, names: int) -> bool:
+    """``x.shape[-1] // 2`` of two parts; a quotient of two sizes may be the number of parts."""
+    return any(
+        isinstance(inner.operator, cst.FloorDivide)
+        and isinstance(inner.right, cst.Integer)
+        and evaluated(inner.right) == names
+        for inner in contents_of(node).of(cst.BinaryOperation)
+    )
+
+
+def _is_named_so(name: str) -> bool:
+    return not _SIZES.isdisjoint(name.lower().strip("_").split("_"))
+
+
+def _sizes_layer(name: str, function: FunctionInfo | None, module: Module) -> bool:
+    """Return whether ``__init__`` of the class passes a parameter to a layer as well."""
+    cls = None if function is None else function.cls
+    init = None if cls is None else cls.methods.get("__init__")
+    if init is None:
+        return False
+    return any(
+        isinstance(fact, CallFact)
+        and (fact.symbol or "").startswith("mlx.nn.")
+        and any(name in contents_of(argument.node).names for argument in fact.arguments)
+        for fact in module.facts_of(init)
+    )
+
+
+#: Functions of ``mx.linalg`` that raise on a stream of the GPU.
+_ON_CPU = """
+cholesky cholesky_inv eig eigh eigvals eigvalsh inv lu lu_factor pinv qr solve solve_triangular svd
+tri_inv
+"""
+ON_CPU = tuple(f"mlx.core.linalg.{name}" for name in _ON_CPU.split())
+
+
+@check("API-007", of=ON_CPU)
+def linear_algebra(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.linalg.inv(x)`` on the default device, which is the GPU."""
+    if fact.keyword("stream") is not None or any(a.star for a in fact.arguments):
+        return
+    if _chooses_device(module) or any(map(_chooses_device, module.imported)):
+        return
+    if is_expected(module, fact.place.statement, REFUSED | {"RuntimeError"}, broadly=True):
+        return
+    name = (fact.symbol or "").rpartition(".")[2]
+    yield Report.at(
+        fact,
+        "API-007",
+        message=f"`mx.linalg.{name}` raises on the GPU, the default device",
+        help="Pass `stream=mx.cpu`",
+    )
+
+
+def _chooses_device(module: Module) -> bool:
+    """Test whether a file names the CPU, or takes a stream from elsewhere."""
+    source = module.source
+    return "cpu" in source or "stream" in source or "set_default_device" in source
+
+
+#: Special methods of arrays, by operator.
+METHODS = {
+    "%": "__mod__",
+    "&": "__and__",
+    "|": "__or__",
+    "^": "__xor__",
+    "<<": "__lshift__",
+    ">>": "__rshift__",
+    "~": "__invert__",
+}
+REAL_TRANSFORMS = frozenset(f"mlx.core.fft.{name}" for name in ("rfft", "rfft2", "rfftn"))
+#: Dtypes that keep both parts of a complex number, or that are unknown.
+WHOLE = frozenset({None, "bool", *COMPLEX})
+
+
+@check("COMPLEX-001", of=("mlx.", VALUE))
+def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.sigmoid(z)``, ``nn.SiLU()(z)``."""
+    entry, callee = fact.entry, fact.callee
+    if entry is None or not entry.real_only or not isinstance(callee, Symbol | LibraryObject):
+        return
+    for param, argument in fact.matched:
+        if param.name in entry.real_only and _is_complex(as_array(argument.value)):
+            name = callee.name if isinstance(callee, Symbol) else callee.cls
+            yield from _unsupported(fact, module, f"`{_shown(name)}`")
+            return
+
+
+@check("COMPLEX-001")
+def unsupported_operator(fact: BinaryFact | InvertFact, module: Module) -> Iterator[Report]:
+    """``z % 2``, ``z & mask``, ``~z``."""
+    if isinstance(fact, BinaryFact):
+        operator, values = fact.operator, [fact.left.value, fact.right.value]
+    else:
+        operator, values = "~", [fact.value]
+    if operator in METHODS and any(_is_complex(as_array(value)) for value in values):
+        entry = mlx_api.array_member(METHODS[operator])
+        if entry is not None and "self" in entry.real_only:
+            yield from _unsupported(fact, module, f"`{operator}`")
+
+
+def _unsupported(fact: Fact, module: Module, what: str) -> Iterator[Report]:
+    if is_meant_to_raise(module, fact.node):
+        return
+    yield Report.at(
+        fact,
+        "COMPLEX-001",
+        message=f"{what} raises a ValueError on a complex64 array",
+        help="Apply it to the parts (mx.real(z), mx.imag(z)) or to the magnitude (mx.abs(z))",
+    )
+
+
+@check("COMPLEX-002", of=(".astype", "mlx.core.astype"))
+def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``z.astype(mx.float32)``."""
+    array, dtype = fact.array, fact.argument(0, "dtype")
+    if fact.symbol is not None:
+        first, dtype = fact.argument(0, "a"), fact.argument(1, "dtype")
+        array = None if first is None else as_array(first.value)
+    if not _is_complex(array) or dtype is None or not isinstance(dtype.value, DType):
+        return
+    if dtype.value.name not in WHOLE:
+        yield Report.at(
+            fact,
+            "COMPLEX-002",
+            message=f"cast from complex64 to {dtype.value.name} drops the imaginary part",
+            help="Use mx.real(z), mx.abs(z) for the magnitude, or z.view(mx.float32)",
+        )
+
+
+@check("COMPLEX-003", of=REAL_TRANSFORMS)
+def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.fft.rfft(z)``."""
+    argument = fact.argument(0, "a")
+    if argument is not None and _is_complex(as_array(argument.value)):
+        short = (fact.symbol or "").rpartition(".")[2]
+        yield Report.at(
+            fact,
+            "COMPLEX-003",
+            message=f"`{short}` drops the imaginary part of its complex64 input",
+            help=f"Use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
+        )
+
+
+def _is_complex(array: Array | None) -> bool:
+    return array is not None and array.dtype in COMPLEX
+
+
+def _shown(name: str) -> str:
+    """The name as programs write it: ``mx.linalg.inv``, ``nn.silu``."""
+    return name.replace("mlx.core.", "mx.", 1).replace("mlx.nn.", "nn.", 1)
+
+
+_CORE = "mlx.core."
+_INITIALIZERS = "mlx.nn.init."
+#: Functions that return what they compute from gradients and parameters, and change nothing.
+_OF_TREES = frozenset(
+    ("mlx.optimizers.clip_grad_norm", "mlx.utils.tree_flatten", "mlx.utils.tree_unflatten")
+)
+_HELP = "Assign the result, or remove the call: MLX's functions change no argument"
+
+
+@check("API-010", of=("mlx.", "."))
+def discarded_result(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x.astype(mx.float16)`` and ``counts.at[i].add(1)`` as statements."""
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Expr) or statement.value is not fact.node:
+        return
+    name = _pure(fact, module)
+    if name is not None:
+        yield from _report(fact, name, module)
+
+
+@check("API-010")
+def discarded_initialization(module: Module, facts: list[object]) -> Iterator[Report]:
+    """``nn.init.he_normal()(self.weight)`` as a statement."""
+    if "init" not in module.source:
+        return
+    for made in calls_of(module).values():
+        statement = made.place.statement
+        outer = statement.value if type(statement) is cst.Expr else None
+        if not isinstance(outer, cst.Call) or outer.func is not made.node:
+            continue
+        if (made.symbol or "").startswith(_INITIALIZERS):
+            name = (made.symbol or "").rpartition(".")[2]
+            yield from _report(made, f"nn.init.{name}()(...)", module)
+
+
+def _report(fact: CallFact, name: str, module: Module) -> Iterator[Report]:
+    is_cell = fact.place.function is None and module.path.suffix == ".ipynb"
+    if is_cell or is_attempted(module, fact.place.statement):
+        return
+    yield Report.at(
+        fact,
+        "API-010",
+        message=f"`{name}` has no effect: its result is discarded",
+        help=_HELP,
+    )
+
+
+def _pure(fact: CallFact, module: Module) -> str | None:
+    """The name of a function that only computes its result, None for others."""
+    symbol, callee = fact.symbol, fact.callee
+    if symbol is not None:
+        if symbol in _OF_TREES or (symbol == "mlx.utils.tree_map" and _maps_purely(fact, module)):
+            return f"{symbol.rpartition('.')[2]}()"
+        short = symbol.removeprefix(_CORE)
+        is_core = symbol.startswith(_CORE) and "." not in short
+        is_pure = is_core and fact.entry is not None and fact.entry.returns == "array"
+        return f"mx.{short}()" if is_pure else None
+    if not isinstance(callee, BoundMember):
+        return None
+    if fact.array is not None:
+        is_pure = fact.entry is not None and fact.entry.returns == "array"
+        return f".{callee.name}()" if is_pure else None
+    if isinstance(callee.owner, ArrayAt):
+        return f".at[...].{callee.name}()"
+    if callee.name == "apply_gradients" and isinstance(callee.owner, LibraryObject):
+        return ".apply_gradients()"
+    return None
+
+
+def _maps_purely(fact: CallFact, module: Module) -> bool:
+    """Return whether ``tree_map`` maps by arithmetic alone."""
+    first = fact.positional(0)
+    if first is None:
+        return False
+    function = resolved(first.node, fact.place.function, module)
+    if not isinstance(function, cst.Lambda):
+        return False
+    facts = map(calls_of(module).get, contents_of(function.body).calls)
+    names = [(fact.symbol or "") if fact is not None else "" for fact in facts]
+    return all(name.startswith(_CORE) and name not in EVALUATING for name in names)

@@ -1,0 +1,355 @@
+"""RANDOM-004: seeds that start the same numbers again, also in functions of other files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
+from embercoach.analysis.dataflow.function_summaries import (
+    evaluated_calls,
+    passed_values,
+    reached_by,
+)
+from embercoach.analysis.dataflow.layout import is_older, layout_of
+from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import assignment_counts, passed_arguments, scope_of
+from embercoach.analysis.dataflow.value_sources import (
+    Callee,
+    argument_of,
+    is_set_once,
+    sources_of,
+)
+from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
+from embercoach.analysis.values.facts import CallFact, LocalCall, ProjectCall
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import Number, as_array
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
+from embercoach.checks.arrays.random_keys import PREFIX, draws, is_benchmark, key_of
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
+    from embercoach.analysis.dataflow.value_sources import Sources
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument
+
+#: Methods that run once for each item or batch.
+_PER_ITEM = frozenset(("__getitem__", "__next__"))
+
+
+@check("RANDOM-004", of=(f"{PREFIX}seed", f"{PREFIX}key"))
+def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.seed(0)`` in a loop whose iterations then draw the same numbers."""
+    loop, seed = fact.place.loop, fact.positional(0)
+    if loop is None or seed is None or fact.place.periodic or _is_test(fact, module):
+        return
+    if not _is_fixed(seed, fact, loop, module):
+        return
+    contents = contents_of(loop.body)
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    if not contents.names.isdisjoint(targets):
+        return
+    keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, contents)
+    bound = contents.assigned - (keys or set()) - _states(contents)
+    for node in contents.calls:
+        given = (contents_of(argument.value).names for argument in node.args)
+        if _draws_at(node, keys, module) and all(map(bound.isdisjoint, given)):
+            yield Report.at(
+                fact,
+                "RANDOM-004",
+                message="the same seed in every iteration: each draws the same numbers",
+                help="Seed once, before the loop",
+            )
+            return
+
+
+def _states(contents: Contents) -> set[str]:
+    """The names that a loop computes from its last state: each draw is for the next one."""
+    needs: dict[str, set[str]] = {}
+    for statement in contents.statements:
+        if isinstance(statement, cst.Assign):
+            for name in bound_by(statement):
+                needs.setdefault(name, set()).update(contents_of(statement.value).names)
+    reached: dict[str, set[str]] = {}
+    for start in list(needs)[:MOST_STEPS]:
+        pending, seen = [start], set[str]()
+        while pending:
+            further = needs.get(pending.pop(), set()) - seen
+            seen |= further
+            pending += further
+        reached[start] = seen
+    states = {name for name, seen in reached.items() if name in seen}
+    return {name for name, seen in reached.items() if not states.isdisjoint(seen)}
+
+
+def _draws_at(node: cst.Call, keys: set[str] | None, module: Module) -> bool:
+    """Return whether a call draws, with a key or without; also in a function of the file."""
+    evaluation = evaluation_of(module)
+    draw, local = evaluation.calls.get(node), evaluation.local_call(node)
+    if local is not None:
+        return keys is None and _draws(local.function)
+    return draw is not None and draws(draw) and _uses(draw, keys)
+
+
+def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a seed is a constant, or a name or setting that the loop never changes."""
+    if isinstance(seed.value, Number) and seed.value.const is not None:
+        return True
+    path = keyed_path(seed.node)
+    reaching = scope_of(module, fact.place.function).reaching
+    if path is None or path in contents_of(loop.body).stored_paths:
+        return False
+    owner, _, last = path.rpartition(".")  # of a setting: ``args.seed``, ``config["seed"]``
+    if owner and not last.startswith("[") and assignment_counts(module)[last] > 1:
+        return False
+    bindings = reaching.before(fact.place.statement, path.partition(".")[0])
+    return bool(bindings) and is_older(path, loop, fact.place, module)
+
+
+def _keys_from(fact: CallFact, contents: Contents) -> set[str]:
+    """The names that hold a key, and the keys that are split from it."""
+    keys = set(bound_by(fact.place.statement))
+    for other in contents.statements:
+        made = other.value if isinstance(other, cst.Assign) else None
+        if isinstance(made, cst.Call) and last_name(made).endswith("split"):
+            keys.update(bound_by(other) if keys & contents_of(made).names else ())
+    return keys
+
+
+def _uses(draw: CallFact, keys: set[str] | None) -> bool:
+    """Return whether a call draws with one of the keys, or without any for ``None``."""
+    key = key_of(draw)
+    if keys is None or key is None:
+        return keys is None and key is None
+    return not keys.isdisjoint(contents_of(key).names)
+
+
+def _is_test(fact: CallFact, module: Module) -> bool:
+    function = fact.place.function
+    return module.is_test if function is None else function.is_test
+
+
+@check("RANDOM-004", of=(f"{PREFIX}seed", f"{PREFIX}key"))
+def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.seed(0)`` or ``mx.random.key(0)`` in a function that a loop calls."""
+    function, seed = fact.place.function, fact.positional(0)
+    if function is None or seed is None or fact.place.loops or _is_test(fact, module):
+        return
+    levels = [*layout_of(module, function).outward(fact.place.statement)]
+    if len(levels) != 1 or is_benchmark(module):
+        return
+    sources = sources_of(module)
+    ends = sources.ends(sources.of(fact, seed.node), through_callers=True)
+    constants = {getattr(end.node, "value", None) for end in ends}
+    is_constant = len(constants) == 1 and all(isinstance(end.node, cst.Integer) for end in ends)
+    if not is_constant and not is_unchanging(seed.node, function, module):
+        return
+    if not _draws_from(fact, function):
+        return
+    call = _repeating_call(function, sources, set())
+    if call is None and not (is_constant and _runs_per_item(function)):
+        return
+    if call is not None and not is_constant and not is_of_one_object(call, function, module):
+        return
+    text = "called in every iteration"
+    yield Report.at(
+        fact,
+        "RANDOM-004",
+        message="the same seed at every call: each draws the same numbers",
+        help="Seed once, before the loop, or pass a key for each call",
+        related=() if call is None else (Stop(call.node, call.place.statement, text),),
+    )
+
+
+def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> bool:
+    """Return whether a seed is ``self.seed`` that ``__init__`` sets, or a variable around."""
+    owner, *rest = (dotted(node) or "").split(".")
+    cls = function.cls
+    if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
+        is_set = is_set_once(cls, rest[0], module)
+        return is_set and not any(assignment_counts(module)[name] for name in rest[1:])
+    if rest or function.outer is None or scope_of(module, function).binds(owner):
+        return False
+    reaching = scope_of(module, function.outer).reaching
+    bindings = reaching.bindings.get(owner, [])
+    layout = layout_of(module, function.outer)
+    is_bound_once = len(bindings) == 1 and bindings[0].kind in ("parameter", "assigned")
+    return is_bound_once and next(layout.loops(bindings[0].statement), None) is None
+
+
+def is_of_one_object(call: LocalCall | ProjectCall, function: FunctionInfo, module: Module) -> bool:
+    """Return whether a loop calls a method of an object, or a closure, that is older."""
+    path, loop = dotted(call.node.func), call.place.loop
+    if call.function is not function or path is None or loop is None:
+        return False
+    return is_older(path, loop, call.place, module)
+
+
+def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
+    """Return whether a function draws from the global generator, or with a key made in it."""
+    if fact.symbol == f"{PREFIX}seed":
+        return _draws(function)
+    if isinstance(function.node, cst.Lambda):
+        return False
+    keys = _keys_from(fact, contents_of(function.node.body))
+    found = (f for f in function.module.facts_of(function) if isinstance(f, CallFact))
+    return any(draws(draw) and _uses(draw, keys) for draw in found)
+
+
+@kept_for_file
+def _draws(function: FunctionInfo) -> bool:
+    """Return whether a function, or one that it calls, draws from the global generator."""
+    facts = (fact for info in reached_by(function) for fact in info.module.facts_of(info))
+    return any(isinstance(f, CallFact) and draws(f) and key_of(f) is None for f in facts)
+
+
+def _runs_per_item(function: FunctionInfo) -> bool:
+    """Return whether a method is a dataset's, or the forward pass of a module."""
+    if function.cls is None:
+        return False
+    is_forward = function.name == "__call__" and is_layer(function.cls)
+    return is_forward or function.name in _PER_ITEM
+
+
+def _repeating_call(
+    function: FunctionInfo, sources: Sources, seen: set[FunctionInfo]
+) -> LocalCall | ProjectCall | None:
+    """A call in a loop that passes no settings to compare, by a caller or by its callers."""
+    seen.add(function)
+    calls = sources.callers(function)[:MOST_CALLERS]
+    for call in calls:
+        if call.place.loops and not call.place.periodic:
+            return call if repeats(call, function, sources) else None
+    for call in calls if len(seen) < MOST_STEPS else ():
+        caller = call.place.function
+        if caller is not None and caller not in seen and not caller.is_test:
+            found = _repeating_call(caller, sources, seen)
+            if found is not None:
+                return found
+    return None
+
+
+def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) -> bool:
+    """Return whether an argument is of the loop's variables, or built of them in the loop."""
+    function, statement, loop = call.place.function, call.place.statement, call.place.loop
+    reaching = scope_of(sources.module, function).reaching
+    layout = layout_of(sources.module, function)
+    pending, seen = [(node, statement)], set[int]()
+    while pending and len(seen) < MOST_STEPS:
+        node, statement = pending.pop()
+        contents = contents_of(node)
+        for used in (use for name in contents.reads for use in contents.uses(name)):
+            name = used.value
+            if name in call.place.loop_names:
+                return True
+            if _is_carried(used, call, sources.module):
+                continue  # the loop's state: what it is varies, what belongs to it need not
+            for binding in reaching.before(statement, name) or ():
+                inside = loop is not None and layout.is_inside(binding.statement, loop)
+                if inside and binding.value is not None and id(binding) not in seen:
+                    seen.add(id(binding))
+                    pending.append((binding.value, binding.statement))
+    return False
+
+
+def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether an argument is a state that the loop updates: ``x = step(x, t)``."""
+    function, loop, statement = call.place.function, call.place.loop, call.place.statement
+    reaching = scope_of(module, function).reaching
+    if not isinstance(node, cst.Name) or loop is None:
+        return False
+    bindings = reaching.before(statement, node.value) or ()
+    inside = [b for b in bindings if layout_of(module, function).is_inside(b.statement, loop)]
+    return 0 < len(inside) < len(bindings)
+
+
+def _is_result(node: cst.CSTNode, call: LocalCall | ProjectCall) -> bool:
+    """Return whether a statement assigns a call's result to one of its arguments."""
+    return isinstance(node, cst.Name) and node.value in bound_by(call.place.statement)
+
+
+def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
+    """Return whether the calls of a loop pass the same arguments, or data alone.
+
+    Settings that differ, for the same data, are compared with the same numbers on purpose.
+    """
+    source, callee = sources.of(call, call.node), Callee(function, call.is_bound)
+    varying, fixed_arrays, data = False, False, False
+    values = passed_values(call)
+    for parameter in function.parameters:
+        value = values.get(parameter.name)
+        if value is None:
+            continue
+        given = argument_of(source, callee, parameter.name)
+        if given is None or given.statement is not source.statement:
+            continue
+        is_array = as_array(value) is not None
+        is_state = is_array or _is_result(given.node, call)
+        if is_state and _is_carried(given.node, call, sources.module):
+            return True
+        if _varies(given.node, call, sources):
+            varying, data = True, data or is_array
+        else:
+            fixed_arrays = fixed_arrays or is_array
+    return not varying or (data and not fixed_arrays)
+
+
+@check("RANDOM-004")
+def seed_in_other_file(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """``x = sampler.step(x)`` in a loop, where ``step`` begins with ``mx.random.seed(0)``."""
+    function, place = fact.function, fact.place
+    if not place.loops or place.periodic or function.module is module or module.is_test:
+        return
+    if place.function is not None and place.function.is_test:
+        return
+    seed = _seed(function)
+    if seed is None or is_benchmark(module):
+        return
+    if not isinstance(_default(seed, fact), cst.Integer):
+        if not is_unchanging(seed, function, function.module):
+            return
+        if not is_of_one_object(fact, function, module):
+            return
+    if repeats(fact, function, sources_of(module)):
+        yield Report.at(
+            fact,
+            "RANDOM-004",
+            message=f"`{function.name[:20]}()` seeds alike at every call: the same numbers",
+            help="Seed once, before the loop",
+        )
+
+
+def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
+    """The seed, or the default of the parameter that it is, if the call passes none."""
+    function, name = fact.function, dotted(seed)
+    parameter = next((p for p in function.parameters if p.name == name), None)
+    if parameter is None:
+        return seed
+    has_star = any(a.star for a in fact.arguments)
+    return None if has_star or name in passed_arguments(fact) else parameter.default
+
+
+@kept_for_file
+def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
+    """The seed that a function always sets before it draws numbers itself."""
+    names = contents_of(function.node.body).names
+    if isinstance(function.node, cst.Lambda) or "seed" not in names:
+        return None
+    found: cst.BaseExpression | None = None
+    layout = layout_of(function.module, function)
+    for call in evaluated_calls(function):
+        levels = [*layout.outward(call.place.statement)]  # none in an inner function
+        is_certain = len(levels) == 1 and isinstance(call.place.statement, cst.BaseSmallStatement)
+        if call.symbol == f"{PREFIX}seed" and is_certain and len(call.arguments) == 1:
+            found = call.arguments[0].node
+        elif found is not None and draws(call) and levels:
+            return None if key_of(call) is not None else found
+    return None

@@ -1,1 +1,0 @@
-"""Checks of writes to arrays and updates in place."""
