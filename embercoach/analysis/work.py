@@ -74,6 +74,6 @@ def take_walk(nodes: int) -> None:
         raise WorkExceededError
 
 
-#: What one question of a check may follow, beside the work of the file: calls inside of each other,
+#: What one question of a check may follow, apart from the work of the file: nested calls,
 #: calls of one function, and expressions, names or functions one after the other.
 MOST_CALLS, MOST_CALLERS, MOST_STEPS = 4, 32, 64

@@ -29,7 +29,7 @@ class Selection(Struct, frozen=True):
 
 
 def selected(settings: Settings, code: str) -> bool:
-    """Return the decision on a rule in the project, without per-file ignores."""
+    """Return whether a rule is selected in the project, without per-file ignores."""
     return code in settings.enabled
 
 

@@ -351,5 +351,5 @@ def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Va
 
 
 def _is_vague_annotation(info: FunctionInfo, parameter: FunctionParameter) -> bool:
-    """Return an annotation such as ``dict`` that a convention can say more of."""
+    """Return whether a convention can say more than an annotation such as ``dict``."""
     return is_vague(annotated_value(info, parameter))

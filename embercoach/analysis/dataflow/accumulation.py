@@ -72,7 +72,7 @@ class _Reader(NamedTuple):
     module: Module | None
 
     def symbol(self, node: cst.CSTNode) -> str | None:
-        """The library function that a call calls; by the last name where nothing is known."""
+        """Get the library function that a call calls; by the last name where nothing is known."""
         if self.module is not None:
             fact = evaluation_of(self.module).calls.get(node)
             return None if fact is None else fact.symbol
@@ -83,7 +83,7 @@ class _Reader(NamedTuple):
     def terms(
         self, node: cst.BinaryOperation | cst.AugAssign
     ) -> list[tuple[cst.BaseExpression, bool]] | None:
-        """The operands of a sum or a difference, and whether they are arrays."""
+        """Return the operands of a sum or a difference, and whether they are arrays."""
         if self.module is not None:
             fact = evaluation_of(self.module).operations.get(node)
             if fact is None or fact.operator not in ("+", "-"):
@@ -100,7 +100,7 @@ class _Reader(NamedTuple):
     def unwrapped(
         self, node: cst.BaseExpression, statement: cst.CSTNode
     ) -> cst.BaseExpression | None:
-        """The expression that a window, a cast, or a variable is of, if that is one."""
+        """Return the expression that a window, a cast, or a variable is of, if that is one."""
         for _ in range(MOST_STEPS):
             inner = self._wrapped(node)
             if isinstance(node, cst.Name) and self.module is not None:
@@ -184,7 +184,7 @@ class _Reader(NamedTuple):
         return None
 
     def appended(self, call: cst.Call) -> tuple[cst.BaseExpression, ...]:
-        """What ``losses.append(loss)`` adds: arrays that are not evaluated, of known values."""
+        """Get what ``losses.append(loss)`` adds: arrays that are not evaluated, of known values."""
         if self.module is None:
             return tuple(argument.value for argument in call.args)
         fact = evaluation_of(self.module).calls.get(call)
@@ -248,7 +248,7 @@ def _unevaluated(node: cst.BaseExpression, value: Value) -> Iterator[cst.BaseExp
 
 
 def _average(call: cst.Call, tree: cst.Call) -> Iterator[Accumulation]:
-    """The average of weights that a module is updated with, for a call of ``tree_map``.
+    """Yield the average of weights that a module is updated with, for a call of ``tree_map``.
 
     ``teacher.update(tree_map(average, teacher.parameters(), model.parameters()))``
     """
@@ -260,7 +260,7 @@ def _average(call: cst.Call, tree: cst.Call) -> Iterator[Accumulation]:
 
 
 def _module_of(node: cst.BaseExpression) -> str | None:
-    """The path of the module in ``module.parameters()``."""
+    """Return the path of the module in ``module.parameters()``."""
     path = dotted(node.func) if isinstance(node, cst.Call) and not node.args else None
     owner, _, method = (path or "").rpartition(".")
     return owner if method in ("parameters", "trainable_parameters") else None
@@ -342,7 +342,7 @@ def _is_outer(path: str, function: FunctionInfo, module: Module) -> bool:
 
 
 def by_caller(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
-    """The additions of the function that a call calls, by the paths of the caller."""
+    """Return the additions of the function that a call calls, by the paths of the caller."""
     function, passed = call.function, passed_with_owner(call)
     own = {parameter.name for parameter in function.parameters}
     given = [argument.value for argument in call.node.args]
@@ -359,7 +359,7 @@ def by_caller(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) ->
 
 
 def _path_in_caller(owner: cst.BaseExpression | None, rest: str) -> str | None:
-    """The path of ``self.REST`` where a method is called; for ``totals[name]``, ``totals``."""
+    """Get the path of ``self.REST`` where a method is called; for ``totals[name]``, ``totals``."""
     if owner is None:
         return None
     path = dotted(owner)

@@ -48,7 +48,7 @@ class Contents:
         take_walk(len(self._nodes))
 
     def of(self, kind: type[_N], *others: type[_N]) -> list[_N]:
-        """The nodes of one kind, or of several."""
+        """Return the nodes of one kind, or of several."""
         if others:
             kinds = (kind, *others)
             return [node for node in self._nodes if is_one_of(type(node), kinds)]  # type: ignore[misc]
@@ -80,7 +80,7 @@ class Contents:
             yield node
 
     def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The innermost statement around a node; outside of statements all of the contents."""
+        """Get the innermost statement around a node; outside of statements all of the contents."""
         found = (one for one in (node, *self.above(node)) if is_one_of(type(one), _STATEMENTS))
         return next(found, self._root)
 
@@ -127,7 +127,7 @@ class Contents:
         return frozenset(target.value for target in targets if isinstance(target, cst.Name))
 
     def values_of(self, names: AbstractSet[str]) -> list[cst.BaseExpression]:
-        """The values that the statements of a body assign to some names."""
+        """Return the values that the statements of a body assign to some names."""
         assigns = (s for s in self.statements if isinstance(s, cst.Assign))
         return [s.value for s in assigns if not names.isdisjoint(bound_by(s))]
 

@@ -103,7 +103,7 @@ def is_forward(function: FunctionInfo | None) -> bool:
 
 @kept_for_file
 def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
-    """The functions that a loop of the same file calls, here or through others, and the calls.
+    """Get the functions that a loop of the same file calls, here or through others, and the calls.
 
     Calls by a function that has loops, such as one epoch of a training, are not followed.
     """
@@ -173,7 +173,7 @@ EFFECTS = {
 
 
 def context_of(place: FactPlace, module: Module, *, by_calls: bool = False) -> str:
-    """The context of a finding about cost: one of ``embercoach.rulebook.CONTEXTS``.
+    """Return the context of a finding about cost: one of ``embercoach.rulebook.CONTEXTS``.
 
     Args:
         place: of the finding.
@@ -191,7 +191,7 @@ def context_of(place: FactPlace, module: Module, *, by_calls: bool = False) -> s
 
 
 def error_of(place: FactPlace, value: Value | None, pull: cst.CSTNode | None = None) -> str | None:
-    """The context in which reading an array raises, or detaches a gradient; None elsewhere.
+    """Return the context in which reading an array raises, or detaches a gradient; None elsewhere.
 
     Args:
         place: of the read.
@@ -270,7 +270,7 @@ def is_evaluated_before(place: FactPlace, subject: cst.CSTNode, module: Module) 
 
 
 def evaluated_by(statement: cst.CSTNode, module: Module) -> frozenset[str]:
-    """The paths that a statement ``mx.eval(x, [y, z])`` or ``n = x.item()`` evaluates."""
+    """Return the paths that a statement ``mx.eval(x, [y, z])`` or ``n = x.item()`` evaluates."""
     call = statement.value if isinstance(statement, cst.Expr) else None
     fact = evaluation_of(module).calls.get(call) if isinstance(call, cst.Call) else None
     if fact is None or fact.symbol != "mlx.core.eval":

@@ -162,7 +162,7 @@ def functions_at(
 
 
 def _function(expression: Expression) -> FunctionInfo | None:
-    """The function of the file that a name is, or a lambda."""
+    """Return the function of the file that a name is, or a lambda."""
     node, scope = expression.node, expression.scope
     if isinstance(node, cst.Name):
         found = scope.find(node.value)
@@ -202,7 +202,7 @@ def functions_passed(function: FunctionInfo, name: str) -> Iterator[list[Functio
 def _containers(
     loop: cst.For | cst.CompFor, function: FunctionInfo | None, module: Module
 ) -> list[Expression]:
-    """The container that a loop walks over; of a parameter, those that callers pass."""
+    """Return the container that a loop walks over; of a parameter, those that callers pass."""
     node, func = loop.iter, getattr(loop.iter, "func", None)
     if _view(loop) is not None and isinstance(func, cst.Attribute):
         node = func.value
@@ -217,7 +217,7 @@ def _containers(
 
 
 def _view(loop: cst.For | cst.CompFor) -> str | None:
-    """The method of a loop over ``cases.items()`` or ``cases.values()``."""
+    """Return the method of a loop over ``cases.items()`` or ``cases.values()``."""
     node = loop.iter
     func = node.func if isinstance(node, cst.Call) and not node.args else None
     return func.attr.value if isinstance(func, cst.Attribute) else None

@@ -94,7 +94,7 @@ class GradientRun:
         return _WORK - self.work.left
 
     def marks_of_layer(self, call: cst.Call, caller: FunctionInfo | None) -> Pulls:
-        """The marks of what a layer returns, with its call if it is inside of another one."""
+        """Get the marks of what a layer returns, with its call if it is inside of another one."""
         if not self.of_parameters:
             return NO_PULLS
         is_inner = caller is not None and caller.cls is not None and is_layer(caller.cls)
@@ -210,7 +210,7 @@ def note(
 
 
 def _function(value: Value) -> tuple[FunctionInfo, int] | None:
-    """The function that a value calls, and how many of its parameters are taken already."""
+    """Return the function that a value calls, and how many of its parameters are taken already."""
     taken = 0
     while isinstance(value, Transformed):
         if value.transform not in ("same", "compile", "partial", "checkpoint"):
@@ -226,7 +226,7 @@ def _function(value: Value) -> tuple[FunctionInfo, int] | None:
 
 
 def _chosen(parameters: list[FunctionParameter], arguments: tuple[Argument, ...]) -> frozenset[str]:
-    """The parameters that ``argnums`` and ``argnames`` choose; the first one by default."""
+    """Return the parameters that ``argnums`` and ``argnames`` choose; the first one by default."""
     by_name = next((a.value for a in arguments if a.keyword == "argnames"), None)
     by_place = next((a.value for a in arguments if a.keyword == "argnums"), None)
     positional = [a.value for a in arguments if a.keyword is None]
@@ -318,7 +318,7 @@ def _may_be_tree(info: FunctionInfo, name: str) -> bool:
 
 
 def _trees_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The parts of a node that it uses as only a dictionary or a list is used."""
+    """Yield the parts of a node that it uses as only a dictionary or a list is used."""
     if isinstance(node, cst.Attribute) and node.attr.value in _TREE_METHODS:
         yield node.value
     elif isinstance(node, cst.Subscript):
@@ -342,7 +342,7 @@ def _is_name(node: cst.CSTNode, name: str) -> bool:
 
 
 def differentiated_results(module: Module) -> tuple[DifferentiatedResult, ...]:
-    """The results of the functions that a file differentiates, one for each way it does so.
+    """Return the results of the functions that a file differentiates, one for each way it does so.
 
     Raises:
         WorkExceededError: these functions together take more work than they may.
@@ -385,7 +385,7 @@ def _unreached(root: GradientRoot, result: Value, run: GradientRun) -> tuple[Unr
 
 
 def _method_with(operation: str, run: GradientRun) -> FunctionInfo | None:
-    """The method of a layer that calls an operation."""
+    """Return the method of a layer that calls an operation."""
     for info, _ in run.results:
         is_layers = info.cls is not None and is_layer(info.cls)
         if is_layers and operation in map(last_name, contents_of(info.node.body).calls):
@@ -394,7 +394,7 @@ def _method_with(operation: str, run: GradientRun) -> FunctionInfo | None:
 
 
 def _result(root: GradientRoot, run: GradientRun) -> Value:
-    """The part of a function's result that is differentiated, with its marks."""
+    """Return the part of a function's result that is differentiated, with its marks."""
     values = [
         differentiated(value) if parameter.name in root.names else value
         for parameter, value in zip(root.info.parameters, canonical_values(root.info), strict=True)

@@ -80,7 +80,7 @@ def reads_of(module: Module, function: FunctionInfo | None) -> dict[str, list[cs
 
 
 def assigned_to(statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """The targets of an assignment."""
+    """Return the targets of an assignment."""
     return [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
 
 

@@ -501,7 +501,7 @@ _ESCAPING = frozenset(
 
 
 def _parameters(function: cst.Lambda) -> set[str]:
-    """The names of a function's parameters."""
+    """Return the names of a function's parameters."""
     return {parameter.name.value for parameter in parameters_of(function.params)}
 
 

@@ -66,7 +66,7 @@ class OriginTrace(NamedTuple):
 
 
 def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
-    """The stop of a binding; ``maybe`` if it is one of several that may apply."""
+    """Return the stop of a binding; ``maybe`` if it is one of several that may apply."""
     verb = "may be" if maybe else "is"
     texts = {
         "assigned": f"`{binding.name}` {verb} assigned `{{}}`",
@@ -79,14 +79,14 @@ def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
 
 
 def loop_stop(loop: cst.For | cst.While) -> Stop:
-    """The stop of a loop."""
+    """Return the stop of a loop."""
     if isinstance(loop, cst.For):
         return Stop(loop.iter, loop, "loop over `{}`", loop.iter)
     return Stop(loop.test, loop, "loop `while {}`", loop.test)
 
 
 def loop_stops(function: FunctionInfo | None) -> list[Stop]:
-    """The loop that calls a function, and the calls from there to the function."""
+    """Return the loop that calls a function, and the calls from there to the function."""
     stops: list[Stop] = []
     called = function
     while called is not None:
@@ -104,7 +104,7 @@ def loop_stops(function: FunctionInfo | None) -> list[Stop]:
 def parameter_text(
     parameter: FunctionParameter, function: FunctionInfo, where: str
 ) -> tuple[str, cst.CSTNode | None]:
-    """The text of a parameter with the evidence for its type, and the node that it quotes."""
+    """Get the text of a parameter with the evidence for its type, and the node that it quotes."""
     text = f"parameter `{parameter.name}` of {where}"
     if parameter.annotation is not None:
         return f"{text}, annotated `{{}}`", parameter.annotation
@@ -172,7 +172,7 @@ class Origins:
         return OriginTrace(context, flow, self._of_context(context, place) if with_start else [])
 
     def _of_value(self, node: cst.CSTNode, place: FactPlace) -> list[Stop]:
-        """The origins of an expression's value, the earliest stop first."""
+        """Return the origins of an expression's value, the earliest stop first."""
         stops: list[Stop] = []
         at: _At | None = _At(node, place.statement, place.function, place.loop_names)
         seen: set[int] = set()
@@ -199,7 +199,7 @@ class Origins:
         return stops[::-1]
 
     def _reached(self, at: _At) -> tuple[str | None, Bound | None]:
-        """The attribute that is read of a name, and the bindings of the name."""
+        """Return the attribute that is read of a name, and the bindings of the name."""
         key = (id(at.node), id(at.statement), at.function)
         known = None if at.loop_names else self._ways.get(key)
         if known is None:
@@ -213,14 +213,14 @@ class Origins:
         return known
 
     def _stop(self, binding: Binding, *, maybe: bool = False) -> Stop:
-        """The stop of a binding, the same object for all flows through it."""
+        """Return the stop of a binding, the same object for all flows through it."""
         key = id(binding), maybe
         if key not in self._stops:
             self._stops[key] = binding_stop(binding, maybe=maybe)
         return self._stops[key]
 
     def _of_context(self, context: str, place: FactPlace) -> list[Stop]:
-        """The start of a finding's context, down to the function that contains the finding."""
+        """Get the start of a finding's context, down to the function that contains the finding."""
         info = place.function
         if context in ("avoidable", "minor"):
             return loop_stops(info) if place.loop is None else [loop_stop(place.loop)]
@@ -250,7 +250,7 @@ class Origins:
         return [Stop(node, statement, f"`{info.qualified_name}` is {done}"), *stops[::-1]]
 
     def _root(self, at: _At) -> tuple[cst.Name | None, str | None]:
-        """The name that an expression's value is derived from, and the attribute read of it."""
+        """Get the name that an expression's value is derived from, and the attribute read of it."""
         node: cst.CSTNode | None = at.node
         attribute = None
         passed: list[tuple[FunctionInfo | None, int]] = []
@@ -268,7 +268,7 @@ class Origins:
         return node, attribute
 
     def _inner(self, node: cst.CSTNode, at: _At) -> cst.CSTNode | None:
-        """The part of an expression that its value is derived from."""
+        """Return the part of an expression that its value is derived from."""
         # By exact type: of libcst's classes ``isinstance`` is slow.
         kind = type(node)
         if kind is cst.Attribute or kind is cst.Subscript or kind is cst.NamedExpr:
@@ -316,7 +316,7 @@ class Origins:
     def _parameter(
         self, binding: Binding, function: FunctionInfo | None, attribute: str | None
     ) -> tuple[list[Stop], _At | None]:
-        """The stops of a parameter and of the calls that pass it, the latest first."""
+        """Return the stops of a parameter and of the calls that pass it, the latest first."""
         assert function is not None
         parameter = next(p for p in function.parameters if p.name == binding.name)
         if function.is_method and parameter is function.parameters[0]:
@@ -334,7 +334,7 @@ class Origins:
         return stops, sites[0] if len(sites) == 1 else None
 
     def _attribute(self, function: FunctionInfo, owner: str, attribute: str | None) -> list[Stop]:
-        """The assignment of ``self.<attribute>``, if the class has a single one."""
+        """Return the assignment of ``self.<attribute>``, if the class has a single one."""
         assert function.cls is not None
         found = assignments_of(function.cls, attribute or "")
         if len(found) != 1 or len(function.cls.setters[attribute or ""]) != 1:
@@ -345,7 +345,7 @@ class Origins:
         return [Stop(statement, statement, f"{text}: `{{}}`" if value else text, value)]
 
     def _passed(self, function: FunctionInfo, parameter: FunctionParameter) -> list[_At]:
-        """The arguments of the file's calls for a parameter; none if one call is unclear."""
+        """Return the arguments of the file's calls for a parameter; none if one call is unclear."""
         found = []
         for call in calls_by_function(self._module).get(function, ()):
             if parameter.star or any(argument.star for argument in call.node.args):
@@ -358,7 +358,7 @@ class Origins:
         return found
 
     def _before(self, binding: Binding, function: FunctionInfo | None) -> _At | None:
-        """The expression that a binding takes its value from, and its place."""
+        """Return the expression that a binding takes its value from, and its place."""
         node: cst.CSTNode | None = binding.value
         if isinstance(binding.statement, cst.AugAssign):
             node = binding.statement.target
@@ -367,7 +367,7 @@ class Origins:
         return None if node is None else _At(node, binding.statement, function)
 
     def _target_of(self, binding: Binding, function: FunctionInfo | None) -> cst.CSTNode | None:
-        """The expression that one of several targets takes its value from, if known."""
+        """Return the expression that one of several targets takes its value from, if known."""
         value = binding.value
         if not isinstance(value, cst.Call):
             return value
@@ -384,7 +384,7 @@ class Origins:
 
 
 def _choices(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
-    """All bindings that may apply, or none if one of them is unknown."""
+    """Return all bindings that may apply, or none if one of them is unknown."""
     clear = all(b.kind != "opaque" for b in bindings)
     return bindings if clear and len(bindings) <= MOST_CHOICES else ()
 

@@ -39,7 +39,7 @@ class Binding(Struct, frozen=True, eq=False):
 
 
 def without_updates(bindings: Iterable[Binding] | None) -> tuple[Binding, ...]:
-    """The bindings but for updates in place, which keep the object."""
+    """Return the bindings but for updates in place, which keep the object."""
     return tuple(binding for binding in bindings or () if binding.kind != "updated")
 
 
@@ -345,7 +345,7 @@ class Reaching:
         return done
 
     def _handled(self, node: cst.Try | cst.TryStar, state: State) -> State | None:
-        """A ``try`` without its ``finally``."""
+        """Return a ``try`` without its ``finally``."""
         after = self._run_once(node.body, state)
         raised = self._during(node.body, state)
         if node.orelse is not None:

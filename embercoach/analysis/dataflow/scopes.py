@@ -78,7 +78,7 @@ class Scope:
         return _UNBOUND if self._reaching is None else self._reaching()
 
     def find(self, name: str) -> tuple[Scope, Expression | None] | None:
-        """The scope that binds a name, and to what, if that is one expression."""
+        """Return the scope that binds a name, and to what, if that is one expression."""
         scope: Scope | None = self
         while scope is not None:
             if scope.binds(name):
@@ -106,7 +106,7 @@ class Scope:
 
 
 def _value_of(binding: Binding) -> cst.CSTNode | None:
-    """The expression that a binding binds a name to, or the function."""
+    """Return the expression that a binding binds a name to, or the function."""
     if binding.kind == "assigned":
         return binding.value
     if binding.kind == "opaque":
@@ -121,7 +121,7 @@ def _value_of(binding: Binding) -> cst.CSTNode | None:
 
 @kept_for_file
 def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
-    """The scope of a function's body, within those around it."""
+    """Return the scope of a function's body, within those around it."""
     node = module.tree if function is None else function.node
 
     def reaching() -> Reaching:
@@ -149,7 +149,7 @@ def scope_at(fact: CallFact, module: Module) -> Scope:
 
 @kept_for_file
 def _visited(visit: FunctionVisit, module: Module) -> Scope:
-    """The scope of a function's body in one call of it."""
+    """Return the scope of a function's body in one call of it."""
     info, outer = visit.function, visit.outer
     beside = outer is not None and outer.function is info.outer
     around = _visited(outer, module) if outer and beside else scope_of(module, info.outer)
@@ -165,7 +165,7 @@ def _visited(visit: FunctionVisit, module: Module) -> Scope:
 
 
 def passed_by(visit: FunctionVisit) -> dict[str, cst.BaseExpression]:
-    """The expressions that a call passes for parameters, by their names."""
+    """Return the expressions that a call passes for parameters, by their names."""
     pairs = ((argument.keyword, argument.node) for argument in visit.arguments)
     return by_parameter(visit.function, pairs, is_bound=visit.bound is not None)
 
@@ -176,7 +176,7 @@ def by_parameter(
     *,
     is_bound: bool,
 ) -> dict[str, cst.BaseExpression]:
-    """The expressions of arguments by parameters, of keywords and expressions without stars."""
+    """Get the expressions of arguments by parameters, of keywords and expressions without stars."""
     names = [p.name for p in function.parameters if not p.star and not p.keyword_only]
     free = iter(names[is_bound:])
     pairs = ((keyword or next(free, None), node) for keyword, node in arguments)
@@ -212,7 +212,7 @@ def _passed_paths(call: LocalCall) -> Iterator[tuple[str, str]]:
 
 
 def derived_attributes(call: LocalCall, inner: set[str]) -> set[str]:
-    """The attributes that a function has set to something derived, as its caller knows them."""
+    """Get the attributes that a function has set to something derived, as its caller knows them."""
     return {
         f"{path}{name[len(parameter) :]}"
         for parameter, path in _passed_paths(call)
@@ -222,7 +222,7 @@ def derived_attributes(call: LocalCall, inner: set[str]) -> set[str]:
 
 
 def names_inside(call: LocalCall, names: set[str]) -> set[str]:
-    """The names as the function of the file that is called knows them."""
+    """Return the names as the function of the file that is called knows them."""
     function = call.function
     found: set[str] = set()
     for parameter, path in _passed_paths(call):
@@ -238,7 +238,7 @@ def names_inside(call: LocalCall, names: set[str]) -> set[str]:
 def written_arguments(
     call: cst.Call, function: FunctionInfo, *, is_bound: bool
 ) -> dict[str, cst.BaseExpression] | None:
-    """The arguments of a call by the parameters of a function; None where one has a star."""
+    """Return the arguments of a call by the parameters of a function; None where one has a star."""
     if any(argument.star for argument in call.args):
         return None
     pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.args)
@@ -247,7 +247,7 @@ def written_arguments(
 
 @kept_for_file
 def assignment_counts(module: Module) -> Counter[str]:
-    """How often a file assigns to an attribute of each name, of whatever object."""
+    """Return how often a file assigns to an attribute of each name, of whatever object."""
     targets = contents_of(module.tree).targets
     return Counter(target.attr.value for target in targets if isinstance(target, cst.Attribute))
 
@@ -322,7 +322,7 @@ def resolve_name(expression: Expression) -> Expression:
 
 
 def display(node: cst.CSTNode | None) -> list[cst.BaseExpression] | None:
-    """The items of a list or tuple as written, None for anything else."""
+    """Return the items of a list or tuple as written, None for anything else."""
     if not isinstance(node, (cst.Tuple, cst.List)):
         return None
     if any(isinstance(element, cst.StarredElement) for element in node.elements):
@@ -367,21 +367,21 @@ def bindings_at(
 
 @kept_for_file
 def _declared(module: Module) -> frozenset[str]:
-    """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
+    """Return names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
     if "global " not in module.source and "nonlocal " not in module.source:
         return frozenset()
     return frozenset(item.name.value for item in contents_of(module.tree).of(cst.NameItem))
 
 
 def items(expression: Expression) -> list[Expression] | None:
-    """The items of a list or tuple as written, here or where its name is bound."""
+    """Return the items of a list or tuple as written, here or where its name is bound."""
     whole = resolve_name(expression)
     nodes = display(whole.node)
     return None if nodes is None else [whole.at(node) for node in nodes]
 
 
 def called(node: cst.Call, scope: Scope) -> str | None:
-    """The name of what is called, if no assignment of the file stands for it."""
+    """Return the name of what is called, if no assignment of the file stands for it."""
     name = dotted(node.func)
     if name is None:
         return None
@@ -411,7 +411,7 @@ def returned(expression: Expression) -> Expression | None:
 
 
 def _returned(definition: cst.FunctionDef | cst.Lambda) -> cst.BaseExpression | None:
-    """The expression that a function returns, if that is all that it does."""
+    """Return the expression that a function returns, if that is all that it does."""
     if isinstance(definition, cst.Lambda):
         return definition.body
     lines = definition.body.body

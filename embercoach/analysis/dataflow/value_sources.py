@@ -74,11 +74,11 @@ class Source(Struct, frozen=True, eq=False):
         return self.moved(node, self.statement)
 
     def moved(self, node: cst.BaseExpression, statement: cst.CSTNode) -> Source:
-        """An expression of another statement of the same function."""
+        """Return an expression of another statement of the same function."""
         return Source(node, statement, self.function, self.module, self.call)
 
     def results(self, function: FunctionInfo) -> list[Source] | None:
-        """The results of a function that this expression calls; None if they are not known."""
+        """Get the results of a function that this expression calls; None if they are not known."""
         depth, call = 0, self.call
         while call is not None:
             depth, call = depth + 1, call.call
@@ -123,19 +123,19 @@ class Sources:
                 self._callers.setdefault(fact.function, []).append(fact)
 
     def callers(self, function: FunctionInfo) -> list[LocalCall | ProjectCall]:
-        """The calls of a function in this file."""
+        """Return the calls of a function in this file."""
         return self._callers.get(function, [])
 
     def of(self, fact: Fact, node: cst.BaseExpression) -> Source:
-        """An expression of a fact of this file."""
+        """Return an expression of a fact of this file."""
         return self.at_place(node, fact.place)
 
     def at_place(self, node: cst.BaseExpression, place: FactPlace) -> Source:
-        """An expression of a place in this file."""
+        """Return an expression of a place in this file."""
         return Source(node, place.statement, place.function, self.module)
 
     def ends(self, source: Source, *, through_callers: bool = False) -> list[Source]:
-        """The expressions that compute a value: all alternatives, none if there are too many.
+        """Get the expressions that compute a value: all alternatives, none if there are too many.
 
         Args:
             source: the expression that is asked for.
@@ -190,7 +190,7 @@ class Sources:
         return None
 
     def value(self, source: Source) -> Value:
-        """The value of an expression of globals, attributes and annotated parameters."""
+        """Return the value of an expression of globals, attributes and annotated parameters."""
         return value_in(source.node, source.function, source.module, source.statement)
 
     def _callee(self, source: Source, node: cst.Call) -> Value:
@@ -200,7 +200,7 @@ class Sources:
         return self.value(source.at(node.func))
 
     def callees(self, source: Source) -> list[Callee]:
-        """The functions of the project that an expression calls."""
+        """Return the functions of the project that an expression calls."""
         node = source.node
         if not isinstance(node, cst.Call):
             return []
@@ -208,7 +208,7 @@ class Sources:
         return found or list(_functions(self._callee(source, node)))
 
     def _step(self, source: Source, *, through_callers: bool) -> list[Source] | None:
-        """The next expressions to look at, None where there is nothing to follow."""
+        """Return the next expressions to look at, None where there is nothing to follow."""
         node = source.node
         if isinstance(node, cst.Name):
             return self._bound(source, node.value, through_callers=through_callers)
@@ -252,7 +252,7 @@ class Sources:
     def _arguments(
         self, source: Source, name: str, *, through_callers: bool
     ) -> list[Source] | None:
-        """The values of a parameter: the argument of the call, or of all calls in this file."""
+        """Get the values of a parameter: the argument of the call, or of all calls in this file."""
         function = source.function
         assert function is not None
         if source.call is not None:
@@ -273,7 +273,7 @@ class Sources:
         return found or None
 
     def _unpacked(self, source: Source, binding: Binding) -> list[Source] | None:
-        """The item of a returned tuple that one of several targets is assigned."""
+        """Return the item of a returned tuple that one of several targets is assigned."""
         index = binding.index
         if index is None or binding.value is None:
             return None
@@ -288,7 +288,7 @@ class Sources:
         return found or None
 
     def _returned(self, source: Source) -> list[Source] | None:
-        """The results of the functions that an expression calls."""
+        """Return the results of the functions that an expression calls."""
         found: list[Source] = []
         for callee in self.callees(source):
             results = source.results(callee.function)
@@ -333,7 +333,7 @@ def _functions(callee: Value) -> Iterator[Callee]:
 
 
 def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
-    """The argument of a call for a parameter, or the parameter's default."""
+    """Return the argument of a call for a parameter, or the parameter's default."""
     node, function = call.node, callee.function
     if not isinstance(node, cst.Call):
         return None
@@ -354,7 +354,7 @@ def _defaults(function: FunctionInfo) -> dict[str, cst.BaseExpression]:
 
 
 def default_of(source: Source) -> Source | None:
-    """The default of a parameter, None for anything else."""
+    """Return the default of a parameter, None for anything else."""
     function, node = source.function, source.node
     if function is None or not isinstance(node, cst.Name):
         return None
@@ -364,7 +364,7 @@ def default_of(source: Source) -> Source | None:
 
 
 def constructor(sources: Sources, callee: Source) -> Source | None:
-    """The expression that made a layer, the last one of an ``nn.Sequential``."""
+    """Return the expression that made a layer, the last one of an ``nn.Sequential``."""
     for _ in range(MOST_CALLS):
         ends = sources.ends(callee)
         if len(ends) != 1:
@@ -380,7 +380,7 @@ def constructor(sources: Sources, callee: Source) -> Source | None:
 
 
 def last_layer(sources: Sources, callee: Source, cls: str) -> str:
-    """The class of the layer that computes the result: the last one of ``nn.Sequential``."""
+    """Return the class of the layer that computes the result: the last one of ``nn.Sequential``."""
     made = constructor(sources, callee) if cls in _SEQUENTIAL else None
     last = None if made is None else sources.value(made)
     if isinstance(last, Symbol):
@@ -389,7 +389,7 @@ def last_layer(sources: Sources, callee: Source, cls: str) -> str:
 
 
 def _own_attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
-    """The values of ``self.<name>``: a property's results, or those of its assignments."""
+    """Return the values of ``self.<name>``: a property's results, or those of its assignments."""
     owner, _, name = (dotted(node) or "").partition(".")
     bound = bindings_at(owner, source.statement, source.function, source.module)
     function = None if bound is None else bound.function
@@ -405,7 +405,7 @@ def _own_attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
 
 
 def assigned_values(cls: ClassInfo, name: str, module: Module) -> tuple[AssignedValue, ...]:
-    """The statements that assign a value to ``self.<name>``, but for None.
+    """Return the statements that assign a value to ``self.<name>``, but for None.
 
     None of them if other code, or a derived class, may assign to it, or a statement updates it.
     """
@@ -426,7 +426,7 @@ def is_set_once(cls: ClassInfo, name: str, module: Module) -> bool:
 
 @kept_for_file
 def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
-    """How often the text of a class assigns to each path."""
+    """Return how often the text of a class assigns to each path."""
     return Counter(map(dotted, contents_of(cls.node).targets))
 
 
@@ -515,12 +515,12 @@ def _may_change(module: Module, owner: str, key: str | int) -> bool:
 
 
 def changed_keys(module: Module) -> frozenset[str | int]:
-    """The literal keys that a file assigns under, or deletes."""
+    """Return the literal keys that a file assigns under, or deletes."""
     return _changed(module)[0]
 
 
 def changed_containers(module: Module) -> frozenset[str]:
-    """The last names of the dictionaries and lists that a file changes: ``state.append(x)``."""
+    """Get the last names of the dictionaries and lists that a file changes: ``state.append(x)``."""
     return _changed(module)[1]
 
 
@@ -543,7 +543,7 @@ def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
 def _attribute(
     sources: Sources, source: Source, node: cst.Attribute, bases: list[Source]
 ) -> list[Source] | None:
-    """The value of an attribute of objects that are made once, or of other files."""
+    """Return the value of an attribute of objects that are made once, or of other files."""
     name = node.attr.value
     owner = sources.value(source.at(node.value))
     if isinstance(owner, ModuleRef):
@@ -558,7 +558,7 @@ def _attribute(
 
 
 def _field(sources: Sources, base: Source, name: str) -> Source | None:
-    """The value of an attribute of an object that a call makes."""
+    """Return the value of an attribute of an object that a call makes."""
     node = base.node
     if not isinstance(node, cst.Call) or any(a.star for a in node.args):
         return None
@@ -593,7 +593,7 @@ def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> S
 
 
 def field_default(source: Source) -> Source | None:
-    """The default of a field ``self.<name>`` that nothing in the file passes or assigns."""
+    """Return the default of a field ``self.<name>`` that nothing in the file passes or assigns."""
     cls, node = None if source.function is None else source.function.cls, source.node
     if cls is None or not isinstance(node, cst.Attribute):
         return None
@@ -606,7 +606,7 @@ def field_default(source: Source) -> Source | None:
 
 
 def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
-    """The default of a field, or what its ``default_factory`` returns."""
+    """Return the default of a field, or what its ``default_factory`` returns."""
     for node in contents_of(cls.node.body).of(cst.AnnAssign):
         if dotted(node.target) != name:
             continue
@@ -620,7 +620,7 @@ def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
 
 
 def _global_of(source: Source, module: Module, name: str) -> list[Source] | None:
-    """The value of a top-level name of another file, if it is bound once."""
+    """Return the value of a top-level name of another file, if it is bound once."""
     held = scope_of(module, None).reaching.bindings.get(name, ())
     if len(held) != 1 or any(name in f.global_names for f in module.functions):
         return None
@@ -631,7 +631,7 @@ def _global_of(source: Source, module: Module, name: str) -> list[Source] | None
 
 
 def _imported(source: Source, name: str) -> list[Source] | None:
-    """The value of a name that ``from other import name`` binds, for its import statement."""
+    """Get the value of a name that ``from other import name`` binds, for its import statement."""
     node = source.statement
     if not isinstance(node, cst.ImportFrom) or isinstance(node.names, cst.ImportStar):
         return None
@@ -664,7 +664,7 @@ def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CS
 
 
 def reaching_of(source: Source) -> Reaching:
-    """The bindings of the scope of an expression."""
+    """Return the bindings of the scope of an expression."""
     return scope_of(source.module, source.function).reaching
 
 

@@ -55,7 +55,7 @@ _USING = (cst.Return, cst.Yield, cst.Await, cst.WithItem, cst.Match)
 def uses_of(
     node: cst.CSTNode, body: cst.CSTNode, module: Module, function: FunctionInfo | None
 ) -> frozenset[Use]:
-    """The uses of an expression's value in a body of that function, or of the module."""
+    """Return the uses of an expression's value in a body of that function, or of the module."""
     return _Uses(contents_of(body), module, scope_of(module, function).reaching).of(node)
 
 

@@ -60,7 +60,7 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
 
 
 def _branches(frame: Frame, node: cst.If) -> bool:
-    """Return an ``if`` of which either branch may be run."""
+    """Run an ``if`` of which either branch may be run."""
     before = frame.fork()
     periodic = frame.periodic
     branches: list[Snapshot] = []
@@ -84,7 +84,7 @@ def _branches(frame: Frame, node: cst.If) -> bool:
 
 
 def _decided(frame: Frame, node: cst.If, truth: bool) -> bool:
-    """Return an ``if`` of which one branch alone is run."""
+    """Run an ``if`` of which one branch alone is run."""
     if truth:
         return _body(frame, node.body)
     if isinstance(node.orelse, cst.If):
@@ -203,7 +203,7 @@ def execute_while(frame: Frame, node: cst.While) -> bool:
 def _leave_loop(
     frame: Frame, node: cst.For | cst.While, breaks: list[Snapshot], *, runs_out: bool
 ) -> bool:
-    """Return a loop that runs out goes through its ``else``; a ``break`` goes past it."""
+    """Leave a loop: one that runs out goes through its ``else``; a ``break`` goes past it."""
     if runs_out and node.orelse is not None:
         runs_out = _body(frame, node.orelse.body)
     branches = [frame.fork(), *breaks] if runs_out else breaks

@@ -67,7 +67,7 @@ class WrittenShape(Struct, frozen=True):
     is_described: bool = False
 
     def pairs(self, shape: ArrayShape) -> list[tuple[ast.expr | None, Integer]]:
-        """The written sizes with those of a shape, as far as both are known."""
+        """Return the written sizes with those of a shape, as far as both are known."""
         if self.middle is None and shape.middle is None:
             return list(zip(self.head, shape.head, strict=False))
         ends = self.head if self.middle is None else self.tail
@@ -85,7 +85,7 @@ class WrittenShape(Struct, frozen=True):
     def shape(
         self, size_of: Callable[[str], Integer], axes: Mapping[str, AxesSymbol]
     ) -> ArrayShape:
-        """The shape where names have these sizes."""
+        """Return the shape where names have these sizes."""
         head, tail = (
             tuple(ANY_INT if size is None else evaluated(size, size_of) for size in part)
             for part in (self.head, self.tail)
@@ -96,7 +96,7 @@ class WrittenShape(Struct, frozen=True):
 
 
 def evaluated(size: ast.expr, size_of: Callable[[str], Integer]) -> Integer:
-    """The integer of an expression of names and numbers."""
+    """Return the integer of an expression of names and numbers."""
     if isinstance(size, ast.Constant):
         return size.value if type(size.value) is int else ANY_INT
     if isinstance(size, ast.Name):
@@ -118,7 +118,7 @@ _OPERATIONS: dict[type[ast.operator], Callable[[Integer, Integer], Integer]] = {
 
 
 def expression_of(text: str) -> ast.expr | None:
-    """The expression that a text is, None if it is none, or long."""
+    """Return the expression that a text is, None if it is none, or long."""
     if len(text) > LONGEST:
         return None
     try:
@@ -146,7 +146,7 @@ def _is_simple(node: ast.expr) -> bool:
 
 @lru_cache(maxsize=1024)
 def typed_shape(text: str) -> WrittenShape | None:
-    """The shape of an annotation ``Float[mx.array, "*batch S D"]``."""
+    """Return the shape of an annotation ``Float[mx.array, "*batch S D"]``."""
     if len(text) > LONGEST:
         return None
     parts: list[list[ast.expr | None]] = [[]]
@@ -168,7 +168,7 @@ def typed_shape(text: str) -> WrittenShape | None:
 
 
 def typed_dtype(kind: str, name: str) -> DType:
-    """The dtype of an annotation's class, such as ``Float32`` or ``Float``."""
+    """Return the dtype of an annotation's class, such as ``Float32`` or ``Float``."""
     known = kind.lower()
     if known in _DTYPES:
         return known
@@ -186,7 +186,7 @@ _DTYPES = frozenset(
 
 @lru_cache(maxsize=32)
 def _commented_lines(source: str) -> dict[int, bytes]:
-    """The lines that may end with a comment about a shape, by their numbers."""
+    """Return the lines that may end with a comment about a shape, by their numbers."""
     if "# (" not in source and "# [" not in source:
         return {}
     lines = enumerate(io.StringIO(source, newline=None), 1)
@@ -194,13 +194,13 @@ def _commented_lines(source: str) -> dict[int, bytes]:
 
 
 def comment_behind(source: str, node: ast.stmt) -> WrittenShape | None:
-    """The shape in the comment after a statement."""
+    """Return the shape in the comment after a statement."""
     line = _commented_lines(source).get(node.end_lineno or 0)
     return None if line is None else commented_shape(line[node.end_col_offset :])
 
 
 def comment_of_parameter(source: str, parameter: ast.arg, end: ast.AST) -> WrittenShape | None:
-    """The shape in the comment after a parameter that is alone in its line.
+    """Return the shape in the comment after a parameter that is alone in its line.
 
     ``end`` is its default, or the parameter.
     """
@@ -215,7 +215,7 @@ def comment_of_parameter(source: str, parameter: ast.arg, end: ast.AST) -> Writt
 
 @lru_cache(maxsize=1024)
 def commented_shape(text: bytes) -> WrittenShape | None:
-    """The shape of a comment ``# (B, S, D)``, if it is about nothing else."""
+    """Return the shape of a comment ``# (B, S, D)``, if it is about nothing else."""
     if len(text) > LONGEST:
         return None
     comment = text.decode(errors="replace").strip()
@@ -249,7 +249,7 @@ _UNKNOWN = frozenset(("_", "?", "-1", "None"))
 
 
 def _split(group: str) -> tuple[list[str], str]:
-    """The parts of a group in brackets, and what follows it; no parts if it does not end."""
+    """Return the parts of a group in brackets, and what follows it; no parts if it does not end."""
     depth = start = 0
     parts: list[str] = []
     for at, char in enumerate(group):
@@ -335,7 +335,7 @@ def _lines(source: str) -> list[str]:
 
 
 def _first_comments(function: ast.AST, body: list[ast.stmt], source: str) -> list[str]:
-    """The lines of comments before a function's first statement, and after its docstring."""
+    """Return the lines of comments before a function's first statement, and after its docstring."""
     found: list[str] = []
     before = getattr(function, "lineno", 0)
     for node in body[:2]:
@@ -350,7 +350,7 @@ def _first_comments(function: ast.AST, body: list[ast.stmt], source: str) -> lis
 def _shapes_in(
     line: str, names: frozenset[str], *, is_alone: bool
 ) -> list[tuple[str, WrittenShape]]:
-    """The parameters that a line names, each with the shape after its name.
+    """Return the parameters that a line names, each with the shape after its name.
 
     ``is_alone``: one begins the line, or follows a comma or semicolon and precedes a colon.
     """
@@ -397,7 +397,7 @@ def _shape_after(text: str, *, starts_line: bool) -> WrittenShape | None:
 
 
 def _shape_of(group: str) -> WrittenShape | None:
-    """The shape that a text begins with, if it is one of several axes."""
+    """Return the shape that a text begins with, if it is one of several axes."""
     end = next((at for at, char in enumerate(group) if char in ")]"), 0) + 1
     rest = group[end:]
     if " or (" in rest or " or [" in rest:
@@ -418,7 +418,7 @@ CODE = "SHAPE-006"
 def written_type(
     machine: Machine, frame: Frame, node: ast.expr | None, depth: int = 0
 ) -> WrittenShape | None:
-    """The shape of an annotation: ``Float[mx.array, "B S D"]``, also if it may be ``None``."""
+    """Get the shape of an annotation: ``Float[mx.array, "B S D"]``, also if it may be ``None``."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth < 4:
         return written_type(machine, frame, expression_of(node.value), depth + 1)
     if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
@@ -443,7 +443,7 @@ def _library_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
 
 
 def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, WrittenShape]:
-    """The shapes that a function names for its parameters."""
+    """Return the shapes that a function names for its parameters."""
     known = machine.written.get(function.node)
     if known is not None:
         return known
@@ -471,7 +471,7 @@ def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, Writt
 
 
 def _with_overridden(function: FunctionValue) -> Iterator[FunctionValue]:
-    """A function, and the methods of base classes whose documentation it shares."""
+    """Yield a function, and the methods of base classes whose documentation it shares."""
     yield function
     node = function.node
     if isinstance(node, ast.Lambda) or function.cls is None:
@@ -552,7 +552,7 @@ def _with_shape(
     written: WrittenShape,
     axes: dict[str, AxesSymbol],
 ) -> Any:
-    """An argument that is an array of the shape that is written, where it is not known."""
+    """Return an argument that is an array of the shape that is written, where it is not known."""
     value = machine.heap.value(value)
     if type(value) is Options:
         options = [_with_shape(machine, frame, one, written, axes) for one in value.values]
@@ -644,7 +644,7 @@ def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any)
 
 
 def _sole_target(node: ast.stmt) -> ast.Name | ast.Attribute | None:
-    """The name or attribute that a statement assigns; None of several, and of items."""
+    """Return the name or attribute that a statement assigns; None of several, and of items."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     target = targets[0] if len(targets) == 1 else None
     return target if isinstance(target, (ast.Name, ast.Attribute)) else None

@@ -48,13 +48,13 @@ class AxesSymbol:
         self.serial = next(_serial)
 
     def inner(self, ahead: int, after: int) -> AxesSymbol:
-        """The axes without the first and the last ones."""
+        """Return the axes without the first and the last ones."""
         made = AxesSymbol(self.name, self.ahead + ahead, self.after + after)
         made.is_given = self.is_given
         return made
 
     def axis_name(self, at: int) -> str:
-        """The name of an axis, counted from the end if negative: ``x.0``."""
+        """Return the name of an axis, counted from the end if negative: ``x.0``."""
         number = at + self.ahead if at >= 0 else at - self.after
         return f"{self.name or 'n'}.{number}"
 
@@ -86,7 +86,7 @@ class ArrayShape(Struct, frozen=True):
         return self.head if self.middle is None else None
 
     def size(self, axis: int) -> Integer:
-        """The size of an axis, from the end if negative; ``ANY_INT`` where it isn't known."""
+        """Get the size of an axis, from the end if negative; ``ANY_INT`` where it isn't known."""
         if self.middle is None:
             return self.head[axis]
         if axis >= 0:
@@ -107,7 +107,7 @@ class ArrayShape(Struct, frozen=True):
 
 
 def shape_text(sizes: Sequence[str]) -> str:
-    """A shape of sizes that are written: ``(B, S)``, ``(B,)``."""
+    """Return a shape of sizes that are written: ``(B, S)``, ``(B,)``."""
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
@@ -116,17 +116,17 @@ def _written(size: Integer) -> str:
 
 
 def unknown_shape(name: str = "") -> ArrayShape:
-    """A shape of which nothing is known."""
+    """Return a shape of which nothing is known."""
     return ArrayShape((), AxesSymbol(name))
 
 
 def shape_of_rank(rank: int | None, more: int = 0) -> ArrayShape:
-    """A shape of unknown sizes, of so many axes and some more; of None any shape."""
+    """Return a shape of unknown sizes, of so many axes and some more; of None any shape."""
     return unknown_shape() if rank is None else ArrayShape((ANY_INT,) * (rank + more))
 
 
 def without_last(shape: ArrayShape, count: int = 1) -> ArrayShape:
-    """The shape without its last axes."""
+    """Return the shape without its last axes."""
     if shape.middle is None:
         return ArrayShape(shape.head[: len(shape.head) - count])
     if len(shape.tail) < count:
@@ -135,7 +135,7 @@ def without_last(shape: ArrayShape, count: int = 1) -> ArrayShape:
 
 
 def without_first(shape: ArrayShape, count: int = 1) -> ArrayShape:
-    """The shape without its first axes."""
+    """Return the shape without its first axes."""
     if shape.middle is None:
         return ArrayShape(shape.head[count:])
     if len(shape.head) < count:
@@ -151,7 +151,7 @@ def with_last(shape: ArrayShape, *sizes: Integer) -> ArrayShape:
 
 
 def chained(*shapes: ArrayShape) -> ArrayShape:
-    """The shape of the axes of several shapes, in order."""
+    """Return the shape of the axes of several shapes, in order."""
     unknown = [at for at, shape in enumerate(shapes) if shape.middle is not None]
     if not unknown:
         return ArrayShape(tuple(n for shape in shapes for n in shape.head))
@@ -199,7 +199,7 @@ DType = str | PromotedDType | None
 
 
 def dtype_symbol(symbol: DTypeSymbol) -> DType:
-    """The dtype that a symbol stands for."""
+    """Return the dtype that a symbol stands for."""
     return PromotedDType(frozenset((symbol,)))
 
 
@@ -295,7 +295,7 @@ def promote_weak(dtype: DType, kind: WeakKind) -> DType:
 
 
 def floating(dtype: DType) -> DType:
-    """The dtype of ``mx.exp`` and the like: float32 for integers."""
+    """Return the dtype of ``mx.exp`` and the like: float32 for integers."""
     if isinstance(dtype, str):
         return promotion.floating(dtype)
     return promote_weak(dtype, "float")
@@ -380,7 +380,7 @@ class Unknown:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """A question mark."""
+        """Return a question mark."""
         return "?"
 
 
@@ -388,7 +388,7 @@ UNKNOWN = Unknown()
 
 
 def weak_kind(value: object) -> WeakKind | None:
-    """The kind of a Python number, None for anything else."""
+    """Return the kind of a Python number, None for anything else."""
     kind = type(value)
     if kind is bool:
         return "bool"

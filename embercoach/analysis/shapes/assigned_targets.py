@@ -68,7 +68,7 @@ def assign_target(machine: Machine, frame: Frame, target: ast.expr, value: Any) 
 
 
 def with_symbols(frame: Frame, value: Any, name: str = "") -> Any:
-    """The value with symbols for unknown sizes, which what follows may give names and relate.
+    """Get the value with symbols for unknown sizes, which what follows may give names and relate.
 
     A number gets its name where it is assigned, but not where the rounds of a loop count it.
     """
@@ -133,7 +133,7 @@ def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any)
 
 
 def _unpacked_options(machine: Machine, value: Options, number: int) -> Any:
-    """One of several tuples that are unpacked."""
+    """Return one of several tuples that are unpacked."""
     found = []
     for option in value.values:
         items = _items_of_place(machine, option, number) if type(option) is Place else option
@@ -149,7 +149,7 @@ def _unpacked_options(machine: Machine, value: Options, number: int) -> Any:
 
 
 def _items_of_place(machine: Machine, place: Place, number: int) -> Any:
-    """The items of a setting that is unpacked."""
+    """Return the items of a setting that is unpacked."""
     if not place.is_setting or number > 8:
         return place
     items = []
@@ -178,7 +178,7 @@ def scope_of(frame: Frame) -> object:
 
 
 def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any, ...]) -> Any:
-    """The sizes of a shape that is unpacked: it has as many axes as there are names."""
+    """Return the sizes of a shape that is unpacked: it has as many axes as there are names."""
     place = next(at for at, item in enumerate(value) if type(item) is AxesSymbol)
     axes = value[place]
     if any(type(target) is ast.Starred for target in targets):
@@ -253,7 +253,7 @@ def _weaken(machine: Machine, owner: ObjectReference, name: str, value: Any) -> 
 
 
 def _as_parameter(owner: ObjectReference, name: str, value: Any) -> Any:
-    """A floating array of a module is a parameter: a program may cast it."""
+    """Return a floating array of a module is a parameter: a program may cast it."""
     if (
         type(value) is ShapedArray
         and owner.library.startswith("mlx.nn")

@@ -91,7 +91,7 @@ def attribute_of(site: ShapeSite, owner: Any, name: str) -> Any:
 
 
 def library_name(name: str) -> Any:
-    """The value of a library's name."""
+    """Return the value of a library's name."""
     if name in _CONSTANTS:
         return _CONSTANTS[name]
     last = name.rpartition(".")[2]
@@ -129,7 +129,7 @@ def _of_array(site: ShapeSite, owner: ShapedArray, name: str) -> Any:
 
 
 def _of_place(site: ShapeSite, owner: Place, name: str) -> Any:
-    """An attribute of something unknown: of an array, where only arrays have it."""
+    """Return an attribute of something unknown: of an array, where only arrays have it."""
     if name in ARRAY_MEMBERS and (not owner.is_setting or name in _PLAINLY_ARRAYS):
         if site.frame.may_see_other_arrays():
             return UNKNOWN
@@ -154,7 +154,7 @@ MOST_BASES = 32
 
 
 def classes_of(cls: ClassValue) -> list[ClassValue]:
-    """A class and its bases of the program, the derived ones first."""
+    """Return a class and its bases of the program, the derived ones first."""
     found = [cls]
     for one in found:
         if len(found) > MOST_BASES:
@@ -164,7 +164,7 @@ def classes_of(cls: ClassValue) -> list[ClassValue]:
 
 
 def library_base(cls: ClassValue) -> str:
-    """The first library class that a class derives from, empty if none."""
+    """Return the first library class that a class derives from, empty if none."""
     for one in classes_of(cls):
         for base in one.bases:
             if type(base) is LibraryName and base.name not in ("abc.ABC", "typing.Generic"):
@@ -193,7 +193,7 @@ _KNOWN_BASES = frozenset(
 
 
 def member_of(owner: ObjectReference, name: str) -> Any:
-    """A method of an object's class, bound to it; None if there is none."""
+    """Return a method of an object's class, bound to it; None if there is none."""
     found = None if owner.cls is None else class_member(owner.cls, name)
     return BoundFunction(found, owner) if type(found) is FunctionValue else None
 

@@ -120,11 +120,11 @@ class TableCall(Struct, frozen=True):
         return [value for value in self.arguments if type(value) is ShapedArray]
 
     def argument(self, at: int, name: str) -> Any:
-        """An argument by its position or its name; None if it isn't there."""
+        """Return an argument by its position or its name; None if it isn't there."""
         return self.keywords.get(name, self.arguments[at] if at < len(self.arguments) else None)
 
     def axes(self, shape: ArrayShape, at: int = 1) -> tuple[int, ...]:
-        """The axes that the call works along; empty if they are unknown.
+        """Return the axes that the call works along; empty if they are unknown.
 
         They count from the end, or as the call does where the number of axes is unknown.
 
@@ -144,7 +144,7 @@ class TableCall(Struct, frozen=True):
 
 
 def with_origin(call: TableCall, result: ShapedArray) -> ShapedArray:
-    """The result of a call with its origin, or with that of the one array that it changes."""
+    """Get the result of a call with its origin, or with that of the one array that it changes."""
     arrays, name, node = call.arrays, call.name, call.node
     if name == STACKING:
         return replace(result, origin=Origin(name, node, result.shape))
@@ -170,7 +170,7 @@ def with_origin(call: TableCall, result: ShapedArray) -> ShapedArray:
 
 
 def _along_axis(call: TableCall, first: ShapedArray) -> Origin | None:
-    """The origin of what a call computes along an axis; None for other calls."""
+    """Return the origin of what a call computes along an axis; None for other calls."""
     name, node, arguments = call.name, call.node, call.arguments
     if name in REDUCTIONS or name in NORMALIZING:
         if _is_of_all_rows(call, first):
@@ -187,7 +187,7 @@ def _along_axis(call: TableCall, first: ShapedArray) -> Origin | None:
 
 
 def _of_two(call: TableCall, arrays: list[ShapedArray], result: ShapedArray) -> Origin | None:
-    """The origin of scores with a mask, and of rows with their weights; None for others."""
+    """Return the origin of scores with a mask, and of rows with their weights; None for others."""
     if len(arrays) != 2:
         return None
     is_masked = call.name == "mlx.core.where" and arrays[0] is call.arguments[0]
@@ -230,7 +230,7 @@ def _is_one(size: Integer) -> bool:
 
 
 def _tiled(numbers: Any) -> tuple[int, ...]:
-    """The axes that ``mx.tile`` repeats, from the end."""
+    """Return the axes that ``mx.tile`` repeats, from the end."""
     if not isinstance(numbers, (tuple, list)):
         return ()
     known = [at for at, n in enumerate(numbers) if not (type(n) is int and n == 1)]
@@ -238,7 +238,7 @@ def _tiled(numbers: Any) -> tuple[int, ...]:
 
 
 def _kept(call: TableCall, first: ShapedArray, result: ShapedArray) -> Origin | None:
-    """The origin that parts and transposes of an array have of it."""
+    """Return the origin that parts and transposes of an array have of it."""
     origin = first.origin
     if origin is None:
         return None
@@ -289,7 +289,7 @@ def is_layer(array: ShapedArray, name: str) -> bool:
 
 
 def reduced_axis(call: TableCall) -> ast.AST | None:
-    """The reduction that drops an axis which its result is then broadcast against.
+    """Return the reduction that drops an axis which its result is then broadcast against.
 
     ``x - x.mean(axis=1)`` means ``x.mean(axis=1, keepdims=True)``.
     """
@@ -314,7 +314,7 @@ def _is_elementwise(name: str, arrays: list[ShapedArray], known: list[ShapedArra
 
 
 def _combined(call: TableCall, arrays: list[ShapedArray]) -> Origin | None:
-    """The meaning of values that calls make along an axis, and the axis; None for others."""
+    """Return the meaning of values that calls make along an axis, and the axis; None for others."""
     name, origin = call.name, arrays[0].origin
     if len(arrays) == 1:
         is_square = name.endswith(_SQUARING) and call.arguments[-1] in (arrays[0], 2)

@@ -81,7 +81,7 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
 
 
 def _scopes(tree: ast.Module) -> tuple[list[_Scope], set[str]]:
-    """The functions and classes of a file, and the names that it imports from MLX."""
+    """Return the functions and classes of a file, and the names that it imports from MLX."""
     whole = _Scope(tree, None)
     scopes: list[_Scope] = []
     imported: set[str] = set()
@@ -161,7 +161,7 @@ class FinishedCall(Struct, frozen=True):
 def remembered(
     machine: Machine, function: FunctionValue, names: dict[str, Any], run: Callable[[], Any]
 ) -> Any:
-    """The result of a call, which runs if no call with these arguments can stand for it.
+    """Return the result of a call, which runs if no call with these arguments can stand for it.
 
     Args:
         machine: the interpreter.
@@ -203,7 +203,7 @@ def remembered(
 
 
 def _key(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> Hashable:
-    """The key that calls which do the same have in common; None if that is not known."""
+    """Return the key that calls which do the same have in common; None if that is not known."""
     parts = tuple([_part(machine.heap, value) for value in names.values()])
     key = (function, machine.trials > 0, machine.rounds > 0, parts)
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
-    """The condition under which a call doesn't raise, if it is one that nobody means.
+    """Return the condition under which a call doesn't raise, if it is one that nobody means.
 
     ``unless S equals T``; None where the sizes may well be equal.
     """
@@ -74,7 +74,7 @@ _PRIMES: tuple[Integer, ...] = (101, 211, 307, 401, 503, 601)
 
 
 def reduced(left: Integer, right: Integer) -> tuple[Integer, Integer]:
-    """Two sizes without the factors that they have in common: B * T and B * S are T and S."""
+    """Get two sizes without the factors that they have in common: B * T and B * S are T and S."""
     if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
         return left, right
     for one, other in ((left, right), (right, left)):
@@ -127,7 +127,7 @@ def _have_one_use_each(symbols: frozenset[SizeSymbol]) -> bool:
 
 @lru_cache(maxsize=512)
 def _uses(function: ast.AST) -> dict[str, int]:
-    """The names that a function reads, with how often it does."""
+    """Return the names that a function reads, with how often it does."""
     return Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
 
 

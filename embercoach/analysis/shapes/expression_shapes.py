@@ -221,7 +221,7 @@ def _set(machine: Machine, frame: Frame, node: ast.Set) -> Any:
 
 
 def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Items:
-    """The items of a display, with ``*parts`` in it."""
+    """Return the items of a display, with ``*parts`` in it."""
     found: list[Any] = []
     is_known = True
     for node in nodes:
@@ -237,7 +237,7 @@ def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Ite
 
 
 def _spread(machine: Machine, frame: Frame, node: ast.Starred) -> Items:
-    """The items of ``*value``; axes that are unknown are one of a tuple's."""
+    """Return the items of ``*value``; axes that are unknown are one of a tuple's."""
     value = machine.heap.value(machine.evaluate(frame, node.value))
     return Items(value) if type(value) is tuple else iterated_items(machine, value)
 
@@ -341,7 +341,7 @@ def _super(frame: Frame) -> Any:
 def call_arguments(
     machine: Machine, frame: Frame, node: ast.Call
 ) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
-    """The arguments of a call, and whether these are all."""
+    """Return the arguments of a call, and whether these are all."""
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     is_complete = True
@@ -434,7 +434,7 @@ def _of_object(site: ShapeSite, owner: ObjectReference, index: Any) -> Any:
 
 
 def _of_place(site: ShapeSite, owner: Place, index: Any) -> Any:
-    """An item of a setting: a setting as well; part of what must be an array."""
+    """Return an item of a setting: a setting as well; part of what must be an array."""
     if not owner.is_setting:
         if owner.scope is None or not _is_of_axes(index) or site.frame.may_see_other_arrays():
             return UNKNOWN
@@ -477,7 +477,7 @@ def _parts(index: slice) -> tuple[Any, Any, Any]:
 
 
 def _item_of_open_tuple(machine: Machine, owner: tuple[Any, ...], index: Any, place: int) -> Any:
-    """An item or a slice of a shape of which some axes are unknown."""
+    """Return an item or a slice of a shape of which some axes are unknown."""
     after = len(owner) - place - 1
     if type(index) is int:
         if 0 <= index < place or -after <= index < 0:
@@ -573,7 +573,7 @@ _SUBSCRIPTS: dict[type, Callable[[ShapeSite, Any, Any], Any]] = {
 
 
 def _inner_frame(frame: Frame) -> Frame:
-    """The names that a comprehension binds."""
+    """Return the names that a comprehension binds."""
     return Frame(
         {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
     )

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def builtin(name: str) -> Any:
-    """The value of a name that the program does not bind."""
+    """Return the value of a name that the program does not bind."""
     if name == "__name__":
         return UNKNOWN
     return LibraryName(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
@@ -62,7 +62,7 @@ def builtin(name: str) -> Any:
 def function_of(
     machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ) -> FunctionValue:
-    """The value of a definition; its defaults are evaluated here."""
+    """Return the value of a definition; its defaults are evaluated here."""
     arguments = node.args
     defaults = tuple(machine.evaluate(frame, one) for one in arguments.defaults)
     keyword_defaults = tuple(
@@ -82,7 +82,7 @@ def function_of(
 
 
 def decorator_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
-    """The library's name of a decorator, or of what makes it; empty for another one."""
+    """Return the library's name of a decorator, or of what makes it; empty for another one."""
     return _name_of(machine.evaluate(frame, node.func if isinstance(node, ast.Call) else node))
 
 
@@ -91,7 +91,7 @@ def _name_of(value: Any) -> str:
 
 
 def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
-    """The value that a definition binds its name to."""
+    """Return the value that a definition binds its name to."""
     function = function_of(machine, frame, node)
     value: Any = function
     for name, one in zip(reversed(function.decorators), reversed(node.decorator_list), strict=True):
@@ -110,7 +110,7 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
 
 
 def method_of_unknown(owner: Any, name: str, known: Any) -> Any:
-    """A method of something unknown, where its name says enough; else what is known of it."""
+    """Get a method of something unknown, where its name says enough; else what is known of it."""
     return LibraryMethod(owner, name) if name in library_functions.PROTOCOLS else known
 
 
@@ -216,7 +216,7 @@ def _instantiate(call: ShapeCall, cls: ClassValue) -> Any:
 
 
 def fields_of(cls: ClassValue) -> list[tuple[str, ast.AnnAssign, ClassValue]]:
-    """The fields of a dataclass, those of its bases first."""
+    """Return the fields of a dataclass, those of its bases first."""
     found: dict[str, tuple[str, ast.AnnAssign, ClassValue]] = {}
     for one in reversed(classes_of(cls)):
         for statement in one.node.body:
@@ -227,7 +227,7 @@ def fields_of(cls: ClassValue) -> list[tuple[str, ast.AnnAssign, ClassValue]]:
 
 
 def default_of(machine: Machine, cls: ClassValue, statement: ast.AnnAssign) -> Any:
-    """The default of a field; ``UNKNOWN`` without one."""
+    """Return the default of a field; ``UNKNOWN`` without one."""
     value = statement.value
     if value is None:
         return UNKNOWN
@@ -290,7 +290,7 @@ def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
 
 
 def _captured(function: FunctionValue) -> list[Any]:
-    """The values that an inner function takes from the functions around it."""
+    """Return the values that an inner function takes from the functions around it."""
     outer = function.frame
     if outer.function is None:
         return []
@@ -363,7 +363,7 @@ def _run_backward(
 
 
 def _last_return(function: FunctionValue) -> ast.AST:
-    """The value that a function returns last, or its definition."""
+    """Return the value that a function returns last, or its definition."""
     returned = [
         node.value
         for node in ast.walk(function.node)
@@ -398,7 +398,7 @@ def _compare_gradient(site: ShapeSite, name: str, primal: ArrayShape, gradient: 
 def _of_any_caller(
     call: ShapeCall, function: FunctionValue, names: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The parameters where other callers pass what this one leaves to defaults.
+    """Return the parameters where other callers pass what this one leaves to defaults.
 
     None where nothing is recorded, or nothing is left out, or all callers are in the file.
     """
@@ -418,7 +418,7 @@ def _of_any_caller(
 
 
 def bound_names(call: ShapeCall, function: FunctionValue) -> dict[str, Any] | None:
-    """The parameters' values, None if the arguments don't fit."""
+    """Return the parameters' values, None if the arguments don't fit."""
     given, positional = function.node.args, function.positional
     names = {
         parameter.arg: value for parameter, value in zip(positional, call.arguments, strict=False)

@@ -63,7 +63,7 @@ def called_model(function: FunctionValue, name: str) -> ClassValue | None:
 
 
 def _with_attributes(function: FunctionValue, name: str) -> ClassValue | None:
-    """The only class of a file that has all attributes that a function reads of a parameter."""
+    """Get the only class of a file that has all attributes that a function reads of a parameter."""
     used = _read_attributes(function.node).get(name, frozenset()) - _OF_ALL_MODULES
     if not used or not used.isdisjoint(ARRAY_MEMBERS):
         return None
@@ -80,7 +80,7 @@ def _with_attributes(function: FunctionValue, name: str) -> ClassValue | None:
 
 @lru_cache(maxsize=32)
 def _classes_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[ClassValue]]:
-    """The classes of a file by their methods, and by the attributes that these set.
+    """Return the classes of a file by their methods, and by the attributes that these set.
 
     ``names``: how many the file has bound so far.
     """
@@ -93,7 +93,7 @@ def _classes_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[Class
 
 @lru_cache(maxsize=1024)
 def _defined_attributes(cls: ast.ClassDef) -> frozenset[str]:
-    """The methods of a class, and the attributes that these set."""
+    """Return the methods of a class, and the attributes that these set."""
     found: set[str] = set()
     for node in ast.walk(cls):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -114,7 +114,7 @@ _OF_ALL_MODULES = frozenset(
 
 @lru_cache(maxsize=512)
 def _read_attributes(function: ast.AST) -> dict[str, frozenset[str]]:
-    """The attributes that a function reads of each name."""
+    """Return the attributes that a function reads of each name."""
     found: dict[str, set[str]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -124,7 +124,7 @@ def _read_attributes(function: ast.AST) -> dict[str, frozenset[str]]:
 
 @lru_cache(maxsize=512)
 def _calls(function: ast.AST) -> dict[str, int]:
-    """The names that a function calls, with the least number of positional arguments."""
+    """Return the names that a function calls, with the least number of positional arguments."""
     found: dict[str, int] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
@@ -134,7 +134,7 @@ def _calls(function: ast.AST) -> dict[str, int]:
 
 
 def _classes(frame: Frame) -> list[ClassValue]:
-    """The classes of a file."""
+    """Return the classes of a file."""
     while frame.outer is not None:
         frame = frame.outer
     values = frame.names.values()
@@ -142,7 +142,7 @@ def _classes(frame: Frame) -> list[ClassValue]:
 
 
 def _models(frame: Frame) -> list[ClassValue]:
-    """The models of a file, without those that are parts of others."""
+    """Return the models of a file, without those that are parts of others."""
     classes = [
         cls
         for cls in _classes(frame)
@@ -170,7 +170,7 @@ def _takes(cls: ClassValue, number: int) -> bool:
 def general_arguments(
     machine: Machine, function: FunctionValue, parameters: list[ast.arg]
 ) -> dict[str, Any]:
-    """The most general values of a function's parameters."""
+    """Return the most general values of a function's parameters."""
     arguments, defaults = function.node.args, function.defaults_by_name
     names: dict[str, Any] = {}
     scope = ArgumentScope(function.node)
@@ -347,7 +347,7 @@ def of_type(machine: Machine, value: Any, name: str, scope: object) -> Any:
 
 
 def general_instance(machine: Machine, cls: ClassValue) -> Any:
-    """An instance of a class, made with the most general arguments."""
+    """Return an instance of a class, made with the most general arguments."""
     found = machine.instances.get(cls)
     if found is not None:
         return found

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def as_mlx(value: Any) -> Any:
-    """The array of MLX of the same shape; any other value as it is."""
+    """Return the array of MLX of the same shape; any other value as it is."""
     return ShapedArray(value.shape) if type(value) is HostArray else value
 
 
@@ -90,7 +90,7 @@ def _drawn(call: ShapeCall, name: str) -> Any:
 
 
 def host_attribute(owner: HostArray, name: str) -> Any:
-    """A property of a NumPy array; ``UNKNOWN`` for other members."""
+    """Return a property of a NumPy array; ``UNKNOWN`` for other members."""
     if name == "T" and owner.shape.rank is not None:
         return HostArray(ArrayShape(owner.shape.head[::-1]))
     if name == "ndim" and owner.shape.rank is not None:
@@ -111,7 +111,7 @@ def host_item(site: ShapeSite, owner: HostArray, index: Any) -> Any:
 
 
 def host_arithmetic(a: Any, b: Any) -> Any:
-    """An operation on NumPy arrays and numbers."""
+    """Return an operation on NumPy arrays and numbers."""
     shapes = []
     for value in (a, b):
         if type(value) is HostArray:

@@ -125,7 +125,7 @@ class ShapeCall(ShapeSite):
     is_complete: bool = True
 
     def with_first(self, owner: Any) -> ShapeCall:
-        """The call with one more argument, ahead of the others."""
+        """Return the call with one more argument, ahead of the others."""
         return ShapeCall(
             self.machine,
             self.frame,
@@ -136,7 +136,7 @@ class ShapeCall(ShapeSite):
         )
 
     def value(self, at: int = 0, default: Any = UNKNOWN) -> Any:
-        """The value of an argument, with all that is known of it."""
+        """Return the value of an argument, with all that is known of it."""
         return self.heap.value(self.arguments[at]) if at < len(self.arguments) else default
 
 
@@ -211,7 +211,7 @@ class Machine:
         self.is_patched = False
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         self.left -= 1
         if self.left < self.floor:
             raise BudgetError
@@ -219,7 +219,7 @@ class Machine:
         return UNKNOWN if handler is None else handler(self, frame, node)
 
     def part_of(self, owner: Place | ObjectReference, key: str, name: str) -> Place:
-        """The setting that is a part of another one: the same whenever it is read."""
+        """Return the setting that is a part of another one: the same whenever it is read."""
         place = (owner.number if type(owner) is ObjectReference else id(owner), key)
         found: Place | None = self.open_attributes.get(place)
         if found is None:
@@ -227,7 +227,7 @@ class Machine:
         return found
 
     def peek(self, frame: Frame, node: ast.AST) -> Any:
-        """The value of an expression, of which nothing is kept that it finds."""
+        """Return the value of an expression, of which nothing is kept that it finds."""
         with self.trying():
             return self.evaluate(frame, node)
 
@@ -348,7 +348,7 @@ class Machine:
 
 
 def repeated_tests(body: list[ast.stmt]) -> frozenset[int]:
-    """The places of ``if`` statements whose condition a later one of the body has as well."""
+    """Get the places of ``if`` statements whose condition a later one of the body has as well."""
     keys = {
         at: key
         for at, node in enumerate(body)
@@ -367,7 +367,7 @@ def repeated_tests(body: list[ast.stmt]) -> frozenset[int]:
 
 
 def _tests_in(node: ast.AST, wanted: set[str]) -> set[str]:
-    """Those of some conditions that an ``if`` in a statement has."""
+    """Return those of some conditions that an ``if`` in a statement has."""
     found: set[str] = set()
     pending = [node]
     while pending:
@@ -389,7 +389,7 @@ def _tests_in(node: ast.AST, wanted: set[str]) -> set[str]:
 
 
 def _key_of(test: ast.expr) -> str:
-    """A name or an attribute that is tested, whether for truth or for ``None``."""
+    """Return a name or an attribute that is tested, whether for truth or for ``None``."""
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     if isinstance(test, ast.Compare) and len(test.ops) == 1:

@@ -115,7 +115,7 @@ _OF_LAST_AXIS = frozenset(
 
 
 def as_array(machine: Machine, value: Any) -> Any:
-    """An argument that must be an array: an unknown value of a place becomes one."""
+    """Return an argument that must be an array: an unknown value of a place becomes one."""
     value = machine.heap.value(value)
     if type(value) is Place and not value.is_setting:
         array = array_of_place(value)
@@ -255,7 +255,7 @@ _HARMLESS = frozenset(("numpy", "math", "builtins", "typing", "operator", "itert
 
 
 def any_result(name: str) -> Any:
-    """The result of a function of MLX with unknown arguments."""
+    """Return the result of a function of MLX with unknown arguments."""
     entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
     if entry is not None and entry.kind == "function" and entry.returns == "array":
         return ShapedArray(unknown_shape())
@@ -283,7 +283,7 @@ def _call_function(call: ShapeCall, name: str) -> Any:
 
 
 def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
-    """The array that any item of a list is, where it is not known how many there are."""
+    """Return the array that any item of a list is, where it is not known how many there are."""
     value = machine.heap.value(value)
     held = iterated_items(machine, value)
     if held.items is None:
@@ -547,7 +547,7 @@ def call_transformed(call: ShapeCall, callee: TransformedFunction) -> Any:
 
 
 def _gradient(machine: Machine, callee: TransformedFunction, arguments: Arguments) -> Any:
-    """The gradient has the shape of the argument that it is taken of."""
+    """Return the gradient has the shape of the argument that it is taken of."""
     if callee.transform == "mlx.nn.value_and_grad":
         return UNKNOWN
     given = dict(callee.keywords)

@@ -80,14 +80,14 @@ class AssignedShape(Struct, frozen=True):
 
 
 def written(shape: ArrayShape, dtype: DType) -> str:
-    """A shape and a dtype in one short word."""
+    """Return a shape and a dtype in one short word."""
     sizes = repr(shape)[1:-1].removesuffix(",")
     known = SHORT_DTYPES.get(dtype, "") if isinstance(dtype, str) else ""
     return f"{known}[{sizes}]"
 
 
 def assigned_shapes(module: Module) -> tuple[AssignedShape, ...]:
-    """The arrays of a module, in the order of the text; those of unknown shapes, too.
+    """Return the arrays of a module, in the order of the text; those of unknown shapes, too.
 
     What holds for all calls in sight is shown: different calls' sizes are one symbol.
     """
@@ -108,7 +108,7 @@ def assigned_shapes(module: Module) -> tuple[AssignedShape, ...]:
 def _without_foreign_lines(
     found: list[AssignedShape], ends: dict[int, tuple[int, int]]
 ) -> list[AssignedShape]:
-    """The arrays without the lines of other files, which an array does not name.
+    """Return the arrays without the lines of other files, which an array does not name.
 
     A line is of this file where a statement there assigns or returns an array that it makes.
     """
@@ -140,7 +140,7 @@ def _last_line(node: ast.stmt) -> int:
 
 
 def _array(value: Any) -> ShapedArray | None:
-    """The array that a value is, if it is one unless it is ``None``."""
+    """Return the array that a value is, if it is one unless it is ``None``."""
     if type(value) is Options:
         arrays = [option for option in value.values if option is not None]
         return arrays[0] if len(arrays) == 1 and type(arrays[0]) is ShapedArray else None
@@ -157,7 +157,7 @@ def _assigned(node: Any, name: str, array: ShapedArray) -> AssignedShape:
 
 
 def _shown(size: Integer) -> Integer:
-    """The size; an unknown one where it is one of several that have no name."""
+    """Return the size; an unknown one where it is one of several that have no name."""
     if isinstance(size, SizeExpr) and any(
         not one.is_named and (one.is_joined or one.name == "?") for one in size.symbols
     ):
@@ -180,7 +180,7 @@ class ArrayAxes(NamedTuple):
 
 
 def shape_at(module: Module, node: cst.CSTNode) -> Sizes | None:
-    """The shape of an array; None if an expression may be none, or have other axes."""
+    """Return the shape of an array; None if an expression may be none, or have other axes."""
     found = value_at(module, node)
     return found.sizes if type(found) is ArrayAxes else None
 
@@ -191,7 +191,7 @@ def is_scalar(module: Module, node: cst.CSTNode) -> bool:
 
 
 def value_at(module: Module, node: cst.CSTNode, call: cst.CSTNode | None = None) -> Any:
-    """The value that an expression has in all runs of it, or in those by a call.
+    """Return the value that an expression has in all runs of it, or in those by a call.
 
     An integer, a string, ``ArrayAxes`` of arrays and other numbers, or a tuple of such values, also
     for a list. None if it is unknown.
@@ -207,14 +207,14 @@ def value_at(module: Module, node: cst.CSTNode, call: cst.CSTNode | None = None)
 
 
 def values_by_call(module: Module, node: cst.CSTNode) -> dict[int, list[Any]]:
-    """The values of an expression, by the line of the call that runs it; none if unknown."""
+    """Return the values of an expression, by the line of the call that runs it; none if unknown."""
     place = (module.parsed.converted.ranges or {}).get(id(node))
     values = {} if place is None else _values(module).get(place, {})
     return {} if any(len(some) == MOST_VALUES for some in values.values()) else values
 
 
 def returned_by(module: Module, function: cst.CSTNode) -> Any:
-    """The value that a function returns, as ``value_at`` gives it."""
+    """Return the value that a function returns, as ``value_at`` gives it."""
     found = _results(module)
     place = (module.parsed.converted.ranges or {}).get(id(function))
     results = [] if place is None else found.get(place, [])
@@ -254,14 +254,14 @@ def _values(module: Module) -> dict[int, Values]:
 
 
 def _learned(value: Any, facts: Facts) -> Any:
-    """A value with what is learned of an array's axes later."""
+    """Return a value with what is learned of an array's axes later."""
     if type(value) is not ShapedArray:
         return value
     return replace(value, shape=shape_under(facts, value.shape))
 
 
 def _common(values: list[Any]) -> Any:
-    """The common part of some values."""
+    """Return the common part of some values."""
     flat = [one for value in values for one in _options(value)]
     kinds = {tuple if type(one) is list else type(one) for one in flat}
     if kinds == {tuple}:

@@ -72,19 +72,19 @@ if TYPE_CHECKING:
 
 
 def same_item(items: Sequence[Any]) -> Any:
-    """The item that all of some are; ``UNKNOWN`` if they differ, or there are none."""
+    """Return the item that all of some are; ``UNKNOWN`` if they differ, or there are none."""
     first = items[0] if items else UNKNOWN
     return first if all(item is first or item == first for item in items) else UNKNOWN
 
 
 def dict_entries(machine: Machine, value: Any) -> Entries:
-    """The contents of a dictionary; of another value any."""
+    """Return the contents of a dictionary; of another value any."""
     held = machine.heap.read(getattr(value, "number", -1))
     return held if type(held) is Entries else Entries({}, is_open=True)
 
 
 def iterated_items(machine: Machine, value: Any) -> Items:
-    """The items of a list, tuple, iterator, range, dictionary (its keys) or array."""
+    """Return the items of a list, tuple, iterator, range, dictionary (its keys) or array."""
     handler = _HANDLERS.get(type(value))
     return Items(None) if handler is None else handler(machine, value)
 
@@ -233,7 +233,7 @@ def binary(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
 
 
 def _integer_beside(machine: Machine, value: Any, other: Any) -> Integer | None:
-    """The integer that a value is; an unknown one next to a size is a number."""
+    """Return the integer that a value is; an unknown one next to a size is a number."""
     if type(value) is Place and type(other) is SizeExpr:
         return integer_of_place(machine, value)
     return as_integer(machine, value)
@@ -283,7 +283,7 @@ _ARITHMETIC = frozenset((ast.Add, ast.Sub, ast.Mult))
 
 
 def _same_shape(a: Any, b: Any, node: ast.AST) -> ShapedArray | None:
-    """The result for two arrays of one shape and dtype, or for one and a number of its kind."""
+    """Get the result for two arrays of one shape and dtype, or for one and a number of its kind."""
     if type(a) is ShapedArray and type(b) is ShapedArray:
         if a.shape != b.shape or a.dtype is None or a.dtype != b.dtype or a.dtype == "bool":
             return None
@@ -325,7 +325,7 @@ def _power(m: Integer, n: Integer) -> Any:
 def _of_bits(
     operation: Callable[[int, int], int], least: float = -math.inf, most: float = math.inf
 ) -> Callable[[Integer, Integer], Integer]:
-    """An operation on known integers, of which the second one is in a range."""
+    """Return an operation on known integers, of which the second one is in a range."""
 
     def handler(m: Integer, n: Integer) -> Integer:
         if type(m) is int and type(n) is int and least <= n <= most:

@@ -107,7 +107,7 @@ def _learn_equal_shapes(heap: Heap, left: tuple[Any, ...], right: tuple[Any, ...
 
 
 def _place_of(machine: Machine, frame: Frame, node: ast.expr) -> tuple[str, Any, Any] | None:
-    """Where a name or an attribute keeps its value: (kind, holder, name)."""
+    """Return where a name or an attribute keeps its value: (kind, holder, name)."""
     if type(node) is ast.Name:
         found = frame.find(node.id)
         return None if found is None else ("name", found, node.id)

@@ -87,7 +87,7 @@ class Frame(Struct, eq=False):
     dims: dict[str, Integer] = field(default_factory=dict)
 
     def find(self, name: str) -> Frame | None:
-        """The frame that a name is bound in."""
+        """Return the frame that a name is bound in."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.names and not (
@@ -121,7 +121,7 @@ class Change(NamedTuple):
 
 
 def changed_between(a: Change | None, b: Change | None) -> dict[int, tuple[Any, bool]]:
-    """The objects that changed since two paths parted.
+    """Return the objects that changed since two paths parted.
 
     Returns:
         By number what was known of each before, and whether only more is known of it now.
@@ -149,7 +149,7 @@ class Snapshot(Struct):
     changes: Change | None = None
 
     def copy(self) -> Snapshot:
-        """A copy, to come back to the state more than once."""
+        """Return a copy, to come back to the state more than once."""
         return Snapshot(dict(self.names), dict(self.heap), self.facts.copy(), self.changes)
 
 
@@ -188,7 +188,7 @@ class Heap:
     # -- paths -------------------------------------------------------------------------------
 
     def snapshot(self, frame: Frame) -> Snapshot:
-        """The state at hand, to come back to."""
+        """Return the state at hand, to come back to."""
         return Snapshot(dict(frame.names), dict(self.objects), self.facts.copy(), self.changes)
 
     def restore(self, frame: Frame, state: Snapshot) -> None:
@@ -199,7 +199,7 @@ class Heap:
         self.changes = state.changes
 
     def read(self, number: int) -> Any:
-        """The known contents of an object; None of one that is not there."""
+        """Return the known contents of an object; None of one that is not there."""
         if self.reads is not None:
             self.reads.add(number)
         return self.objects.get(number)
@@ -214,17 +214,17 @@ class Heap:
     # -- resolution --------------------------------------------------------------------------
 
     def integer(self, number: Integer) -> Integer:
-        """The integer with all that is known of its symbols."""
+        """Return the integer with all that is known of its symbols."""
         if type(number) is SizeExpr and self.facts.sizes:
             return substituted(number, self.facts.sizes)
         return number
 
     def shape(self, shape: ArrayShape) -> ArrayShape:
-        """The shape with all that is known of its symbols."""
+        """Return the shape with all that is known of its symbols."""
         return shape_under(self.facts, shape)
 
     def value(self, value: Any) -> Any:
-        """The value with all that is known of its symbols."""
+        """Return the value with all that is known of its symbols."""
         kind = type(value)
         if kind not in _WITH_SYMBOLS:
             return value
@@ -370,7 +370,7 @@ class Heap:
             shape = self.shape(shape)
 
     def rank_of(self, shape: ArrayShape) -> Integer:
-        """The number of axes."""
+        """Return the number of axes."""
         shape = self.shape(shape)
         if shape.middle is None:
             return len(shape.head)
@@ -385,7 +385,7 @@ class Heap:
         return subtract(number, -shape.least_rank)
 
     def generalize(self, value: Any, start: tuple[int, int]) -> Any:
-        """The value as one of many of its kind: what was made for it alone is unknown.
+        """Return the value as one of many of its kind: what was made for it alone is unknown.
 
         Args:
             value: what a body that runs many times makes.
@@ -403,7 +403,7 @@ class Heap:
         *,
         is_invariant: bool = False,
     ) -> Snapshot:
-        """The state of a program that comes from one of two.
+        """Return the state of a program that comes from one of two.
 
         Args:
             a: one of them; the head of a loop, where there is one.
@@ -427,7 +427,7 @@ class Heap:
         return Snapshot(names, heap, self._common(joiner, takes=takes), changes)
 
     def _without_failed(self, a: Snapshot, b: Snapshot, *, takes: int) -> Snapshot:
-        """The one of two states in which nothing raises."""
+        """Return the one of two states in which nothing raises."""
         failed, other = (a, b) if a.facts.failed else (b, a)
         events = failed.facts.events
         added = self._of_one_path(events, takes=takes)
@@ -436,7 +436,7 @@ class Heap:
         return other
 
     def _of_one_path(self, events: tuple[Any, ...], *, takes: int) -> tuple[Any, ...]:
-        """Those events of one path that count where another path has others.
+        """Return those events of one path that count where another path has others.
 
         ``takes``: what takes the path. Arguments may be such that no call does; a setting does at
         times, but what sizes may do then is its own business.
@@ -478,12 +478,12 @@ _WITH_SYMBOLS = frozenset((ShapedArray, SizeExpr, Place, Truth, tuple, Options))
 
 
 def _precedence(symbol: SizeSymbol) -> tuple[bool, int]:
-    """Which of two equal symbols is replaced: one without a name, or the younger one."""
+    """Return which of two equal symbols is replaced: one without a name, or the younger one."""
     return not symbol.is_named, symbol.serial
 
 
 def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
-    """The divisor ``H`` of ``H * (D // H)``."""
+    """Return the divisor ``H`` of ``H * (D // H)``."""
     if len(number.terms) != 1:
         return None
     (factors,) = number.terms
@@ -505,7 +505,7 @@ def _united(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _of_any_path(events: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Those of rules that report a path of a function, whether or not a call takes it."""
+    """Return those of rules that report a path of a function, whether or not a call takes it."""
     return tuple([event for event in events if event.code[:5] not in ("", "SHAPE")])
 
 

@@ -63,7 +63,7 @@ class ValueMachine(Machine):
         self.learned: dict[AxesSymbol, ArrayShape] = {}
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
-        """The value of an expression, which is kept."""
+        """Return the value of an expression, which is kept."""
         value = super().evaluate(frame, node)
         if frame.module is self.file and not self.names_numbers:
             line = ANY_CALLER if frame.is_root else frame.call_line
@@ -78,7 +78,7 @@ class ValueMachine(Machine):
         self.learned.update(self.heap.facts.axes)
 
     def _final(self, value: Any) -> Any:
-        """A value with what is known where it is computed."""
+        """Return a value with what is known where it is computed."""
         if type(value) is ListReference:
             held = self.heap.objects.get(value.number)
             if type(held) is not Items or len(held.items or ()) > MOST_ITEMS:
@@ -208,7 +208,7 @@ def _run_with_names(machine: Machine, file: SourceFile) -> None:
 
 
 def _roots(module: ModuleValue) -> Iterator[tuple[FunctionValue, ClassValue | None]]:
-    """The functions of a file, the last ones first: what is below uses what is above it."""
+    """Yield the functions of a file, the last ones first: what is below uses what is above it."""
     for value in reversed(list(module.frame.names.values())):
         if type(value) is FunctionValue and value.frame.module is module.frame.module:
             yield value, None
@@ -286,7 +286,7 @@ OTHER_ARRAYS = frozenset(("torch", "jax", "tensorflow"))
 
 
 def source_file(module: Module) -> SourceFile | None:
-    """A module as the inference of shapes reads it; None where Python can't parse it."""
+    """Return a module as the inference of shapes reads it; None where Python can't parse it."""
     if module.parsed.outline is None:
         return None
     if module.shape_source is None:
@@ -317,7 +317,7 @@ def _imports_other_arrays(body: list[ast.stmt]) -> bool:
 
 
 def _imported_file(module: Module, name: str, level: int) -> SourceFile | None:
-    """The file that ``import name`` reads, None for one that is not the project's."""
+    """Return the file that ``import name`` reads, None for one that is not the project's."""
     if level == 0 and name.partition(".")[0] in LIBRARIES:
         return None
     path = module.project.resolve(module.path, name, level, set())

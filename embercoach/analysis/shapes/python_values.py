@@ -31,7 +31,7 @@ class Place(Struct, frozen=True, eq=False):
     shape: ArrayShape | None = None
 
     def __repr__(self) -> str:
-        """A question mark, and the name."""
+        """Return a question mark, and the name."""
         return f"?{self.name}"
 
 
@@ -95,7 +95,7 @@ class Attributes(Struct, frozen=True):
 
 
 def new_number() -> int:
-    """A number for a new object; later ones are larger."""
+    """Return a number for a new object; later ones are larger."""
     return next(_serial)
 
 
@@ -138,7 +138,7 @@ class FunctionValue(Struct, frozen=True, eq=False):
     decorators: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """The name."""
+        """Return the name."""
         return f"<function {self.name}>"
 
     @property
@@ -178,7 +178,7 @@ class ClassValue(Struct, frozen=True, eq=False):
     is_dataclass: bool = False
 
     def __repr__(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
 
@@ -226,12 +226,12 @@ class SuperValue(Struct, frozen=True):
 
 
 def options_of(value: Any) -> tuple[Any, ...]:
-    """The values that a value may be."""
+    """Return the values that a value may be."""
     return value.values if type(value) is Options else (value,)
 
 
 def one_of(values: list[Any]) -> Any:
-    """One of some values; ``UNKNOWN`` of too many, or of an unknown one."""
+    """Return one of some values; ``UNKNOWN`` of too many, or of an unknown one."""
     found: list[Any] = []
     for value in values:
         for option in options_of(value):
@@ -258,7 +258,7 @@ HEAVIEST = 300
 
 
 def bounded(value: Any) -> Any:
-    """The value, or ``UNKNOWN`` if it is made of too many."""
+    """Return the value, or ``UNKNOWN`` if it is made of too many."""
     pending = [value]
     seen = 0
     while pending:

@@ -24,7 +24,7 @@ MOST_BESIDE, LARGEST_BESIDE = 200, 1 << 20
 
 
 def imported_beside(file: SourceFile) -> frozenset[str]:
-    """The names that files of the same folder import from a file: they pass what they like."""
+    """Get the names that files of the same folder import from a file: they pass what they like."""
     found: set[str] = set()
     try:
         beside = sorted(file.path.parent.glob("*.py"))[:MOST_BESIDE]

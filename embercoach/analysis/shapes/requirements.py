@@ -196,7 +196,7 @@ class Requirements:
         return ArrayShape((), AxesSymbol(), (*sizes, *tail))
 
     def _common(self, m: Integer, n: Integer, a: ArrayShape, b: ArrayShape) -> Integer:
-        """The size of an axis, of two that are equal unless one is 1."""
+        """Return the size of an axis, of two that are equal unless one is 1."""
         if type(m) is int and m == 1:
             return n
         if type(n) is int and n == 1:
@@ -263,7 +263,7 @@ class Requirements:
         return shape
 
     def axis(self, axis: object, shape: ArrayShape, added: int = 0) -> int | None:
-        """The axis that an argument names, None if that is unknown.
+        """Return the axis that an argument names, None if that is unknown.
 
         Where the number of axes is known it is at least 0; else it may count from the end.
 
@@ -314,7 +314,7 @@ def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
 
 
 def _out_of_place(a: ArrayShape, b: ArrayShape) -> SizeExpr | None:
-    """The axis of both shapes that is broadcast at one place, and combined with another one.
+    """Return the axis of both shapes that is broadcast at one place, and combined with another one.
 
     ``(n, 1, L, B)`` with ``(1, B, L, D)``: batches are combined with features.
     """
@@ -355,7 +355,7 @@ def is_integer(value: object) -> TypeGuard[Integer]:
 
 
 def integers_of(value: object) -> tuple[Integer, ...] | None:
-    """The integers of a tuple or list, or a lone one; None if some are unknown values."""
+    """Return the integers of a tuple or list, or a lone one; None if some are unknown values."""
     if is_integer(value):
         return (value,)
     if not isinstance(value, (tuple, list)) or not all(map(is_integer, value)):
@@ -364,7 +364,7 @@ def integers_of(value: object) -> tuple[Integer, ...] | None:
 
 
 def array_of(value: object) -> ShapedArray | None:
-    """The array that an argument is; of an unknown one any; None for what isn't an array.
+    """Return the array that an argument is; of an unknown one any; None for what isn't an array.
 
     A Python number stands for an array without axes or a dtype.
     """
@@ -376,7 +376,7 @@ def array_of(value: object) -> ShapedArray | None:
 
 
 def shape_of(value: object) -> ArrayShape | None:
-    """The shape that an argument asks for; one ``AxesSymbol`` in it stands for unknown axes.
+    """Return the shape that an argument asks for; one ``AxesSymbol`` in it stands for unknown axes.
 
     None for a value that may be of any length.
     """
@@ -395,7 +395,7 @@ def shape_of(value: object) -> ArrayShape | None:
 
 
 def sizes_of(shape: ArrayShape) -> tuple[object, ...]:
-    """The value of ``x.shape``: sizes, and an ``AxesSymbol`` where axes are unknown."""
+    """Return the value of ``x.shape``: sizes, and an ``AxesSymbol`` where axes are unknown."""
     if shape.middle is None:
         return shape.head
     return (*shape.head, shape.middle, *shape.tail)

@@ -94,7 +94,7 @@ class SizeSymbol:
         return frozenset((self,))
 
     def __repr__(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
 
@@ -237,12 +237,12 @@ Integer = int | SizeExpr | AnyInt
 def symbol(
     name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
 ) -> SizeExpr:
-    """A new symbol."""
+    """Return a new symbol."""
     return of_atom(SizeSymbol(name, is_named=is_named, place=place, is_local=is_local))
 
 
 def of_atom(atom: Atom) -> SizeExpr:
-    """The integer that is one atom."""
+    """Return the integer that is one atom."""
     return SizeExpr({(atom,): 1})
 
 
@@ -253,7 +253,7 @@ def _terms_of(number: int | SizeExpr) -> Mapping[Monomial, int]:
 
 
 def _made(terms: dict[Monomial, int]) -> Integer:
-    """The integer of a sum; ``ANY_INT`` if it is too long or too large."""
+    """Return the integer of a sum; ``ANY_INT`` if it is too long or too large."""
     found = {factors: times for factors, times in terms.items() if times}
     if not found:
         return 0
@@ -267,7 +267,7 @@ def _made(terms: dict[Monomial, int]) -> Integer:
 
 
 def _small(number: int) -> Integer:
-    """A number that may be a size, or a part of one."""
+    """Return a number that may be a size, or a part of one."""
     return number if -LARGEST < number < LARGEST else ANY_INT
 
 
@@ -351,7 +351,7 @@ def floor_divide(a: Integer, b: Integer) -> Integer:
 
 
 def _rest_divided(rest: Integer, b: int | SizeExpr) -> Integer:
-    """The quotient of terms that the divisor does not divide."""
+    """Return the quotient of terms that the divisor does not divide."""
     if rest is ANY_INT:
         return ANY_INT
     if type(b) is not int:
@@ -373,7 +373,7 @@ def _rest_divided(rest: Integer, b: int | SizeExpr) -> Integer:
 def without_common_factors(
     a: int | SizeExpr, b: int | SizeExpr
 ) -> tuple[int | SizeExpr, int | SizeExpr]:
-    """Two integers without the symbols that are factors of both, which are not zero."""
+    """Return two integers without the symbols that are factors of both, which are not zero."""
     if not isinstance(a, SizeExpr) or not isinstance(b, SizeExpr) or len(b.terms) != 1:
         return a, b
     factor = _shared_factor([*a.terms, *b.terms])
@@ -386,12 +386,12 @@ def without_common_factors(
 
 
 def common_factors(number: SizeExpr) -> SizeExpr | None:
-    """The product of the symbols that are factors of all terms, None if there are none."""
+    """Return the product of the symbols that are factors of all terms, None if there are none."""
     return _shared_factor(number.terms)
 
 
 def _shared_factor(terms: Iterable[Monomial]) -> SizeExpr | None:
-    """The product of the atoms that all terms have, each as often as in all of them."""
+    """Return the product of the atoms that all terms have, each as often as in all of them."""
     first, *others = terms
     shared = Counter(first)
     for factors in others:
@@ -400,7 +400,7 @@ def _shared_factor(terms: Iterable[Monomial]) -> SizeExpr | None:
 
 
 def _plain(number: SizeExpr) -> Integer:
-    """The integer of an operand, which may be a constant."""
+    """Return the integer of an operand, which may be a constant."""
     return number.constant if set(number.terms) <= {()} else number
 
 
@@ -411,7 +411,7 @@ def _scaled_down(number: SizeExpr, divisor: int) -> Integer:
 def _monomial_quotient(
     factors: Monomial, times: int, divisor: int | SizeExpr
 ) -> tuple[Monomial, int] | None:
-    """A monomial divided by a number or a monomial, None if something is left over."""
+    """Return a monomial divided by a number or a monomial, None if something is left over."""
     if isinstance(divisor, int):
         return (factors, times // divisor) if times % divisor == 0 else None
     if len(divisor.terms) != 1:
@@ -537,7 +537,7 @@ def _operation(kind: str, operands: tuple[Integer, ...]) -> Integer:
 
 
 def substituted(number: Integer, values: Mapping[SizeSymbol, Integer]) -> Integer:
-    """The integer where symbols are replaced."""
+    """Return the integer where symbols are replaced."""
     if not isinstance(number, SizeExpr) or not values or number.symbols.isdisjoint(values):
         return number
     result: Integer = 0
@@ -653,7 +653,7 @@ def at_least(a: Integer, b: Integer) -> bool:
 
 
 def not_below_zero(size: Integer) -> Integer:
-    """The size, or 0 for a negative one."""
+    """Return the size, or 0 for a negative one."""
     return size if at_least(size, 0) else greatest((size, 0))
 
 
@@ -668,7 +668,7 @@ def _is_sum_of_sizes(number: Integer) -> bool:
 
 
 def _without_quotients(number: SizeExpr) -> Integer:
-    """A multiple of a number that is not greater: ``n // k`` is subtracted as ``n / k``."""
+    """Return a multiple of a number that is not greater: ``n // k`` is subtracted as ``n / k``."""
     scale = 1
     quotients: dict[Monomial, tuple[SizeOperation, int]] = {}
     for factors, times in number.terms.items():
@@ -719,7 +719,7 @@ def _written(number: SizeExpr) -> str:
 
 
 def with_wholes(number: Integer) -> Integer:
-    """The integer where a quotient that is multiplied by its divisor is the whole again."""
+    """Return the integer where a quotient that is multiplied by its divisor is the whole again."""
     if not isinstance(number, SizeExpr) or not any(s.quotient for s in number.symbols):
         return number
     terms: dict[Monomial, int] = {}
@@ -758,7 +758,7 @@ def _grouped(number: SizeExpr) -> str:
 
 
 def _plain_atoms(number: SizeExpr) -> tuple[Atom, ...]:
-    """The atom of an integer that needs no parentheses as an operand."""
+    """Return the atom of an integer that needs no parentheses as an operand."""
     atom = number.atom
     if atom is None or (isinstance(atom, SizeOperation) and atom.kind == "//"):
         return ()

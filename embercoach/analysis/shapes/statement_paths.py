@@ -89,7 +89,7 @@ def _assign(machine: Machine, frame: Frame, node: ast.Assign) -> bool:
 
 
 def _named_number(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> Any:
-    """A number above 1; where these are asked for, a symbol of the name it is assigned to."""
+    """Get a number above 1; where these are asked for, a symbol of the name it is assigned to."""
     if type(target) is ast.Tuple and type(value) is tuple and len(value) == len(target.elts):
         return tuple(
             _named_number(machine, frame, one, item)
@@ -469,7 +469,7 @@ def _forget_changes(before: Snapshot, head: Snapshot) -> None:
 
 
 def _known_array(head: Snapshot, value: Any) -> Any:
-    """An array with all that is learned of its shape."""
+    """Return an array with all that is learned of its shape."""
     if type(value) is not ShapedArray:
         return value
     return replace(value, shape=shape_under(head.facts, value.shape))

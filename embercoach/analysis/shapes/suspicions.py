@@ -61,7 +61,7 @@ def misread_arguments(call: TableCall) -> Iterator[str]:
 
 
 def _written_axes(node: ast.Call, *, is_method: bool) -> list[object]:
-    """The axes that a call names by numbers; empty if it computes some."""
+    """Return the axes that a call names by numbers; empty if it computes some."""
     given = node.args if is_method else node.args[1:]
     given = given or [one.value for one in node.keywords if one.arg == "axes"]
     if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
@@ -92,7 +92,7 @@ def _lengths(named: str, call: TableCall) -> Iterator[str]:
 
 
 def _split_size(call: TableCall) -> Integer | None:
-    """The size of the axis that is split; None if it is unknown."""
+    """Return the size of the axis that is split; None if it is unknown."""
     array = call.arguments[0]
     if type(array) is not ShapedArray:
         return None
@@ -135,7 +135,7 @@ def mixed_elements(node: ast.AST, array: ShapedArray, after: ArrayShape) -> Iter
 
 
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
-    """The axis whose elements a reshape mixes with those of others.
+    """Return the axis whose elements a reshape mixes with those of others.
 
     A reshape splits axes, and merges neighbours. Then of the numbers of elements ahead of two axes,
     before and after it, one divides the other.
@@ -167,7 +167,7 @@ def _is_of_weight(node: ast.AST) -> bool:
 
 
 def _kept_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
-    """The axis that a reshape keeps, with more elements ahead of it than it has after."""
+    """Return the axis that a reshape keeps, with more elements ahead of it than it has after."""
     for at, size in enumerate(before.head):
         if not isinstance(size, SizeExpr) or before.head.count(size) != 1:
             continue
@@ -182,7 +182,7 @@ def _kept_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
 
 
 def _swapped_axis(array: ShapedArray, after: ArrayShape) -> Integer | None:
-    """The axis that a reshape moves, ``(B, T, ?)`` to ``(B, ?, T)``, where it keeps others.
+    """Return the axis that a reshape moves, ``(B, T, ?)`` to ``(B, ?, T)``, where it keeps others.
 
     A row more or less, reshaped, is the shift of relative positions: only stacks are meant.
     """
@@ -218,7 +218,7 @@ def _puts_copies_ahead(node: ast.AST, array: ShapedArray, after: ArrayShape) -> 
 
 
 def _argument(call: ast.AST, at: int, name: str) -> ast.expr | None:
-    """The expression of an argument of a function; None if it isn't there."""
+    """Return the expression of an argument of a function; None if it isn't there."""
     if not isinstance(call, ast.Call):
         return None
     named = [one.value for one in call.keywords if one.arg == name]
@@ -226,7 +226,7 @@ def _argument(call: ast.AST, at: int, name: str) -> ast.expr | None:
 
 
 def _sizes_of(call: ast.AST) -> list[ast.expr]:
-    """The sizes that a ``reshape`` names."""
+    """Return the sizes that a ``reshape`` names."""
     if not isinstance(call, ast.Call):
         return []
     sizes = call.args
@@ -526,7 +526,7 @@ def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> _Found:
 
 
 def _of_column(arrays: list[ShapedArray]) -> str:
-    """The difference of ``nn.Linear(n, 1)`` outputs and a vector; empty if it is none."""
+    """Return the difference of ``nn.Linear(n, 1)`` outputs and a vector; empty if it is none."""
     if len(arrays) < 2:
         return ""
     first, second = arrays[:2]
@@ -548,7 +548,7 @@ def _over_all_axes(call: TableCall, shape: ArrayShape) -> _Found:
 
 
 def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.AST, str]]:
-    """The numbers of an index that are beyond the ends of their axes: ``mx.zeros(3)[3]``."""
+    """Yield the numbers of an index that are beyond the ends of their axes: ``mx.zeros(3)[3]``."""
     if type(array) is not ShapedArray or not isinstance(node, ast.Subscript):
         return
     indices, nodes = (index,), [node.slice]
@@ -616,7 +616,7 @@ _COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal"))
 
 
 def _called(node: ast.AST) -> str:
-    """The last name of what a call calls."""
+    """Return the last name of what a call calls."""
     func = getattr(node, "func", None)
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "call")
 
@@ -673,7 +673,7 @@ def _cut_heads(node: ast.AST, shape: ArrayShape, index: Any) -> _Found:
 
 
 def _setting(size: Any) -> str:
-    """The name of a setting that a size is, or is the negative of; empty for others."""
+    """Return the name of a setting that a size is, or is the negative of; empty for others."""
     symbols = list(size.symbols) if isinstance(size, SizeExpr) else []
     return symbols[0].name if len(symbols) == 1 and not symbols[0].is_local else ""
 

@@ -71,14 +71,14 @@ MOST_ALTERNATIVES = 6
 
 
 def as_integer(machine: Machine, value: Any) -> Integer | None:
-    """The integer that a value is; of a setting, the symbol of its place."""
+    """Return the integer that a value is; of a setting, the symbol of its place."""
     if type(value) is Place and value.is_setting:
         return integer_of_place(machine, value)
     return value if is_integer(value) else None
 
 
 def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
-    """The symbol of the integer that a place holds."""
+    """Return the symbol of the integer that a place holds."""
     found = machine.open_attributes.get((id(place), "int"))
     if found is None:
         found = symbol(place.name, place=place.scope, is_local=False)
@@ -88,7 +88,7 @@ def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
 
 
 def array_of_place(place: Place) -> ShapedArray:
-    """An array of which nothing is known but what a comment says."""
+    """Return an array of which nothing is known but what a comment says."""
     dtype = PromotedDType(frozenset((DTypeSymbol(place.name),)))
     shape = place.shape or unknown_shape(place.name)
     if place.scope is not None and shape.middle is not None:
@@ -97,21 +97,21 @@ def array_of_place(place: Place) -> ShapedArray:
 
 
 def new_list(machine: Machine, items: Items) -> ListReference:
-    """A new list."""
+    """Return a new list."""
     made = ListReference(new_number())
     machine.heap.objects[made.number] = items
     return made
 
 
 def new_dict(machine: Machine, entries: Entries) -> DictReference:
-    """A new dictionary."""
+    """Return a new dictionary."""
     made = DictReference(new_number())
     machine.heap.objects[made.number] = entries
     return made
 
 
 def lowered(machine: Machine, value: Any) -> Any:
-    """A value as transfer functions take it."""
+    """Return a value as transfer functions take it."""
     value = machine.heap.value(value)
     kind = type(value)
     if kind is ShapedArray or kind is SizeExpr or kind in _PLAIN:
@@ -147,14 +147,14 @@ _TAKEN = (ArrayAt, HostArray, Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...
 
 
 def attributes_of(machine: Machine, layer: ObjectReference) -> dict[str, Any]:
-    """The attributes of a layer, as transfer functions take them."""
+    """Return the attributes of a layer, as transfer functions take them."""
     held = machine.heap.read(layer.number)
     values = held.values if type(held) is Attributes else {}
     return {name: lowered(machine, value) for name, value in values.items()}
 
 
 def raised_value(machine: Machine, result: Any) -> Any:
-    """The value of a transfer function's result: its lists are new lists."""
+    """Return the value of a transfer function's result: its lists are new lists."""
     if type(result) is list:
         return new_list(machine, Items(tuple(raised_value(machine, item) for item in result)))
     if type(result) is tuple:
@@ -200,7 +200,7 @@ def _learn_last_axes(
 
 @cache
 def _axis_parameter(name: str) -> tuple[int, Any] | None:
-    """The place and default of a parameter that names one of the first argument's axes."""
+    """Return the place and default of a parameter that names one of the first argument's axes."""
     if name.endswith(_ADDING):
         return None
     parameters = list(signature(TRANSFERS[name]).parameters.values())[1:]
@@ -218,7 +218,7 @@ MOST_AXES = 8
 def with_sizes(
     machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a function of MLX; unknown ones are integers, where it takes these."""
+    """Get the arguments of a function of MLX; unknown ones are integers, where it takes these."""
     kinds = _parameter_kinds(name)
     # ``x.reshape(a, b)``: several arguments are one integer each.
     are_ones = "*" in kinds and len(arguments) > 2
@@ -237,7 +237,7 @@ def with_sizes(
 
 @cache
 def _parameter_kinds(name: str) -> dict[int | str, str]:
-    """The parameters of a function that take arrays, an integer or several, by place and name.
+    """Get the parameters of a function that take arrays, an integer or several, by place and name.
 
     ``*`` stands for all places where a function takes any number of integers.
     """
@@ -257,7 +257,7 @@ def _parameter_kinds(name: str) -> dict[int | str, str]:
 
 
 def _without_sizes(machine: Machine, value: Any) -> Any:
-    """An argument for arrays: what was taken for a symbolic size is unknown."""
+    """Return an argument for arrays: what was taken for a symbolic size is unknown."""
     value = machine.heap.value(value)
     if type(value) is SizeExpr:
         return UNKNOWN
@@ -269,7 +269,7 @@ def _without_sizes(machine: Machine, value: Any) -> Any:
 
 
 def _known_items(machine: Machine, value: Any) -> tuple[Any, ...] | None:
-    """The items of a tuple, or of a list whose items are known one by one; None of others."""
+    """Get the items of a tuple, or of a list whose items are known one by one; None of others."""
     if type(value) is not ListReference:
         return value if type(value) is tuple else None
     held = machine.heap.read(value.number)
@@ -277,7 +277,7 @@ def _known_items(machine: Machine, value: Any) -> tuple[Any, ...] | None:
 
 
 def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
-    """An argument for a size: an unknown one is an integer, if it can't be a tuple of them."""
+    """Get an argument for a size: an unknown one is an integer, if it can't be a tuple of them."""
     value = machine.heap.value(value)
     if type(value) is Place:
         if not is_one:
@@ -323,7 +323,7 @@ def call_transfer(
 
 
 def _attempt(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -> Any:
-    """The result of a call, or the error that it raises for the shapes."""
+    """Return the result of a call, or the error that it raises for the shapes."""
     try:
         return function(_requirements(site), *call.arguments, **call.keywords)
     except (ArgumentError, TypeError, KeyError):

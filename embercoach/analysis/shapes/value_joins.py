@@ -60,7 +60,7 @@ class Facts(Struct):
     failed: bool = False
 
     def copy(self) -> Facts:
-        """A copy that is changed separately."""
+        """Return a copy that is changed separately."""
         return Facts(
             dict(self.sizes),
             dict(self.axes),
@@ -72,7 +72,7 @@ class Facts(Struct):
 
 
 def shape_under(facts: Facts, shape: ArrayShape) -> ArrayShape:
-    """A shape with all that is learned of its symbols."""
+    """Return a shape with all that is learned of its symbols."""
     middle = shape.middle
     while middle is not None and middle in facts.axes:
         found = facts.axes[middle]
@@ -93,7 +93,7 @@ def shape_under(facts: Facts, shape: ArrayShape) -> ArrayShape:
 
 
 def common_facts(a: Facts, b: Facts) -> Facts:
-    """The facts that two paths have in common; the events of the first."""
+    """Return the facts that two paths have in common; the events of the first."""
     if a.sizes == b.sizes and a.axes == b.axes and a.places == b.places and a.truths == b.truths:
         return a.copy()
     return Facts(
@@ -108,7 +108,7 @@ def common_facts(a: Facts, b: Facts) -> Facts:
 def _common_axes(
     a: dict[AxesSymbol, ArrayShape], b: dict[AxesSymbol, ArrayShape]
 ) -> dict[AxesSymbol, ArrayShape]:
-    """The axes that both paths have learned, and numbers of axes that one has."""
+    """Return the axes that both paths have learned, and numbers of axes that one has."""
     found = {k: v for k, v in a.items() if k in b and b[k] == v}
     for one, other in ((a, b), (b, a)):
         found.update((k, v) for k, v in one.items() if k not in other and v.middle is not None)
@@ -141,7 +141,7 @@ class Joiner:
         self.made_dtypes: dict[tuple[DType, DType], DTypeSymbol] = {}
 
     def mapping(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-        """The join of names, or of attributes; one that is bound on one path is used there."""
+        """Get the join of names, or of attributes; one that is bound on one path is used there."""
         result = dict(a)
         for name, value in b.items():
             held = result.setdefault(name, value)
@@ -150,7 +150,7 @@ class Joiner:
         return result
 
     def object(self, a: Any, b: Any) -> Any:
-        """The join of what a reference stands for."""
+        """Return the join of what a reference stands for."""
         if a is b or a == b:
             return a
         if type(a) is Attributes and type(b) is Attributes:
@@ -183,7 +183,7 @@ class Joiner:
         return result
 
     def value(self, a: Any, b: Any, name: str) -> Any:
-        """The join of two values of one place."""
+        """Return the join of two values of one place."""
         if a is b or (type(a) is type(b) and a == b):
             return a
         if type(a) is Place:
@@ -199,7 +199,7 @@ class Joiner:
         return self.options([*options_of(a), *options_of(b)], name) if joined is None else joined
 
     def _number(self, a: Any, b: Any, name: str) -> Any:
-        """The join of two numbers of one kind; None of other values."""
+        """Return the join of two numbers of one kind; None of other values."""
         weak = weak_kind(a)
         if weak is None or weak != weak_kind(b):
             return None
@@ -208,7 +208,7 @@ class Joiner:
         return {"float": ANY_FLOAT, "bool": ANY_BOOL}.get(weak)
 
     def options(self, values: list[Any], name: str) -> Any:
-        """One of some values, of which arrays and numbers are joined."""
+        """Return one of some values, of which arrays and numbers are joined."""
         arrays = [value for value in values if type(value) is ShapedArray]
         integers = [value for value in values if weak_kind(value) == "int"]
         others = [v for v in values if type(v) is not ShapedArray and weak_kind(v) != "int"]
@@ -225,7 +225,7 @@ class Joiner:
         return one_of(others)
 
     def integer(self, a: Integer, b: Integer, name: str) -> Integer:
-        """The join of two integers of one place: a new symbol, if they differ."""
+        """Return the join of two integers of one place: a new symbol, if they differ."""
         if a == b and type(a) is type(b):
             return a
         a, b = with_wholes(a), with_wholes(b)
@@ -257,7 +257,7 @@ class Joiner:
         return made
 
     def array(self, a: ShapedArray, b: ShapedArray, name: str) -> ShapedArray:
-        """The join of two arrays of one place."""
+        """Return the join of two arrays of one place."""
         if a == b:
             return a
         shapes = shape_under(self.a, a.shape), shape_under(self.b, b.shape)
@@ -266,7 +266,7 @@ class Joiner:
         return ShapedArray(shape, self.dtype(a.dtype, b.dtype, name), a.line, origin)
 
     def dtype(self, a: DType, b: DType, name: str) -> DType:
-        """The join of two dtypes of one place: a new symbol, if they differ."""
+        """Return the join of two dtypes of one place: a new symbol, if they differ."""
         if a == b:
             return a
         if a is None or b is None:
@@ -283,7 +283,7 @@ class Joiner:
         return dtype_symbol(found)
 
     def shape(self, a: ArrayShape, b: ArrayShape) -> ArrayShape:
-        """The join of two shapes."""
+        """Return the join of two shapes."""
         if a == b:
             return a
         if a.middle is b.middle and (len(a.head), len(a.tail)) == (len(b.head), len(b.tail)):
@@ -356,7 +356,7 @@ def _held(value: Items | Iterator) -> list[Any]:
 
 
 def joined_values(values: list[Any], *, is_invariant: bool = False) -> Any:
-    """The join of values of one place, on paths of which nothing else is known.
+    """Return the join of values of one place, on paths of which nothing else is known.
 
     Args:
         values: at least one.

@@ -100,7 +100,7 @@ def _refused(
 
 
 def _class_or_function(callee: object) -> ApiEntry | None:
-    """The entry of a function or class of MLX whose parameters are all known."""
+    """Return the entry of a function or class of MLX whose parameters are all known."""
     if not isinstance(callee, Symbol) or not callee.name.startswith("mlx."):
         return None
     entry = mlx_api.lookup(callee.name)
@@ -178,7 +178,7 @@ def _is_reduced(passed: Source) -> bool:
 
 @kept_for_file
 def _reduced(tree: cst.CSTNode) -> frozenset[str]:
-    """The paths of what a tree takes entries out of, or deletes."""
+    """Return the paths of what a tree takes entries out of, or deletes."""
     contents = contents_of(tree)
     methods = (call.func for call in contents.calls)
     found: list[cst.CSTNode] = [

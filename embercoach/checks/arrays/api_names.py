@@ -128,7 +128,7 @@ def _takes_indices(fact: CallFact) -> bool:
 
 
 def _words(node: cst.BaseExpression) -> set[str]:
-    """The words in the last name of a path."""
+    """Return the words in the last name of a path."""
     return set((dotted(node) or "?").rpartition(".")[2].lower().strip("_").split("_"))
 
 
@@ -217,7 +217,7 @@ def missing_member(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
 
 
 def _written_owner(fact: MissingMemberFact, module: Module) -> str:
-    """The module as the file names it: ``mx``."""
+    """Return the module as the file names it: ``mx``."""
     node = fact.node
     if isinstance(node, cst.Attribute):
         return module.parsed.code(node.value)
@@ -226,7 +226,7 @@ def _written_owner(fact: MissingMemberFact, module: Module) -> str:
 
 
 def _short(full: str) -> str:
-    """The name as users write it: ``mx.linalg.norm``."""
+    """Return the name as users write it: ``mx.linalg.norm``."""
     for module, short in _SHORT.items():
         if full.startswith(f"{module}.") or full == module:
             return short + full.removeprefix(module)
@@ -299,7 +299,7 @@ def _missing_from_array(
 
 
 def _missing_in_chain(fact: MissingMemberFact, call: cst.Call, module: Module) -> Iterator[Report]:
-    """The members that follow in ``x.permute(0, 2, 1).unsqueeze(0)``."""
+    """Yield the members that follow in ``x.permute(0, 2, 1).unsqueeze(0)``."""
     from embercoach.analysis.mlx_api import replacements
 
     above = contents_of(fact.place.statement).parents

@@ -93,7 +93,7 @@ def _is_own_update(statement: cst.CSTNode, function: FunctionInfo) -> bool:
 
 
 def updated_names(statement: cst.CSTNode) -> set[str]:
-    """The ``x`` of ``x += v``, ``x[i] = v`` and ``x[i] += v``."""
+    """Return the ``x`` of ``x += v``, ``x[i] = v`` and ``x[i] += v``."""
     targets = assigned_to(statement)
     if type(statement) is cst.AugAssign:
         if type(statement.target) is cst.Name:
@@ -191,7 +191,7 @@ def _may_return_before(
 
 
 def _tested_before(statement: cst.CSTNode, function: FunctionInfo) -> set[str]:
-    """The names in tests of a function that returns before a statement if one holds."""
+    """Return the names in tests of a function that returns before a statement if one holds."""
     return {
         name
         for level in layout_of(function.module, function).outward(statement)
@@ -247,7 +247,7 @@ def is_discarded(call: LocalCall | ProjectCall) -> bool:
 def _harmed_call(
     function: FunctionInfo, name: str, sources: Sources, seen: Seen
 ) -> LocalCall | ProjectCall | None:
-    """A call after which the array that is passed for a parameter is read, by any caller."""
+    """Return a call after which the array that is passed for a parameter is read, by any caller."""
     if (function, name) in seen or len(seen) >= MOST_STEPS:
         return None
     seen.add((function, name))
@@ -325,7 +325,7 @@ def _has_alias(given: Source, place: FactPlace) -> bool:
 
 @kept_for_file
 def attribute_reads(tree: cst.CSTNode) -> Counter[str]:
-    """How often a file or a class reads an attribute of each name, of whatever object."""
+    """Return how often a file or a class reads an attribute of each name, of whatever object."""
     contents = contents_of(tree)
     assigned = {target.target for target in contents.of(cst.AssignTarget)}
     attributes = (node for node in contents.of(cst.Attribute) if node not in assigned)
@@ -360,7 +360,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
 
 @kept_for_file
 def _passing(function: FunctionInfo) -> dict[str, list[Source]]:
-    """The calls that take a function's arguments and are no statements, by parameters."""
+    """Return the calls that take a function's arguments and are not statements, by parameters."""
     names = {parameter.name for parameter in function.parameters}
     reaching = scope_of(function.module, function).reaching
     found: dict[str, list[Source]] = {}

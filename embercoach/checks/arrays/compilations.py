@@ -82,7 +82,7 @@ STEPS_A_FUNCTION = 4
 
 
 def root_of(value: Value) -> FunctionInfo | None:
-    """The function of a linted file that a compiled value runs."""
+    """Return the function of a linted file that a compiled value runs."""
     if isinstance(value, Function):
         return value.info
     if isinstance(value, Instance):
@@ -92,7 +92,7 @@ def root_of(value: Value) -> FunctionInfo | None:
 
 @kept_for_file
 def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
-    """The functions of the file that run when the compiled one is traced.
+    """Return the functions of the file that run when the compiled one is traced.
 
     Raises:
         WorkExceededError: the file has taken all the work that it may.
@@ -116,7 +116,7 @@ def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
 
 @kept_for_file
 def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
-    """The functions of other files that run when the compiled one is traced, up to a number."""
+    """Get the functions of other files that run when the compiled one is traced, up to a number."""
     root = root_of(fact.function)
     found = set() if root is None or root.module is module else {root}
     found.update(
@@ -143,7 +143,7 @@ def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
 
 
 def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
-    """A place in a function that is traced, for reports of what no fact records."""
+    """Return a place in a function that is traced, for reports of what no fact records."""
     return fact.place._replace(
         statement=statement, function=info, loops=0, loop=None, periodic=False
     )
@@ -173,7 +173,7 @@ class Update(NamedTuple):
 
 @kept_for_file
 def updates_of(module: Module) -> tuple[Update, ...]:
-    """The calls of a file that update a module by an optimizer, up to a number."""
+    """Return the calls of a file that update a module by an optimizer, up to a number."""
     if _NAMES.search(module.source) is None:
         return ()
     bodies = [(None, module.tree), *((info, info.node.body) for info in module.functions)]
@@ -186,7 +186,7 @@ def updates_of(module: Module) -> tuple[Update, ...]:
 
 
 def sources_in(update: Update, module: Module) -> tuple[Source, ...]:
-    """The optimizer of an update, and the module if it has one."""
+    """Return the optimizer of an update, and the module if it has one."""
     given = [] if update.model is None else [update.node.args[0].value]
     nodes = [cst.ensure_type(update.node.func, cst.Attribute).value, *given]
     return tuple(Source(n, update.statement, update.function, module) for n in nodes)
@@ -240,7 +240,7 @@ def variable(path: str, function: FunctionInfo | None, module: Module) -> Hashab
 
 
 def _attribute_of(name: str, scope: Scope, module: Module) -> Hashable | None:
-    """The attribute that a method sets to a variable: ``self.model = model``."""
+    """Return the attribute that a method sets to a variable: ``self.model = model``."""
     owner = scope.owner
     if not isinstance(owner, FunctionInfo) or not owner.is_method or not owner.parameters:
         return None
@@ -350,7 +350,7 @@ def captured_owners(fact: CompileFact, option: Option, module: Module) -> list[S
 
 
 def _place_of(fact: CompileFact) -> FactPlace:
-    """The place of the arguments of ``mx.compile``: of a decorator, the definition's."""
+    """Return the place of the arguments of ``mx.compile``: of a decorator, the definition's."""
     if fact.decorated is None:
         return fact.place
     return fact.place._replace(statement=fact.decorated.node)
@@ -366,7 +366,7 @@ def _may_grow(source: Source, ends: list[Source]) -> bool:
 
 
 def _owner_of_state(source: Source, sources: Sources) -> Source | None:
-    """The module or the optimizer whose ``state`` an expression is."""
+    """Return the module or the optimizer whose ``state`` an expression is."""
     node = source.node
     if not isinstance(node, cst.Attribute) or node.attr.value != STATE:
         return None  # an attribute that may hold several states
@@ -557,7 +557,7 @@ def leaking_import(fact: CompileFact, module: Module) -> Iterator[Report]:
 def _kept_attribute(
     info: FunctionInfo, functions: frozenset[FunctionInfo], module: Module
 ) -> str | None:
-    """The attribute that a method sets to a traced array, and that the file reads elsewhere."""
+    """Get the attribute that a method sets to a traced array, and that the file reads elsewhere."""
     if info.cls is None or info.name == "__init__":
         return None
     for name in info.cls.set_by.get(info, ()):
@@ -582,7 +582,7 @@ def _adds_argument(info: FunctionInfo, node: cst.Call) -> bool:
 
 
 def _stored(fact: Fact) -> cst.CSTNode | None:
-    """The target of a fact that stores a traced array."""
+    """Return the target of a fact that stores a traced array."""
     if type(fact) is StoreFact:
         return fact.node if _is_traced(fact.value) else None
     if type(fact) is BinaryFact and fact.in_place and isinstance(fact.node, cst.AugAssign):
@@ -647,7 +647,7 @@ def _is_given_list(target: cst.CSTNode, info: FunctionInfo) -> bool:
 
 
 def _attribute(target: cst.CSTNode) -> str | None:
-    """The attribute that holds what is stored; None for other containers."""
+    """Return the attribute that holds what is stored; None for other containers."""
     if _is_added(target) or isinstance(target, cst.Subscript):
         target = _owner(target)
     return target.attr.value if isinstance(target, cst.Attribute) else None
@@ -664,7 +664,7 @@ def _outlives(name: str, info: FunctionInfo, functions: frozenset[FunctionInfo])
 
 @kept_for_file
 def _reads(module: Module) -> dict[str, frozenset[FunctionInfo | None]]:
-    """The functions of a file that read an attribute, by its name."""
+    """Return the functions of a file that read an attribute, by its name."""
     found: dict[str, set[FunctionInfo | None]] = {}
     bodies: dict[cst.CSTNode, FunctionInfo] = {info.node: info for info in module.functions}
     contents = contents_of(module.tree)

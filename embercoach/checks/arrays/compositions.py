@@ -42,7 +42,7 @@ _WHERE = "mlx.core.where"
 
 
 def computed(start: Source, sources: Sources, *, bounded: bool = False) -> list[Source]:
-    """The expressions that compute an array, before items and changes of shape and dtype.
+    """Return the expressions that compute an array, before items and changes of shape and dtype.
 
     Args:
         start: the array.
@@ -64,7 +64,7 @@ def computed(start: Source, sources: Sources, *, bounded: bool = False) -> list[
 
 
 def _before(end: Source, sources: Sources, *, bounded: bool) -> list[Source] | None:
-    """The arrays that an expression selects from, None for anything else."""
+    """Return the arrays that an expression selects from, None for anything else."""
     node = end.node
     if isinstance(node, cst.Subscript):
         return [end.at(node.value)]
@@ -105,13 +105,13 @@ _PRODUCTS = frozenset(["mlx.core.multiply", "mlx.core.power"])
 
 
 def only_end(source: Source, sources: Sources) -> Source:
-    """The expression that computes a value, if it is one."""
+    """Return the expression that computes a value, if it is one."""
     ends = sources.ends(source, through_callers=True)
     return ends[0] if len(ends) == 1 else source
 
 
 def computing_call(source: Source, sources: Sources) -> LibraryCall | None:
-    """The call of MLX that computes an expression, through names, functions and methods."""
+    """Return the call of MLX that computes an expression, through names, functions and methods."""
     ends = sources.ends(source, through_callers=True)
     calls = [sources.library_call(end) for end in ends]
     first = calls[0] if calls else None
@@ -121,13 +121,13 @@ def computing_call(source: Source, sources: Sources) -> LibraryCall | None:
 
 
 def taken(source: Source, functions: frozenset[str], sources: Sources) -> Source | None:
-    """The array that one of some functions of MLX takes to compute an expression."""
+    """Return the array that one of some functions of MLX takes to compute an expression."""
     call = computing_call(source, sources)
     return call.array if call is not None and call.name in functions else None
 
 
 def sides(source: Source, operator: type, sources: Sources) -> tuple[Source, Source] | None:
-    """The operands of the arithmetic operation that computes an expression."""
+    """Return the operands of the arithmetic operation that computes an expression."""
     end = only_end(source, sources)
     node = end.node
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, operator):
@@ -326,7 +326,7 @@ def _log_of_sum(
 
 
 def _origin(source: Source, sources: Sources) -> str | None:
-    """The function of MLX that computes an array, before selections of its elements."""
+    """Return the function of MLX that computes an array, before selections of its elements."""
     calls = [sources.library_call(end) for end in computed(source, sources)]
     names = {None if call is None else call.name for call in calls}
     return names.pop() if len(names) == 1 else None
@@ -357,7 +357,7 @@ def _log_of_call(fact: CallFact, inner: LibraryCall, sources: Sources) -> Iterat
 
 
 def _argument(fact: CallFact) -> cst.BaseExpression | None:
-    """The argument of ``mx.log(y)``, None for ``y.log()``."""
+    """Return the argument of ``mx.log(y)``, None for ``y.log()``."""
     given = fact.node.args
     return given[0].value if fact.symbol is not None and len(given) == 1 else None
 

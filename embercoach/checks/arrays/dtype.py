@@ -125,7 +125,7 @@ def may_be_parameter(fact: Fact, node: cst.BaseExpression) -> bool:
 
 
 def half_of_models(fact: Fact, module: Module) -> str | None:
-    """The half-precision dtype that a file sets for its models, for an array in a module."""
+    """Return the half-precision dtype that a file sets for its models, for an array in a module."""
     function = fact.place.function
     if function is None or function.cls is None or not is_layer(function.cls):
         return None
@@ -159,7 +159,7 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _operands(argument: Argument) -> list[Operand]:
-    """The operands in an argument: itself, or the items of a list display."""
+    """Return the operands in an argument: itself, or the items of a list display."""
     value, node = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:
         if isinstance(node, (cst.List, cst.Tuple)) and len(node.elements) == len(value.items):

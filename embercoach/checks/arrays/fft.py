@@ -141,7 +141,7 @@ class FourierRoles:
         self._stores = [s for s in stores if s.in_place or not isinstance(s.value, Number)]
 
     def of(self, node: cst.CSTNode, statement: cst.CSTNode) -> Role | None:
-        """The role of an expression's value in a statement."""
+        """Return the role of an expression's value in a statement."""
         key = node, statement
         if key not in self._known:
             self._known[key] = None  # in a loop it may depend on itself
@@ -165,7 +165,7 @@ class FourierRoles:
         return None if call is None else self._returned(call)
 
     def _held(self, name: str, statement: cst.CSTNode) -> Role | None:
-        """The role of what a name holds where a statement begins."""
+        """Return the role of what a name holds where a statement begins."""
         found: list[Role | None] = []
         for binding in self._reaching.before(statement, name) or ():
             role = None
@@ -207,7 +207,7 @@ class FourierRoles:
         return Signal(call.node, spectrum, norm, axes, length)
 
     def _operated(self, statement: cst.CSTNode, operation: Arithmetic) -> Role | None:
-        """The role of a product or quotient, by those of its operands."""
+        """Return the role of a product or quotient, by those of its operands."""
         symbol, left, right = operation
         a, b = self.of(left.node, statement), self.of(right.node, statement)
         if symbol not in ("*", "/"):
@@ -264,7 +264,7 @@ def _consts(value: Value) -> tuple[int | None, ...]:
 
 
 def spelled(node: cst.BaseExpression) -> str:
-    """An expression in one spelling, whatever its spaces and parentheses are."""
+    """Return an expression in one spelling, whatever its spaces and parentheses are."""
     return ast.unparse(ast.parse(f"({cst.Module([]).code_for_node(node)}\n)", mode="eval"))
 
 
@@ -310,7 +310,7 @@ def _is_filter(value: Value) -> bool:
 
 
 def sliced(role: Role | None, node: cst.Subscript) -> Role | None:
-    """The role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
+    """Get the role of ``x[...]``: a cut signal keeps its scale, a cut spectrum loses its length."""
     if isinstance(role, Signal):
         return role
     if not isinstance(role, Spectrum):
@@ -337,7 +337,7 @@ def _is_new_axis(part: cst.BaseSlice) -> bool:
 
 
 def _kept(role: Role | None, name: str) -> Role | None:
-    """The role of the result of a function or method for an array with a role."""
+    """Return the role of the result of a function or method for an array with a role."""
     keepers = SIGNAL_KEEPERS if isinstance(role, Signal) else SPECTRUM_KEEPERS
     if isinstance(role, Spectrum) and name in ("conj", "conjugate"):
         role = replace(role, conjugated=not role.conjugated)
@@ -394,12 +394,12 @@ class TransformLengths:
         return not others and bool(sizes) and all(type(n) is int and n % 2 == 0 for n in sizes)
 
     def last_size(self, length: Length) -> int | None:
-        """The last size of what a transform was given, if it is known."""
+        """Return the last size of what a transform was given, if it is known."""
         values = [one[-1] if type(one) is tuple else one for one in self._values(length.node)]
         return values[0] if len(values) == 1 and type(values[0]) is int else None
 
     def _cores(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-        """A number, and what it is made of by casts, ``1 / n`` and names."""
+        """Yield a number, and what it is made of by casts, ``1 / n`` and names."""
         for _ in range(MOST_STEPS):
             yield node
             inner = self._inner(node)
@@ -424,7 +424,7 @@ class TransformLengths:
         return [one for some in values_by_call(self.module, node).values() for one in some]
 
     def _pairs(self, a: cst.CSTNode, b: cst.CSTNode) -> list[tuple[Any, Any]]:
-        """The values of two expressions in each run of both; none if one has several."""
+        """Return the values of two expressions in each run of both; none if one has several."""
         first, second = values_by_call(self.module, a), values_by_call(self.module, b)
         lines = [line for line in first if line in second]
         if any(len(first[line]) > 1 or len(second[line]) > 1 for line in lines):
@@ -449,7 +449,7 @@ class TransformLengths:
 
 
 def _size(shape: ArrayShape, axes: tuple[int, ...] | None) -> Integer:
-    """The product of the sizes of some axes; of all for None."""
+    """Return the product of the sizes of some axes; of all for None."""
     if axes is None:
         return shape.elements
     if shape.rank is not None and not all(-shape.rank <= axis < shape.rank for axis in axes):
@@ -536,7 +536,7 @@ class _Scaling(NamedTuple):
     operation: Arithmetic
 
     def factor_of(self, signal: Signal, module: Module) -> tuple[Part, Part] | None:
-        """The signal, if it is scaled here, and the factor or divisor."""
+        """Return the signal, if it is scaled here, and the factor or divisor."""
         place = self.fact.place
         roles = fourier_roles(module, place.function)
         operator, left, right = self.operation
@@ -685,12 +685,12 @@ def _is_same_length(signal: Signal, lengths: TransformLengths) -> bool:
 
 
 def _length(signal: Signal) -> Length | None:
-    """The length that the inverse was given, or the transform."""
+    """Return the length that the inverse was given, or the transform."""
     return signal.length or signal.spectrum.length
 
 
 def _inverse(fact: CallFact, module: Module) -> Signal | None:
-    """The signal that an inverse transform returns in this call."""
+    """Return the signal that an inverse transform returns in this call."""
     if _name(fact) not in INVERSE:
         return None
     role = fourier_roles(module, fact.place.function).of(fact.node, fact.place.statement)

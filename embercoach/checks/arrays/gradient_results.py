@@ -62,7 +62,7 @@ def imported_pull(module: Module, facts: list[Fact]) -> Iterator[Report]:
 def _calls(
     result: DifferentiatedResult, lost: frozenset[cst.CSTNode], facts: list[Fact], module: Module
 ) -> Iterator[tuple[Located, FunctionInfo, frozenset[cst.CSTNode]]]:
-    """The calls of functions of other files whose pulls reach a result."""
+    """Yield the calls of functions of other files whose pulls reach a result."""
     root = result.root
     if root.info.module is not module:
         if lost:
@@ -80,7 +80,7 @@ def _calls(
 
 
 def _code(node: cst.CSTNode, function: FunctionInfo) -> str | None:
-    """The code of what reads an array, a call in a function or in what that calls."""
+    """Return the code of what reads an array, a call in a function or in what that calls."""
     if not isinstance(node, cst.Call):
         return None
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS:
@@ -153,7 +153,7 @@ def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Rep
 
 
 def _only_call(operation: str, root: FunctionInfo, module: Module) -> CallFact | None:
-    """The call of an operation in the code that is differentiated, if there is one alone."""
+    """Return the call of an operation in the code that is differentiated, if there is one alone."""
     found = [
         fact
         for info in reached_by(root)
@@ -165,7 +165,7 @@ def _only_call(operation: str, root: FunctionInfo, module: Module) -> CallFact |
 
 
 def _name(fact: CallFact) -> str:
-    """The last name of what a call calls: of a function, or of an array's method."""
+    """Return the last name of what a call calls: of a function, or of an array's method."""
     return "" if fact.entry is None else fact.entry.name.rpartition(".")[2]
 
 
@@ -191,7 +191,7 @@ def _named(root: GradientRoot) -> str:
 def _unreduced(
     info: FunctionInfo, calls: dict[cst.CSTNode, CallFact], module: Module
 ) -> Iterator[Report]:
-    """The calls of losses without a reduction that a function returns."""
+    """Yield the calls of losses without a reduction that a function returns."""
     for returned in _returned(info):
         for node in elementwise(returned, info):
             fact = calls.get(node)
@@ -219,7 +219,7 @@ def _is_unreduced(fact: CallFact, module: Module) -> bool:
 
 
 def _returned(info: FunctionInfo) -> Iterator[cst.BaseExpression]:
-    """The expressions of which a function returns the value to be differentiated."""
+    """Yield the expressions of which a function returns the value to be differentiated."""
     if isinstance(info.node, cst.Lambda):
         nodes: list[cst.BaseExpression] = [info.node.body]
     else:
@@ -251,7 +251,7 @@ def elementwise(
 
 
 def bound_once(info: FunctionInfo, name: str) -> list[cst.BaseExpression]:
-    """The expression that a name of a function is assigned, if there is one binding alone."""
+    """Get the expression that a name of a function is assigned, if there is one binding alone."""
     bindings = scope_of(info.module, info).reaching.bindings.get(name, ())
     is_assigned = len(bindings) == 1 and bindings[0].kind == "assigned"
     return [b.value for b in bindings if is_assigned and b.value is not None]
@@ -289,7 +289,7 @@ def _place_in(info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
 
 
 def _custom_function(info: FunctionInfo) -> FunctionInfo | None:
-    """The custom function of one argument that a function is the VJP or JVP of."""
+    """Return the custom function of one argument that a function is the VJP or JVP of."""
     if isinstance(info.node, cst.Lambda):
         return None
     for decorator in info.node.decorators:
@@ -503,7 +503,7 @@ class _Texts:
         self._info = info
 
     def guards(self, condition: cst.BaseExpression) -> frozenset[str]:
-        """The values that a condition compares with 0 or a small number."""
+        """Return the values that a condition compares with 0 or a small number."""
         found = set()
         for left, right in self._comparisons(condition):
             for subject, bound in ((left, right), (right, left)):
@@ -512,7 +512,7 @@ class _Texts:
         return frozenset(found)
 
     def _names_of(self, node: cst.BaseExpression) -> set[str]:
-        """An expression's text, and that of what its name is bound to."""
+        """Return an expression's text, and that of what its name is bound to."""
         texts = map(self.of, (node, *self.values(node)))
         return {text for text in texts if text is not None}
 
@@ -558,18 +558,18 @@ class _Texts:
         return any(not isinstance(v, cst.Name) and self.is_small(v, of_abs) for v in values)
 
     def operands(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-        """The operations that a value is made of, element by element."""
+        """Return the operations that a value is made of, element by element."""
         return elementwise(node, self._info, through_calls=True)
 
     def of(self, node: cst.BaseExpression) -> str | None:
-        """The text of a name, a path or an expression without numbers alone."""
+        """Return the text of a name, a path or an expression without numbers alone."""
         if isinstance(node, (cst.Integer, cst.Float)):
             return None
         path = dotted(node)
         return path if path is not None else self._module.parsed.code(node)
 
     def values(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """The expression that a name is bound to, if once."""
+        """Return the expression that a name is bound to, if once."""
         return bound_once(self._info, node.value) if isinstance(node, cst.Name) else []
 
     def is_shifted(self, node: cst.BaseExpression) -> bool:
@@ -609,5 +609,5 @@ def _without_abs(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _called(node: cst.Call) -> str:
-    """The last name of what is called."""
+    """Return the last name of what is called."""
     return (dotted(node.func) or "").rpartition(".")[2]

@@ -114,7 +114,7 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
 def _arrays(
     info: FunctionInfo, arguments: tuple[Argument, ...], *, is_bound: bool
 ) -> frozenset[str]:
-    """The parameters that certainly are arrays in a call, computed from traced ones."""
+    """Return the parameters that certainly are arrays in a call, computed from traced ones."""
     values = bind(info, UNKNOWN if is_bound else None, arguments)
     arrays = ((name, definite_array(value)) for name, value in values.items())
     return frozenset(name for name, array in arrays if array is not None and array.traced)
@@ -145,7 +145,7 @@ def _shown_arrays(fact: ProjectCall) -> frozenset[str]:
 
 @kept_for_file
 def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read | None:
-    """The first read of an array that must execute when a function is called."""
+    """Return the first read of an array that must execute when a function is called."""
     if not arrays or info.is_async:
         return None
     must = must_execute(info, arrays, ())

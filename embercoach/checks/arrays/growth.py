@@ -1,4 +1,4 @@
-"""What loops compute, add up and evaluate: the conditions of LAZY-001, LAZY-002 and LAZY-006."""
+"""Sums and evaluations of loops: the conditions of LAZY-001, LAZY-002 and LAZY-006."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _integer(node: cst.CSTNode) -> int | None:
 
 
 def _root(node: cst.CSTNode) -> str | None:
-    """The name of what is called: of an element of a loop, a layer."""
+    """Return the name of what is called: of an element of a loop, a layer."""
     return node.value if isinstance(node, cst.Name) else None
 
 
@@ -103,7 +103,7 @@ def is_short(
 
 
 def _count(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> int | None:
-    """The number of items of ``range(COUNT)``: of a constant, or a parameter's default."""
+    """Return the number of items of ``range(COUNT)``: of a constant, or a parameter's default."""
     if not isinstance(node, cst.Call) or dotted(node.func) != "range" or len(node.args) != 1:
         return None
     bound: cst.CSTNode = node.args[0].value
@@ -142,7 +142,7 @@ class Lineage(NamedTuple):
 
 
 def joined_lineages(lineages: list[Lineage]) -> Lineage:
-    """The origins of several arrays."""
+    """Return the origins of several arrays."""
     return Lineage(
         frozenset().union(*(lineage.names for lineage in lineages)),
         tuple(call for lineage in lineages for call in lineage.calls),
@@ -358,7 +358,7 @@ def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
 
 
 def _derived(loop: cst.For) -> set[str]:
-    """The names that hold what a loop iterates over, or something made of it."""
+    """Return the names that hold what a loop iterates over, or something made of it."""
     return derived_names(loop.body, set(target_names(loop.target)))
 
 
@@ -448,7 +448,7 @@ def grows(
 
 
 def each_iteration(body: list[Statement], module: Module) -> list[Statement]:
-    """The statements of a loop without the step that some micro-batches end with.
+    """Return the statements of a loop without the step that some micro-batches end with.
 
     Until then, the sum of their gradients keeps the graphs of all of them.
     """
@@ -499,7 +499,7 @@ def _keeps_parts(found: Accumulation, place: FactPlace, module: Module) -> bool:
 def _starts(
     found: Accumulation, function: FunctionInfo | None, module: Module
 ) -> list[cst.BaseExpression]:
-    """The expressions that an accumulator starts from."""
+    """Return the expressions that an accumulator starts from."""
     owner, _, name = found.path.rpartition(".")
     if owner:
         classes = {f.cls for f in module.functions if f.cls and name in f.cls.setters}

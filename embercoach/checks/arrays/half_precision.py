@@ -108,7 +108,7 @@ def _small(fact: Fact, given: Operand | Argument, module: Module) -> Iterator[Re
 
 
 def _constant(source: Source, sources: Sources) -> float | None:
-    """The number that an expression is, that of a parameter's default among them."""
+    """Return the number that an expression is, that of a parameter's default among them."""
     ends = sources.ends(source, through_callers=True)
     if len(ends) != 1:
         return None
@@ -265,7 +265,7 @@ def half_range_by_cast(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _dtype_of(fact: Fact, argument: Argument, module: Module) -> str | None:
-    """The dtype that is passed, or that all callers and defaults pass for a parameter."""
+    """Return the dtype that is passed, or that all callers and defaults pass for a parameter."""
     if isinstance(argument.value, DType) and argument.value.name is not None:
         return argument.value.name
     sources = sources_of(module)
@@ -382,7 +382,7 @@ def _is_cast_like(node: cst.BaseExpression, path: str) -> bool:
 
 
 def _updated(fact: BinaryFact) -> str | None:
-    """The name that ``x += v`` or ``x = x + v`` updates."""
+    """Return the name that ``x += v`` or ``x = x + v`` updates."""
     if not isinstance(fact.left.node, cst.Name):
         return None
     name = fact.left.node.value
@@ -402,7 +402,7 @@ def _is_scalar_start(start: CallFact, module: Module) -> bool:
 
 @check("DTYPE-013", of=(ATTENTION,))
 def wide_mask(fact: CallFact, module: Module) -> Iterator[Report]:
-    """A float32 mask for half-precision queries, keys and values."""
+    """Yield a float32 mask for half-precision queries, keys and values."""
     mask = fact.keyword("mask")
     given = None if mask is None else as_array(mask.value)
     arrays = [as_array(a.value) for a in fact.arguments[:3] if a.keyword in (None, "q", "k", "v")]

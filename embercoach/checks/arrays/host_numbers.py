@@ -116,7 +116,7 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
 
 @check("HOST-PULL-010", of=(VALUE,))
 def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
-    """A kernel's ``grid`` or ``threadgroup`` that holds arrays."""
+    """Yield a kernel's ``grid`` or ``threadgroup`` that holds arrays."""
     if not isinstance(fact.callee, Kernel):
         return
     for name in ("grid", "threadgroup"):

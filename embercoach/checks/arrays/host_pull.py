@@ -184,7 +184,7 @@ def _reads(names: set[str], loop: cst.For | cst.While) -> bool:
 
 
 def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
-    """The names that an expression's values are derived from."""
+    """Yield the names that an expression's values are derived from."""
     while isinstance(node, (cst.Attribute, cst.Subscript)):
         node = node.value
     if isinstance(node, cst.Name):
@@ -408,7 +408,7 @@ def _round_trip_fix(module: Module, inner: cst.CSTNode, value: Value) -> Propose
 
 
 def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
-    """The array that the call ``inner`` pulls, recorded before the call around it."""
+    """Return the array that the call ``inner`` pulls, recorded before the call around it."""
     for other in module.facts_of(fact.place.function):
         if other.node is inner and isinstance(other, CallFact):
             if isinstance(other.callee, BoundMember):
@@ -420,7 +420,7 @@ def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
 
 
 def _pull_inside(argument: Argument) -> cst.CSTNode | None:
-    """The call that pulls an array, if the argument is such a call itself."""
+    """Return the call that pulls an array, if the argument is such a call itself."""
     node = argument.node
     if not isinstance(node, cst.Call):
         return None

@@ -245,7 +245,7 @@ def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 
 def _target(fact: BinaryFact) -> cst.Subscript | None:
-    """The elements that are updated: of ``a[i] += v``, or of ``a[i] = a[i] + v``."""
+    """Return the elements that are updated: of ``a[i] += v``, or of ``a[i] = a[i] + v``."""
     if fact.in_place:
         return fact.left.node if isinstance(fact.left.node, cst.Subscript) else None
     statement = fact.place.statement
@@ -267,7 +267,7 @@ class ArrayIndex(NamedTuple):
 
 @kept_for_file
 def array_indices(module: Module) -> dict[cst.CSTNode, ArrayIndex]:
-    """The arrays that are indices of arrays in a file, by their nodes."""
+    """Return the arrays that are indices of arrays in a file, by their nodes."""
     found: dict[cst.CSTNode, ArrayIndex] = {}
     for fact in module.facts():
         if isinstance(fact, ArrayIndexFact):
@@ -295,7 +295,7 @@ def _may_repeat(index: ArrayIndex, module: Module) -> bool:
 
 
 def _sources(node: cst.BaseExpression, place: FactPlace, module: Module) -> list[Source]:
-    """The expressions that compute a value, those that callers in this file pass among them."""
+    """Get the expressions that compute a value, those that callers in this file pass among them."""
     start = Source(node, place.statement, place.function, module)
     return sources_of(module).ends(start, through_callers=True) or [start]
 

@@ -59,7 +59,7 @@ def _is_archive(path: Argument) -> bool:
 
 
 def _loads(path: Argument, save: CallFact, module: Module) -> Iterator[CallFact]:
-    """The calls of ``mx.load`` in the same function that are given the same path."""
+    """Yield the calls of ``mx.load`` in the same function that are given the same path."""
     seen = 0
     for fact in module.facts_of(save.place.function):
         if type(fact) is not CallFact or fact.symbol != "mlx.core.load" or seen == MOST_STEPS:
@@ -83,7 +83,7 @@ def _is_unchanged(
 
 
 def _saved_from(load: CallFact, save: CallFact, module: Module) -> str | None:
-    """The name of what is loaded, empty without one; None unless it is saved unevaluated."""
+    """Return the name of what is loaded, empty without one; None unless it is saved unevaluated."""
     values = [argument.node for argument in save.arguments[1:]]
     if any(load.node in contents_of(value) for value in values):
         return ""

@@ -105,7 +105,7 @@ def _growing(
 
 
 def help_of(path: str, place: FactPlace, module: Module) -> str:
-    """The remedy: an ``mx.eval()``, or another argument of the one that a loop has."""
+    """Return the remedy: an ``mx.eval()``, or another argument of the one that a loop has."""
     loops = layout_of(module, place.function).loops(place.statement)
     facts = (fact for loop in loops for fact in evaluation_of(module).calls_in(loop.body))
     if any(fact.symbol == "mlx.core.eval" for fact in facts):
@@ -348,7 +348,7 @@ def growing_attribute(fact: LocalCall | ProjectCall, module: Module) -> Iterator
 
 
 def _array_parameters(call: ProjectCall) -> set[str]:
-    """The parameters that a call passes arrays for."""
+    """Return the parameters that a call passes arrays for."""
     pairs = [(argument.keyword, argument.node) for argument in call.arguments]
     passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
     arrays = {id(argument.node) for argument in call.arguments if holds_arrays(argument.value)}
@@ -397,7 +397,7 @@ def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _cache_of(fact: CallFact | LocalCall | ProjectCall) -> str | None:
-    """The cache that a model is called with."""
+    """Return the cache that a model is called with."""
     if isinstance(fact, CallFact):
         if not isinstance(fact.callee, (Unknown, Instance, LibraryObject)):
             return None
@@ -438,7 +438,7 @@ def _fills_cache(
 
 
 def _of_element(loop: cst.For | cst.While) -> set[str]:
-    """The names of a loop's element and of its parts: ``cache = entry["cache"]``."""
+    """Return the names of a loop's element and of its parts: ``cache = entry["cache"]``."""
     targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
     parts = {
         target.target.value
@@ -451,7 +451,7 @@ def _of_element(loop: cst.For | cst.While) -> set[str]:
 
 
 def _root(node: cst.BaseExpression) -> str | None:
-    """The name that a path of attributes, indices and ``.get(key)`` starts from."""
+    """Return the name that a path of attributes, indices and ``.get(key)`` starts from."""
     path = path_of(node)
     return None if path is None else path.partition(".")[0]
 
@@ -509,7 +509,7 @@ def growing_state(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Rep
 
 
 def _declared(function: FunctionInfo, parameter: FunctionParameter) -> Value:
-    """The value of a parameter by its annotation, or as the object of a method."""
+    """Return the value of a parameter by its annotation, or as the object of a method."""
     is_own = function.is_method and parameter is function.parameters[0]
     if is_own and function.cls is not None:
         return Instance(function.cls)
@@ -546,7 +546,7 @@ class _Grown(NamedTuple):
 
 @kept_for_file
 def _grown(function: FunctionInfo, name: str, given: Instance) -> tuple[_Grown, ...]:
-    """The attributes of an object that a function adds to, and reads nowhere else."""
+    """Return the attributes of an object that a function adds to, and reads nowhere else."""
     if _evaluates(function):
         return ()
     found: list[_Grown] = []

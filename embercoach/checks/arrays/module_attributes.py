@@ -207,7 +207,7 @@ def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _updated_model(body: cst.CSTNode, optimizers: set[str]) -> str | None:
-    """The name of the model that one of the optimizers updates, once in each iteration."""
+    """Return the name of the model that one of the optimizers updates, once in each iteration."""
     for node in contents_of(body, (cst.For, cst.While, *SCOPES)).calls:
         func = node.func
         if not isinstance(func, cst.Attribute) or dotted(func.value) not in optimizers:
@@ -289,7 +289,7 @@ def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
 
 
 def _beside(fact: AttributeFact, module: Module) -> str:
-    """The line of the assignment, with its comment, and the line before."""
+    """Return the line of the assignment, with its comment, and the line before."""
     span = module.parsed.spans({fact.node: fact.place.statement})[fact.node]
     lines = module.source.splitlines()[max(span.line - 2, 0) : span.line]
     return "\n".join(line.partition("#")[2] for line in lines)
@@ -321,7 +321,7 @@ RANDOM = "mlx.core.random"
 
 
 def functions_of(start: Expression, module: Module) -> set[str]:
-    """The functions of MLX that an expression calls, through names and functions.
+    """Return the functions of MLX that an expression calls, through names and functions.
 
     All functions of ``mlx.core.random`` count as one.
     """
@@ -444,7 +444,7 @@ def _is_frozen(owner: ClassInfo, name: str) -> bool:
 
 @kept_for_file
 def _texts(cls: ClassInfo) -> frozenset[str]:
-    """The strings in a class; the empty one if it calls ``freeze``."""
+    """Return the strings in a class; the empty one if it calls ``freeze``."""
     contents = contents_of(cls.node)
     found = {str(evaluated(node)) or '""' for node in contents.of(cst.SimpleString)}
     freezes = any(node.attr.value == "freeze" for node in contents.of(cst.Attribute))

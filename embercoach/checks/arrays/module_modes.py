@@ -56,7 +56,7 @@ def is_imported(fact: Fact, module: Module) -> TypeGuard[ProjectCall]:
 
 
 def _calls(facts: list[Fact], module: Module) -> list[LocalCall | ProjectCall]:
-    """The calls of functions of the file, and of other files."""
+    """Return the calls of functions of the file, and of other files."""
     return [fact for fact in facts if type(fact) is LocalCall or is_imported(fact, module)]
 
 
@@ -94,7 +94,7 @@ class ModeEffects:
     def _mapped(
         self, call: LocalCall | ProjectCall, effects: tuple[Effect, ...]
     ) -> Iterator[tuple[str, Kind]]:
-        """The effects as the caller sees them, on what it passes."""
+        """Yield the effects as the caller sees them, on what it passes."""
         function = call.function
         passed = passed_with_owner(call) if effects else {}
         for path, kind, _, _ in effects:
@@ -153,7 +153,7 @@ class _Layer(NamedTuple):
 
     @property
     def drops(self) -> bool:
-        """Return whether it is no dropout, or ``nn.Dropout()`` or ``nn.Dropout(0.1)``."""
+        """Return whether it is other than a dropout, or ``nn.Dropout()`` or ``nn.Dropout(0.1)``."""
         if not self.name.startswith("Dropout"):
             return True
         if not isinstance(self.made, cst.Call):
@@ -313,7 +313,7 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
 
 
 def _layers(module: Module) -> Iterator[ClassInfo]:
-    """The classes of a file that are layers."""
+    """Yield the classes of a file that are layers."""
     owners = dict.fromkeys(info.cls for info in module.functions if info.cls is not None)
     yield from (cls for cls in owners if is_layer(cls))
 
@@ -399,7 +399,7 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
 
 
 def _left_in_evaluation(loop: cst.For | cst.While, effects: ModeEffects) -> list[Effect]:
-    """The calls that switch a model to evaluation which the loop trains, and never switches."""
+    """Get the calls that switch a model to evaluation which the loop trains, and never switches."""
     found = list(effects.of(loop.body))
     paths = {
         kind: {e.path for e in found if e.kind == kind} for kind in ("eval", "train", "update")

@@ -159,7 +159,7 @@ def _is_conditional(call: Read, loop: cst.For, module: Module) -> bool:
 
 @kept_for_file
 def _pulls_in(function: FunctionInfo, module: Module) -> tuple[tuple[cst.CSTNode, ...], bool]:
-    """The reads of a function that returns what the host reads of an array.
+    """Return the reads of a function that returns what the host reads of an array.
 
     With those that compute the array, if there are any, and whether there are.
     """
@@ -239,7 +239,7 @@ def _varies(call: Read, loop: cst.For, module: Module) -> bool:
 
 
 def _attributes_read(function: FunctionInfo) -> frozenset[str]:
-    """The attributes of its instance that a method reads."""
+    """Return the attributes of its instance that a method reads."""
     own = function.parameters[0].name if function.is_method and function.parameters else ""
     return frozenset(
         node.attr.value
@@ -302,7 +302,7 @@ def pull_remedy(
     *,
     evaluated: bool,
 ) -> PullRemedy | None:
-    """The remedy of a read that recurs, None where no plain change saves it.
+    """Return the remedy of a read that recurs, None where no plain change saves it.
 
     Args:
         place: of the read.
@@ -450,7 +450,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         operation: the start of the message.
         value: the array that is read.
         help: as in ``Report.at``: the remedy in contexts of errors, and where there is no other.
-        pulled_by: the call in this one that synchronizes, and needs no report of its own.
+        pulled_by: the call in this one that synchronizes, and needs no separate report.
         array_node: the expression of the array, which may have been evaluated just before.
         subject: the expression whose origin becomes the flow, if it is neither of these.
         replaced: ``help`` names the function of MLX that saves the read of an operand.

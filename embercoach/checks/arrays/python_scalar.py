@@ -143,7 +143,7 @@ def _argument_change(
     arrays: list[tuple[cst.BaseExpression, Array]],
     numbers: list[tuple[cst.BaseExpression, Number]],
 ) -> ProposedFix | None:
-    """The numbers as arrays of the dtype that all array operands have."""
+    """Return the numbers as arrays of the dtype that all array operands have."""
     mx = mlx_alias(module)
     if mx is None or not arrays or not _is_simple(arrays[-1][0]):
         return None
@@ -206,7 +206,7 @@ def _array_and_number(fact: BinaryFact | CompareFact) -> tuple[Array, Number] | 
 
 
 def _vague(array: Array) -> Array:
-    """An array of unknown dtype: no fix that needs it is safe."""
+    """Return an array of unknown dtype: no fix that needs it is safe."""
     return replace(array, dtype=None)
 
 
@@ -314,7 +314,7 @@ def _has_comment(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_simple(node: cst.CSTNode) -> bool:
-    """Names and attributes: evaluating them twice costs and changes nothing."""
+    """Return whether it is a name or attribute: evaluating it twice costs and changes nothing."""
     while isinstance(node, cst.Attribute):
         node = node.value
     return isinstance(node, cst.Name)
@@ -323,7 +323,7 @@ def _is_simple(node: cst.CSTNode) -> bool:
 def _help(
     module: Module, function: str, node: cst.BaseExpression, array: Array, number: Number
 ) -> str:
-    """The remedy: a typed constant, but no integer for a number with a fraction."""
+    """Return the remedy: a typed constant, but no integer for a number with a fraction."""
     dtype = f"{_shown(module, node)}.dtype"
     if number.kind != "float" or array.dtype in FLOATING or array.dtype in COMPLEX:
         return HELP.format(function, dtype)

@@ -59,7 +59,7 @@ class _Use(NamedTuple):
 
 @check("RANDOM-001")
 def reused_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """A key that two calls use, or every iteration of a loop."""
+    """Yield a key that two calls use, or every iteration of a loop."""
     if module.is_test or "random" not in module.source:
         return
     uses = _Uses(module, facts)
@@ -178,7 +178,7 @@ class _Uses:
                 yield from self._use(call, passed[name])
 
     def _parameters(self, function: FunctionInfo) -> frozenset[str]:
-        """The parameters that a function uses as keys."""
+        """Return the parameters that a function uses as keys."""
         own = {p.name for p in function.parameters}
         return frozenset(
             use.name
@@ -248,7 +248,7 @@ def _is_kept_in(node: cst.BaseExpression, function: FunctionInfo | None, module:
 
 
 def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
-    """A key as written, and its variable: ``key``, ``keys[0]``."""
+    """Return a key as written, and its variable: ``key``, ``keys[0]``."""
     if isinstance(node, cst.Name):
         return node.value, node.value
     if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
@@ -296,7 +296,7 @@ def repeated_key(fact: CallFact, module: Module) -> Iterator[Report]:
 
 @check("RANDOM-001")
 def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
-    """A loop calls a method of another file, which draws with a key of its object."""
+    """Yield a loop calls a method of another file, which draws with a key of its object."""
     place, function = fact.place, fact.function
     if not place.loops or place.periodic or function.cls is None or module.is_test:
         return
@@ -316,7 +316,7 @@ def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report
 
 @kept_for_file
 def _fixed_key(method: FunctionInfo) -> str | None:
-    """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
+    """Get the attribute that a method of another file draws with, if only ``__init__`` makes it."""
     keys = (key_of(call) for call in evaluated_calls(method)) if method.cls is not None else ()
     for node in keys:
         made = None if node is None else fixed_attribute(node, method, method.module)
@@ -378,7 +378,7 @@ def _is_key(node: cst.BaseExpression, module: Module) -> bool:
 def _repeating_call(
     function: FunctionInfo, key: _Key, module: Module, seen: set[FunctionInfo]
 ) -> LocalCall | ProjectCall | None:
-    """A call of a function in a loop, or a second call, with the same key."""
+    """Return a call of a function in a loop, or a second call, with the same key."""
     seen.add(function)
     earlier: list[LocalCall | ProjectCall] = []
     for call in sources_of(module).callers(function)[:MOST_CALLERS]:
@@ -420,7 +420,7 @@ def _shares(call: LocalCall | ProjectCall, key: _Key) -> bool:
 
 
 def receiver_of(call: LocalCall | ProjectCall) -> str | None:
-    """The object whose method is called, or the name of the function."""
+    """Return the object whose method is called, or the name of the function."""
     func = call.node.func
     return dotted(func.value if call.is_bound and isinstance(func, cst.Attribute) else func)
 
@@ -500,7 +500,7 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
 
 @kept_for_file
 def _run_in_threads(module: Module) -> frozenset[FunctionInfo]:
-    """The functions of a file that several threads run: started in a loop, or by ``map``."""
+    """Return the functions of a file that several threads run: started in a loop, or by ``map``."""
     starts = (fact for fact in module.facts() if type(fact) is ThreadStart)
     return frozenset(s.function for s in starts if s.place.loops or last_name(s.node) == "map")
 

@@ -67,7 +67,7 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
 
 
 def _declared(node: cst.CSTNode, fact: ArrayIndexFact, module: Module) -> Array | None:
-    """The array that the file makes, where an annotation as an array leaves its dtype open.
+    """Return the array that the file makes, where an annotation as an array leaves its dtype open.
 
     A function or a property returns it, or the file passes it for the field of a dataclass.
     """
@@ -168,7 +168,7 @@ def _is_plain(node: cst.BaseExpression) -> bool:
 
 
 def _names(fact: CallFact, module: Module) -> int | None:
-    """The number of names that the parts are unpacked to, here or by each caller."""
+    """Return the number of names that the parts are unpacked to, here or by each caller."""
     statement = fact.place.statement
     value, names = _unpacking(statement)
     if value is fact.node:
@@ -196,7 +196,7 @@ def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | No
 
 
 def _unpacking(statement: cst.CSTNode) -> tuple[cst.CSTNode | None, int]:
-    """What a statement unpacks, and to how many names: ``a, b = made``, ``a, b = map(f, made)``."""
+    """A value and the number of names for it: ``a, b = made``, ``a, b = map(f, made)``."""
     targets = assigned_to(statement)
     names = None if len(targets) != 1 else display(targets[0])
     if names is None or not isinstance(statement, cst.Assign):
@@ -377,7 +377,7 @@ def _is_complex(array: Array | None) -> bool:
 
 
 def _shown(name: str) -> str:
-    """The name as programs write it: ``mx.linalg.inv``, ``nn.silu``."""
+    """Return the name as programs write it: ``mx.linalg.inv``, ``nn.silu``."""
     return name.replace("mlx.core.", "mx.", 1).replace("mlx.nn.", "nn.", 1)
 
 
@@ -429,7 +429,7 @@ def _report(fact: CallFact, name: str, module: Module) -> Iterator[Report]:
 
 
 def _pure(fact: CallFact, module: Module) -> str | None:
-    """The name of a function that only computes its result, None for others."""
+    """Return the name of a function that only computes its result, None for others."""
     symbol, callee = fact.symbol, fact.callee
     if symbol is not None:
         if symbol in _OF_TREES or (symbol == "mlx.utils.tree_map" and _maps_purely(fact, module)):

@@ -72,7 +72,7 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _states(contents: Contents) -> set[str]:
-    """The names that a loop computes from its last state: each draw is for the next one."""
+    """Return the names that a loop computes from its last state: each draw is for the next one."""
     needs: dict[str, set[str]] = {}
     for statement in contents.statements:
         if isinstance(statement, cst.Assign):
@@ -115,7 +115,7 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
 
 
 def _keys_from(fact: CallFact, contents: Contents) -> set[str]:
-    """The names that hold a key, and the keys that are split from it."""
+    """Return the names that hold a key, and the keys that are split from it."""
     keys = set(bound_by(fact.place.statement))
     for other in contents.statements:
         made = other.value if isinstance(other, cst.Assign) else None
@@ -222,7 +222,7 @@ def _runs_per_item(function: FunctionInfo) -> bool:
 def _repeating_call(
     function: FunctionInfo, sources: Sources, seen: set[FunctionInfo]
 ) -> LocalCall | ProjectCall | None:
-    """A call in a loop that passes no settings to compare, by a caller or by its callers."""
+    """Return a call in a loop that passes no settings to compare, by a caller or by its callers."""
     seen.add(function)
     calls = sources.callers(function)[:MOST_CALLERS]
     for call in calls:
@@ -328,7 +328,7 @@ def seed_in_other_file(fact: ProjectCall, module: Module) -> Iterator[Report]:
 
 
 def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
-    """The seed, or the default of the parameter that it is, if the call passes none."""
+    """Return the seed, or the default of the parameter that it is, if the call passes none."""
     function, name = fact.function, dotted(seed)
     parameter = next((p for p in function.parameters if p.name == name), None)
     if parameter is None:
@@ -339,7 +339,7 @@ def _default(seed: cst.BaseExpression, fact: ProjectCall) -> cst.CSTNode | None:
 
 @kept_for_file
 def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
-    """The seed that a function always sets before it draws numbers itself."""
+    """Return the seed that a function always sets before it draws numbers itself."""
     names = contents_of(function.node.body).names
     if isinstance(function.node, cst.Lambda) or "seed" not in names:
         return None

@@ -464,7 +464,7 @@ def _shown(node: cst.BaseExpression, module: Module) -> str:
 
 
 def _parts(argument: Argument) -> Iterator[Argument]:
-    """An argument, and what a dictionary or a tuple of it holds as written."""
+    """Yield an argument, and what a dictionary or a tuple of it holds as written."""
     node, value = argument.node, argument.value
     yield argument
     if isinstance(node, cst.Dict) and type(value) is Dict:
@@ -522,7 +522,7 @@ def _is_changing_text(
 
 
 def _parameter(root: FunctionInfo, index: int, argument: Argument) -> FunctionParameter | None:
-    """The parameter of a compiled function that takes an argument."""
+    """Return the parameter of a compiled function that takes an argument."""
     places = [p for p in root.parameters if not p.star][root.is_method :]
     if argument.keyword is not None:
         return next((p for p in places if p.name == argument.keyword), None)
@@ -560,7 +560,7 @@ def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module:
 
 @kept_for_file
 def _counters(module: Module) -> frozenset[str]:
-    """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
+    """Return the attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     contents = contents_of(module.tree)
     found = {member_path(node.target)[0] for node in contents.of(cst.AugAssign)}
     for node in contents.of(cst.Assign):
@@ -583,7 +583,7 @@ def _must_be_python(
 
 @kept_for_file
 def _needed(root: FunctionInfo) -> frozenset[str]:
-    """The names of a function where an array would not do."""
+    """Return the names of a function where an array would not do."""
     body = root.node.body
     results = set(_displays(body)) if isinstance(root.node, cst.Lambda) else set[cst.CSTNode]()
     needed: set[str] = set()
@@ -596,7 +596,7 @@ def _needed(root: FunctionInfo) -> frozenset[str]:
 
 
 def _displays(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A tuple that a function returns, and those in it: results, not shapes."""
+    """Yield a tuple that a function returns, and those in it: results, not shapes."""
     if isinstance(node, cst.Tuple):
         yield node
         for element in node.elements:
@@ -604,7 +604,7 @@ def _displays(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _needing_numbers(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """The parts of a node where an array would not do."""
+    """Return the parts of a node where an array would not do."""
     kind = type(node)  # ``isinstance`` is slow, and this is asked of all nodes of functions
     if kind is cst.Slice or kind is cst.Tuple:
         return [node]
@@ -630,7 +630,7 @@ def _has_fixed_shapes(root: FunctionInfo | None, module: Module) -> bool:
 
 @kept_for_file
 def _sites(module: Module) -> dict[FunctionInfo | None, list[CompileFact]]:
-    """Where a file compiles each of its functions."""
+    """Return where a file compiles each of its functions."""
     found: dict[FunctionInfo | None, list[CompileFact]] = {}
     for fact in module.facts():
         if type(fact) is CompileFact:

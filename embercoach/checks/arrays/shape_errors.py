@@ -47,7 +47,7 @@ class ShapeNodes:
         self.tree = tree
 
     def find(self, node: ast.AST) -> LocatedNode | None:
-        """The node at a place; of a definition its name. None for a node of another file."""
+        """Return the node at a place; of a definition its name. None for a node of another file."""
         if id(node) not in self._own:
             return None
         if isinstance(node, ast.arg):
@@ -57,7 +57,7 @@ class ShapeNodes:
         return self._by_range.get(packed_range(node))
 
     def call_at(self, line: int, callees: tuple[str, ...]) -> LocatedNode | None:
-        """A call that begins on a line, if possible of one of these names."""
+        """Return a call that begins on a line, if possible of one of these names."""
         calls = self._calls.get(line)
         if not calls:
             return None
@@ -92,7 +92,7 @@ class ShapeNodes:
 
 
 def _located(tree: cst.Module) -> Iterator[LocatedNode]:
-    """All nodes, those around others first."""
+    """Yield all nodes, those around others first."""
     pending = [LocatedNode(node, node, ()) for node in children(tree)]
     while pending:
         at = pending.pop()
@@ -156,7 +156,7 @@ def _report(
 def _callers(
     event: ShapeEvent, module: Module, nodes: ShapeNodes, found: LocatedNode
 ) -> Iterator[Stop]:
-    """The calls of this file that lead to an operation, the nearest first."""
+    """Yield the calls of this file that lead to an operation, the nearest first."""
     scopes = found.scopes
     calls: list[Stop] = []
     for file, line in event.callers:
@@ -169,7 +169,7 @@ def _callers(
 
 
 def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> Iterator[Report]:
-    """Calls that pass what an operation or an annotation of another file is not for."""
+    """Yield calls that pass what an operation or an annotation of another file is not for."""
     known: dict[Path, frozenset[int]] = {}
     for event in machine.events.values():
         path = event.file.path
@@ -208,7 +208,7 @@ def _is_of_one_kind(condition: Condition) -> bool:
 
 
 def _reported_in(path: Path, module: Module) -> frozenset[int]:
-    """The operations that raise in a file by itself, or are suspected to."""
+    """Return the operations that raise in a file by itself, or are suspected to."""
     other = module.project.load(path, module.path.parent)
     machine = None if other is None else shapes_of(other)
     if machine is None:
@@ -220,7 +220,7 @@ def _reported_in(path: Path, module: Module) -> frozenset[int]:
 
 
 def _rule_of(event: ShapeEvent, machine: Machine) -> tuple[str, str]:
-    """The rule that an event breaks, and the condition under which it does not."""
+    """Return the rule that an event breaks, and the condition under which it does not."""
     if event.condition is None:
         return event.code or _ERRORS.get(event.operation, "SHAPE-001"), ""
     code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"

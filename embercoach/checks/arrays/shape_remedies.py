@@ -24,7 +24,7 @@ _OF_TWO = ("the shapes ", "the inner sizes of ", "the last sizes of ")
 
 
 def message_of(event: ShapeEvent, code: str, doubt: str, where: str = "") -> str:
-    """One line: what is called, both shapes, and what fails.
+    """Return one line: what is called, both shapes, and what fails.
 
     Args:
         event: the event.
@@ -71,13 +71,13 @@ def _messages(event: ShapeEvent, code: str, doubt: str, where: str) -> Iterator[
 
 
 def operation_name(event: ShapeEvent) -> str:
-    """The operation, as the program calls it."""
+    """Return the operation, as the program calls it."""
     name = event.operation.rpartition(".")[2]
     return {"__getitem__": "index", "__setitem__": "assignment"}.get(name, f"`{name}`")
 
 
 def _shortened(reason: str) -> str:
-    """A reason without articles at the beginning of its clauses."""
+    """Return a reason without articles at the beginning of its clauses."""
     text = reason.removeprefix("the ").replace(": the ", ": ")
     return text.replace(", and the ", ", ").replace("shape of the ", "shape of ")
 
@@ -88,7 +88,7 @@ def is_broadcast(reason: str) -> bool:
 
 
 def shapes_in(reason: str) -> list[tuple[str, ...]]:
-    """The shapes that a reason names, as the texts of their sizes."""
+    """Return the shapes that a reason names, as the texts of their sizes."""
     found: list[tuple[str, ...]] = []
     depth = start = 0
     sizes: list[str] = []
@@ -155,7 +155,7 @@ class Operation(NamedTuple):
         return self.event.operation == "mlx.core.matmul"
 
     def owner(self, node: cst.BaseExpression) -> str:
-        """The source of an expression before a dot or a bracket."""
+        """Return the source of an expression before a dot or a bracket."""
         text = self.module.parsed.code(node)
         if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
             return text
@@ -163,7 +163,7 @@ class Operation(NamedTuple):
 
 
 def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -> Remedy:
-    """The most specific help that there is."""
+    """Return the most specific help that there is."""
     operation = Operation(event, node, module, shapes_in(event.reason))
     if code == "SHAPE-004":
         remedies: tuple[Callable[[Operation], Iterator[Remedy]], ...] = (_move_axes,)
@@ -206,7 +206,7 @@ def _keep_axes(operation: Operation) -> Iterator[Remedy]:
 
 
 def _with_kept_axes(node: cst.CSTNode, module: Module) -> str | None:
-    """A reduction of one axis with ``keepdims=True``, None for another expression."""
+    """Return a reduction of one axis with ``keepdims=True``, None for another expression."""
     if not isinstance(node, cst.Call) or node.lpar or any(arg.star for arg in node.args):
         return None
     func = node.func
@@ -251,7 +251,7 @@ def _insert_axes(operation: Operation) -> Iterator[Remedy]:
 
 
 def _index_for(longer: Shape, shorter: Shape) -> str | None:
-    """The index that aligns axes with those of the same sizes, None if that is unclear."""
+    """Return the index that aligns axes with those of the same sizes, None if that is unclear."""
     if not len(shorter) < len(longer) or any(longer.count(n) != 1 or n == "?" for n in shorter):
         return None
     places = [longer.index(size) for size in shorter]
@@ -343,7 +343,7 @@ def _number_of_elements(operation: Operation) -> Iterator[Remedy]:
 
 
 def _as_named(operation: Operation) -> Iterator[Remedy]:
-    """Sizes that the reason names."""
+    """Yield sizes that the reason names."""
     reason, shapes = operation.event.reason, operation.shapes
     if not shapes:
         return
@@ -372,7 +372,7 @@ _BY_REASON = (
 
 
 def _equal_sizes(operation: Operation) -> Iterator[Remedy]:
-    """Two sizes that have to be equal."""
+    """Yield two sizes that have to be equal."""
     condition, shapes = operation.event.condition, operation.shapes
     if condition is not None:
         pair: tuple[object, object] = (condition.left, condition.right)
@@ -406,7 +406,7 @@ def _move_axes(operation: Operation) -> Iterator[Remedy]:
 
 
 def _order(shape: Shape, axes: Shape) -> list[int]:
-    """The places of axes in the order of a shape, in which some of them are one axis."""
+    """Return the places of axes in the order of a shape, in which some of them are one axis."""
     others = [at for at, size in enumerate(axes) if size not in shape]
     order: list[int] = []
     for size in shape:
@@ -416,7 +416,7 @@ def _order(shape: Shape, axes: Shape) -> list[int]:
 
 
 def _size_arguments(operation: Operation, operands: list[cst.BaseExpression]) -> Shape | None:
-    """The sizes that a call of ``reshape`` names."""
+    """Return the sizes that a call of ``reshape`` names."""
     sizes = operands[1:]
     if len(sizes) == 1 and isinstance(sizes[0], (cst.Tuple, cst.List)):
         sizes = [element.value for element in sizes[0].elements]

@@ -63,7 +63,7 @@ def kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Repor
 
 
 def _holder_of_name(fact: Fact, name: str, function: FunctionInfo, module: Module) -> str | None:
-    """The list or attribute that keeps the array of a name at an update."""
+    """Return the list or attribute that keeps the array of a name at an update."""
     reaching, layout = scope_of(module, function).reaching, layout_of(module, function)
     statement = fact.place.statement
     held = without_updates(reaching.before(statement, name))
@@ -95,7 +95,7 @@ def _is_read(keep: _Keep, function: FunctionInfo, module: Module) -> bool:
 def _holder_of_attribute(
     fact: Fact, path: str, function: FunctionInfo, module: Module
 ) -> str | None:
-    """The name, attribute or list that keeps the array of ``self.<name>`` at an update."""
+    """Return the name, attribute or list that keeps the array of ``self.<name>`` at an update."""
     cls = function.cls
     if cls is None or not path.startswith(f"{function.parameters[0].name}."):
         return None
@@ -140,7 +140,7 @@ def _holder_in_caller(
 
 @kept_for_file
 def _getters(cls: ClassInfo) -> dict[str, list[str]]:
-    """The methods that return an attribute itself, by its name."""
+    """Return the methods that return an attribute itself, by its name."""
     found: dict[str, list[str]] = {}
     for name, method in cls.methods.items():
         paths = {dotted(value) or "" for value, _ in returned_by(method)}
@@ -166,7 +166,7 @@ def _is_held(keep: _Keep, call: LocalCall, module: Module) -> bool:
 
 @kept_for_file
 def _made_with(cls: ClassInfo) -> dict[str, str]:
-    """The attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
+    """Get the attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
     init = cls.methods.get("__init__")
     if init is None:
         return {}
@@ -190,7 +190,7 @@ def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
 
 @kept_for_file
 def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
-    """The statements of a function that keep an array, by its path or that of its getter."""
+    """Return the statements of a function that keep an array, by its path or that of its getter."""
     found: dict[str, list[_Keep]] = {}
     for statement in contents_of(function.node.body).statements:
         for holder, node in _kept_by(statement):
@@ -202,7 +202,7 @@ def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
 
 
 def _kept_by(statement: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
-    """The arrays that a statement keeps, and where: in a list, an attribute or a name."""
+    """Yield the arrays that a statement keeps, and where: in a list, an attribute or a name."""
     call = statement.value if isinstance(statement, cst.Expr) else None
     if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
         holder = dotted(call.func.value)
@@ -226,7 +226,7 @@ def _items(node: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 @kept_for_file
 def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
-    """The statements of a class that keep an array of an attribute, by its path."""
+    """Return the statements of a class that keep an array of an attribute, by its path."""
     found: dict[str, list[_Keep]] = {}
     for method in cls.methods.values():
         for path, keeps in _keeps_in(method).items():
@@ -236,7 +236,7 @@ def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
 
 
 def _bound_by(cls: ClassInfo, path: str) -> set[FunctionInfo]:
-    """The methods that assign an attribute, other than in place."""
+    """Return the methods that assign an attribute, other than in place."""
     assigned = assignments_of(cls, path.rpartition(".")[2])
     return {one.setter for one in assigned if isinstance(one.statement, cst.Assign)}
 
@@ -275,7 +275,7 @@ def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Re
 
 
 def _aliases(fact: Fact, name: str, module: Module) -> Iterator[tuple[str, Binding]]:
-    """The other names that hold the array that a name holds, with their bindings."""
+    """Yield the other names that hold the array that a name holds, with their bindings."""
     statement, function = fact.place.statement, fact.place.function
     reaching = scope_of(module, function).reaching
     here = reaching.before(statement, name)
@@ -297,7 +297,7 @@ def _aliases(fact: Fact, name: str, module: Module) -> Iterator[tuple[str, Bindi
 
 @kept_for_file
 def _copies(module: Module, function: FunctionInfo | None) -> dict[str, list[Binding]]:
-    """The bindings ``y = x`` of a scope, by ``x``."""
+    """Return the bindings ``y = x`` of a scope, by ``x``."""
     reaching = scope_of(module, function).reaching
     found: dict[str, list[Binding]] = {}
     for bindings in reaching.bindings.values():

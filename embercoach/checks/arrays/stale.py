@@ -64,7 +64,7 @@ _PREPARING = ("__init__", "__post_init__", "__new__", "setup", "build", "reset",
 
 
 def owner_of(name: str, info: FunctionInfo, module: Module) -> ClassInfo | None:
-    """The class whose instance a name is: of a method, or of the method around a function."""
+    """Get the class whose instance a name is: of a method, or of the method around a function."""
     current: FunctionInfo | None = info
     while current is not None:
         if current.is_method and current.parameters and current.parameters[0].name == name:
@@ -149,7 +149,7 @@ def is_data(value: Value) -> bool:
 def calls_of_compiled(
     function: FunctionInfo | None, module: Module
 ) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
-    """The statements of a function that call what is compiled, by the function compiled."""
+    """Return the statements of a function that call what is compiled, by the function compiled."""
     found: dict[FunctionInfo | None, list[cst.CSTNode]] = {}
     for call in module.facts_of(function):
         if type(call) is CompiledCall:
@@ -182,7 +182,7 @@ def _interleave(
 
 
 def member_path(node: cst.CSTNode) -> tuple[str, str | None]:
-    """The name of an attribute or an entry, and the path of its owner: ``cfg["scale"]``."""
+    """Return the name of an attribute or an entry, and the path of its owner: ``cfg["scale"]``."""
     if type(node) is cst.Attribute:
         return node.attr.value, dotted(node.value)
     if type(node) is not cst.Subscript:
@@ -197,14 +197,14 @@ def member_path(node: cst.CSTNode) -> tuple[str, str | None]:
 def _targets_in(
     function: FunctionInfo | None, module: Module
 ) -> tuple[tuple[cst.BaseExpression, cst.CSTNode], ...]:
-    """The targets of the assignments of a function, with their statements."""
+    """Return the targets of the assignments of a function, with their statements."""
     body = module.tree if function is None else function.node.body
     return tuple((t, node) for node in contents_of(body).statements for t in targets_of(node))
 
 
 @kept_for_file
 def attribute_stores(module: Module) -> dict[str, Stores]:
-    """The assignments to attributes and entries of variables, by their names and the function.
+    """Get the assignments to attributes and entries of variables, by their names and the function.
 
     An entry's name is its key in brackets.
     """
@@ -295,7 +295,7 @@ def _holds_one_of(name: str, paths: set[str]) -> bool:
 
 
 def _path(node: cst.CSTNode) -> str | None:
-    """The path of a name or an attribute; ``cfg.[scale]`` of the entry ``cfg["scale"]``."""
+    """Return the path of a name or an attribute; ``cfg.[scale]`` of the entry ``cfg["scale"]``."""
     if isinstance(node, (cst.Name, cst.Attribute)):
         return dotted(node)
     name, owner = member_path(node)
@@ -336,7 +336,7 @@ def _is_changed(
 
 @kept_for_file
 def _operands(info: FunctionInfo) -> frozenset[str]:
-    """The paths of what a function computes with: numbers and arrays alone."""
+    """Return the paths of what a function computes with: numbers and arrays alone."""
     contents = contents_of(info.node.body, SCOPES)
     operations = contents.of(cst.BinaryOperation)
     found = {keyed_path(side) for node in operations for side in (node.left, node.right)}
@@ -521,7 +521,7 @@ def stale_factory(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _compiled_in(result: Value) -> Iterator[FunctionInfo]:
-    """The functions that are compiled in what a call returns."""
+    """Yield the functions that are compiled in what a call returns."""
     for item in result.items or () if type(result) is Sequence else (result,):
         root = root_of(item)
         if root is not None and type(item) is Transformed and item.transform == "compile":

@@ -52,7 +52,7 @@ def _shown(unreached: UnreachedLayer) -> str:
 
 
 def _lookup(unreached: UnreachedLayer, module: Module) -> Fact | None:
-    """The call or subscript that is given the chosen index; without one, what chooses it."""
+    """Return the call or subscript that is given the chosen index; without one, what chooses it."""
     if unreached.method.module is not module:
         return None
     cls = unreached.method.cls
@@ -75,7 +75,7 @@ def _lookup(unreached: UnreachedLayer, module: Module) -> Fact | None:
 
 
 def _given(fact: Fact) -> Iterator[cst.BaseExpression]:
-    """The expressions that a call is given, or that a subscript has as its index."""
+    """Yield the expressions that a call is given, or that a subscript has as its index."""
     if isinstance(fact, CallFact) and fact.symbol != "mlx.core.stop_gradient":
         yield from (argument.node for argument in fact.arguments if not argument.star)
     elif isinstance(fact, BinaryFact):
@@ -193,7 +193,7 @@ class _Terms:
         self.found.append(_Term(_key(source), node, sign, is_stopped, is_step))
 
     def _assigned(self, source: Source) -> Source | None:
-        """The sum, or the call of ``mx.stop_gradient``, that a name is assigned."""
+        """Return the sum, or the call of ``mx.stop_gradient``, that a name is assigned."""
         if not isinstance(source.node, cst.Name):
             return None
         held = reaching_of(source).before(source.statement, source.node.value)
@@ -207,7 +207,7 @@ class _Terms:
 
 
 def _key(source: Source) -> tuple[object, ...]:
-    """The text of a term and the bindings of its names, which equal terms have in common."""
+    """Return the text of a term and the bindings of its names, which equal terms have in common."""
     reaching = reaching_of(source)
     names = contents_of(source.node).of(cst.Name)
     bindings = (reaching.before(source.statement, name.value) for name in names)
@@ -215,7 +215,7 @@ def _key(source: Source) -> tuple[object, ...]:
 
 
 def _problem(terms: list[_Term]) -> str | None:
-    """The problem of the gradient of ``z`` in ``z + (q - z)``, if it is this form."""
+    """Return the problem of the gradient of ``z`` in ``z + (q - z)``, if it is this form."""
     carrier, passed = _parts(terms)
     if not carrier or not passed or _is_number(carrier[0].node):
         return None
@@ -234,7 +234,7 @@ def _is_straight_through(terms: list[_Term]) -> bool:
 
 
 def _parts(terms: list[_Term]) -> tuple[list[_Term], list[_Term]]:
-    """The one term that cancels, each time that it occurs, and the terms that do not."""
+    """Return the one term that cancels, each time that it occurs, and the terms that do not."""
     groups: dict[tuple[object, ...], list[_Term]] = {}
     for term in terms:
         groups.setdefault(term.key, []).append(term)

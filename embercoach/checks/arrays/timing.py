@@ -67,7 +67,7 @@ def _root(path: str) -> str:
 
 @kept_for_file
 def _evaluated_calls(function: FunctionInfo, module: Module) -> frozenset[str]:
-    """The paths of what a function calls, where it gives the result to ``mx.eval``."""
+    """Return the paths of what a function calls, where it gives the result to ``mx.eval``."""
     body = function.node.body
     evals = (fact for fact in evaluation_of(module).calls_in(body) if fact.symbol == _EVAL)
     given = [argument.node for fact in evals for argument in fact.arguments]
@@ -163,7 +163,7 @@ def _work_of_node(node: cst.CSTNode, function: FunctionInfo | None, module: Modu
 
 
 def _work_of_value(callee: Value, module: Module) -> TimedWork:
-    """The work of a value that is called, if that is a function of the file."""
+    """Return the work of a value that is called, if that is a function of the file."""
     if type(callee) is not Function or callee.info.module is not module:
         return TimedWork.NONE
     return _work_of_function(callee.info.node, callee.info, module)
@@ -172,7 +172,7 @@ def _work_of_value(callee: Value, module: Module) -> TimedWork:
 def _work_of_passed(
     func: cst.BaseExpression, function: FunctionInfo | None, module: Module
 ) -> TimedWork | None:
-    """The work of a parameter, of ``self.function``, or of an item of a list of functions."""
+    """Get the work of a parameter, of ``self.function``, or of an item of a list of functions."""
     name = func.value if isinstance(func, cst.Name) else ""
     owner = function
     while owner is not None:
@@ -218,7 +218,7 @@ def _work_of_function(
 
 
 def _work_of_parameter(name: str, function: FunctionInfo, module: Module) -> TimedWork | None:
-    """The work of a function that is passed to another one of the file, lazy if any's is."""
+    """Return the work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
         return TimedWork.OTHER
     if function.parameters[0].name == name:
@@ -235,7 +235,7 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module) -> Tim
 def _parameter_of_attribute(
     func: cst.BaseExpression, function: FunctionInfo
 ) -> tuple[str, FunctionInfo] | None:
-    """The parameter of ``__init__`` that ``self.function`` always holds."""
+    """Return the parameter of ``__init__`` that ``self.function`` always holds."""
     owner, _, attribute = (dotted(func) or "").rpartition(".")
     cls = function.cls
     if cls is None or not function.parameters or owner != function.parameters[0].name:
@@ -248,7 +248,7 @@ def _parameter_of_attribute(
 
 
 def _decorators(function: FunctionInfo) -> list[str | None]:
-    """The names of the decorators of a function, without those that are called."""
+    """Return the names of the decorators of a function, without those that are called."""
     if isinstance(function.node, cst.Lambda):
         return []
     return [dotted(decorator.decorator) for decorator in function.node.decorators]
@@ -256,7 +256,7 @@ def _decorators(function: FunctionInfo) -> list[str | None]:
 
 @kept_for_file
 def _functions(module: Module) -> dict[cst.CSTNode, TimedWork]:
-    """The known work of the functions of a file."""
+    """Return the known work of the functions of a file."""
     return {}
 
 
@@ -270,7 +270,7 @@ def _is_known(fact: CallFact) -> bool:
 
 @kept_for_file
 def _operations(module: Module) -> tuple[frozenset[cst.CSTNode], frozenset[cst.CSTNode]]:
-    """The expressions of a file that evaluate arrays, and the lazy operators."""
+    """Return the expressions of a file that evaluate arrays, and the lazy operators."""
     evaluating: set[cst.CSTNode] = set()
     computing: set[cst.CSTNode] = set()
     for fact in module.facts():
@@ -393,7 +393,7 @@ def _times_exit(info: FunctionInfo) -> bool:
 
 
 def _readings(info: FunctionInfo) -> int:
-    """How often a function reads a clock; none if it may evaluate arrays too."""
+    """Return how often a function reads a clock; none if it may evaluate arrays too."""
     body = info.node.body
     if not _WAITING.isdisjoint(contents_of(body).names):
         return 0
@@ -412,7 +412,7 @@ def _is_timer(
 
 
 def _last(section: cst.With) -> cst.CSTNode | None:
-    """The last simple statement of a block."""
+    """Return the last simple statement of a block."""
     node = section.body.body[-1]
     while isinstance(node, (cst.For, cst.While, cst.With)):
         node = node.body.body[-1]
@@ -471,7 +471,7 @@ def _scope(fact: CallFact) -> cst.CSTNode | None:
 
 
 def _starts(fact: CallFact, module: Module) -> list[str]:
-    """The variables that a clock's reading is compared with."""
+    """Return the variables that a clock's reading is compared with."""
     differences, compared = _differences(module, fact.place.function)
     direct = differences.get(fact.node)
     if direct is not None:
@@ -508,7 +508,7 @@ def _differences(
 def _started_at(
     name: str, stop: cst.CSTNode, function: FunctionInfo | None, module: Module
 ) -> cst.CSTNode | None:
-    """The statement that alone reads the clock into a variable or an attribute."""
+    """Return the statement that alone reads the clock into a variable or an attribute."""
     if "." in name:
         return _attribute_started_at(name, stop, function, module)
     bindings = scope_of(module, function).reaching.before(stop, name) or ()
@@ -521,7 +521,7 @@ def _started_at(
 def _attribute_started_at(
     path: str, stop: cst.CSTNode, function: FunctionInfo | None, module: Module
 ) -> cst.CSTNode | None:
-    """The last statement before another one, of its suites, that assigns an attribute."""
+    """Return the last statement before another one, of its suites, that assigns an attribute."""
     for level in layout_of(module, function).outward(stop):
         for statement in reversed(level.statements[: level.position]):
             if not isinstance(statement, cst.Assign):
@@ -544,7 +544,7 @@ def _evaluates(stop: cst.CSTNode, clock: cst.CSTNode, module: Module) -> bool:
 
 
 def _results(timed: list[cst.CSTNode], function: FunctionInfo | None, module: Module) -> list[str]:
-    """The names that the last of the timed statements binds to lazy arrays."""
+    """Return the names that the last of the timed statements binds to lazy arrays."""
     pending = list(timed)
     while pending:
         statement = pending.pop()

@@ -60,7 +60,7 @@ _DROPOUT = frozenset({"mlx.nn.Dropout", "mlx.nn.Dropout2d", "mlx.nn.Dropout3d"})
 
 
 class _Effect(NamedTuple):
-    """What a traced function does once alone: a message for its own file, and one for others."""
+    """An effect that happens while tracing alone: messages for its own file and for others."""
 
     info: FunctionInfo
     node: cst.CSTNode
@@ -135,7 +135,7 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 
 def _drawn(call: CallFact, *, trains: bool) -> str | None:
-    """The call as a message shows it, if it draws from the global random state."""
+    """Return the call as a message shows it, if it draws from the global random state."""
     if isinstance(call.callee, LibraryObject):
         layer = call.callee.cls
         return f"`{layer.replace('mlx.', '')}`" if trains and layer in _DROPOUT else None
@@ -178,7 +178,7 @@ def _change(fact: CompileFact, module: Module) -> ProposedFix | None:
 
 @kept_for_file
 def _partial(module: Module) -> str | None:
-    """How the file spells ``functools.partial``."""
+    """Return how the file spells ``functools.partial``."""
     for name, value in module.frame.names.items():
         if value == Symbol("functools.partial"):
             return name
@@ -256,7 +256,7 @@ def baked_shape(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 
 def _sizes(info: FunctionInfo, arrays: frozenset[str]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """The sizes of arrays that a function computes with, and their statements."""
+    """Yield the sizes of arrays that a function computes with, and their statements."""
     unpacked: set[str] = set()
     contents = contents_of(info.node.body, (*SCOPES, *_HARMLESS))
     for node in contents:
@@ -277,7 +277,7 @@ _USING = (cst.BinaryOperation, cst.Comparison, cst.Arg, cst.Attribute, cst.Call)
 
 
 def _bound_names(info: FunctionInfo) -> frozenset[str]:
-    """The names that a function binds: what it computes from its arguments."""
+    """Return the names that a function binds: what it computes from its arguments."""
     names = set(scope_of(info.module, info).reaching.bindings)
     if info.is_method and info.parameters:
         names.discard(info.parameters[0].name)

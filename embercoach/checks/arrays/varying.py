@@ -44,7 +44,7 @@ _PASSING = frozenset(("tqdm", "reversed", "sorted", "list"))
 def _walked(
     iterable: cst.BaseExpression, index: int | None
 ) -> tuple[cst.BaseExpression, int | None]:
-    """What a loop's target takes items of: through slices, ``zip``, ``enumerate`` and such."""
+    """Get what a loop's target takes items of: through slices, ``zip``, ``enumerate`` and such."""
     while True:
         name = dotted(iterable.func) if isinstance(iterable, cst.Call) else None
         given = _positional(iterable) if isinstance(iterable, cst.Call) else []
@@ -65,7 +65,7 @@ def _positional(call: cst.Call) -> list[cst.BaseExpression]:
 
 
 def _makers(source: Source) -> list[Source]:
-    """The expressions that make a list; the expression itself where they are not known."""
+    """Return the expressions that make a list; the expression itself where they are not known."""
     if isinstance(source.node, _COMPREHENSIONS):
         return [source]
     ends = sources_of(source.module).ends(source)
@@ -90,12 +90,12 @@ def list_items(
 
 
 def _place_of(end: Source, around: FactPlace) -> FactPlace:
-    """The place of an expression in its own function, in no loop."""
+    """Return the place of an expression in its own function, in no loop."""
     return around._replace(statement=end.statement, function=end.function, loops=0, loop=None)
 
 
 def _yielded(end: Source, around: FactPlace) -> Iterator[ListItem]:
-    """The expressions that a generator yields in loops."""
+    """Yield the expressions that a generator yields in loops."""
     for callee in sources_of(end.module).callees(end):
         function = callee.function
         if isinstance(function.node, cst.Lambda):
@@ -111,7 +111,7 @@ def _yielded(end: Source, around: FactPlace) -> Iterator[ListItem]:
 
 
 def _appended(end: Source, around: FactPlace) -> Iterator[ListItem]:
-    """The expressions that loops append to a list that was empty."""
+    """Yield the expressions that loops append to a list that was empty."""
     function, node = end.function, end.node
     if not isinstance(node, cst.List) or node.elements or function is None:
         return
@@ -250,7 +250,7 @@ class Varying:
     def parameters(
         self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
     ) -> frozenset[str] | None:
-        """The parameters that a number is computed from, None if from anything else too."""
+        """Return the parameters that a number is computed from, None if from anything else too."""
         if isinstance(node, (cst.Integer, cst.Float)):
             return frozenset()
         operands = _operands(node)
@@ -275,7 +275,7 @@ class Varying:
         )
 
     def _counted(self) -> set[str]:
-        """The names that the loop's ``range`` is given: Python integers."""
+        """Return the names that the loop's ``range`` is given: Python integers."""
         loop = self._place.loop
         iterable = loop.iter if isinstance(loop, cst.For) else None
         if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
@@ -330,7 +330,7 @@ class Varying:
         return any(b.kind != "parameter" and self.is_inside(b.statement) for b in bindings)
 
     def bindings(self, name: str, statement: cst.CSTNode) -> tuple[Binding, ...]:
-        """The bindings of a name that may hold where a statement of the function begins."""
+        """Return the bindings of a name that may hold where a statement of the function begins."""
         return self._reaching.before(statement, name) or ()
 
     def _bound(self, binding: Binding, steps: int) -> bool:
@@ -439,7 +439,7 @@ def _called(node: cst.BaseExpression) -> str | None:
 
 @kept_for_file
 def grown_lists(body: cst.CSTNode) -> frozenset[str | None]:
-    """The paths of the lists that a body adds to, by methods or ``+=`` of a list."""
+    """Return the paths of the lists that a body adds to, by methods or ``+=`` of a list."""
     contents = contents_of(body)
     functions = [call.func for call in contents.calls]
     added = [f.value for f in functions if isinstance(f, cst.Attribute) and f.attr.value in _GROWS]

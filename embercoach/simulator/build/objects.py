@@ -62,7 +62,7 @@ _ATTEMPTS = 5
 
 
 class KernelFacts(Struct, frozen=True):
-    """What is stored with a compiled kernel; members as of ``BuiltKernel``."""
+    """The data stored with a compiled kernel; members as of ``BuiltKernel``."""
 
     parameters: tuple[LaunchParameter, ...]
     lines: SourceMap
@@ -72,7 +72,7 @@ class KernelFacts(Struct, frozen=True):
 
 
 class EntryFacts(Struct, frozen=True):
-    """What is stored with the files of an entry.
+    """The data stored with the files of an entry.
 
     Attributes:
         kernel: of a compiled kernel.

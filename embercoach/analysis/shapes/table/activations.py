@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def of_dtype(x: object, dtype: Callable[[DType], DType]) -> object:
-    """An array like ``x``."""
+    """Return an array like ``x``."""
     given = array_of(x)
     return UNKNOWN if given is None else ShapedArray(given.shape, dtype(meeting_dtype((x,))))
 

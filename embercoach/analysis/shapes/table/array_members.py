@@ -189,7 +189,7 @@ def _updated(requirements: Requirements, array: ShapedArray, index: object, valu
 
 
 def _sliced(requirements: Requirements, index: object, size: Integer) -> Integer:
-    """How many elements of an axis an int or a slice selects."""
+    """Return how many elements of an axis an int or a slice selects."""
     if isinstance(index, slice):
         return clamped(requirements, index, size)
     if type(index) is int and type(size) is int:
@@ -271,7 +271,7 @@ def _sliced_update(
 def _with_axes(
     requirements: Requirements, sizes: list[Integer], expand: list[int], squeeze: list[int]
 ) -> list[Integer] | None:
-    """Sizes with axes of 1 added at places of the result, and others removed."""
+    """Return sizes with axes of 1 added at places of the result, and others removed."""
     rank = len(sizes) + len(expand)
     if any(not -rank <= at < 0 for at in (*expand, *squeeze)):
         requirements.fail("the value has fewer axes than its part")
@@ -427,7 +427,7 @@ def _meets_whole(index: object, array: ShapedArray) -> bool | None:
 
 
 def _updated_array(requirements: Requirements, at: ArrayAt, value: object) -> ShapedArray:
-    """The array that an update of its elements, or of its whole, gives."""
+    """Return the array that an update of its elements, or of its whole, gives."""
     if not at.is_indexed:
         requirements.fail("x.at has no index")
     _updated(requirements, at.array, at.index, value)

@@ -54,7 +54,7 @@ Pads = tuple[tuple[Integer, Integer], ...]
 def per_axis(
     requirements: Requirements, value: object, axes: int, name: str, *, lone: bool = False
 ) -> tuple[Integer, ...]:
-    """An integer for each spatial axis, of one for all or of a tuple.
+    """Return an integer for each spatial axis, of one for all or of a tuple.
 
     lone: one in a tuple stands for all axes, too.
     """
@@ -92,7 +92,7 @@ def convolve_shape(
     input_dilation: Sequence[Integer],
     groups: object,
 ) -> ArrayShape:
-    """The shape of a convolution of an input (N, *spatial, C) of known rank."""
+    """Return the shape of a convolution of an input (N, *spatial, C) of known rank."""
     axes = len(x.shape.head) - 2
     shown = f"the input is {x.shape}, and the weight {weight.shape}"
     kernel = requirements.rank(weight, axes + 2, shown)
@@ -113,7 +113,7 @@ def convolve_shape(
 
 
 def _padded(size: Integer, padding: tuple[Integer, Integer], dilation: Integer) -> Integer:
-    """The size with gaps and padding; negative padding takes elements ahead of the dilation."""
+    """Get the size with gaps and padding; negative padding takes elements ahead of the dilation."""
     added: Integer = 0
     for part in padding:
         if dilation == 1 or (part is not ANY_INT and at_least(part, 0)):
@@ -124,7 +124,7 @@ def _padded(size: Integer, padding: tuple[Integer, Integer], dilation: Integer) 
 
 
 def _dilated(size: Integer, dilation: Integer) -> Integer:
-    """The size with gaps between elements."""
+    """Return the size with gaps between elements."""
     return add(multiply(subtract(size, 1), dilation), 1)
 
 
@@ -151,7 +151,7 @@ def _check_channels(
 
 
 def _input(requirements: Requirements, value: object, axes: int | None) -> ShapedArray | None:
-    """The input with its rank, None where that isn't known."""
+    """Return the input with its rank, None where that isn't known."""
     x = array_argument(requirements, value)
     real_floating(requirements, x.dtype)
     if x.shape.rank is None:
@@ -399,7 +399,7 @@ def convolution(
 
 
 def _kernel(requirements: Requirements, value: object, axes: int) -> tuple[Integer, ...]:
-    """The sizes of a kernel."""
+    """Return the sizes of a kernel."""
     if is_integer(value):
         return (value,) * axes
     if isinstance(value, (tuple, list)) and 1 < axes <= len(value):
@@ -490,7 +490,7 @@ def _pooling_layer(axes: int) -> Callable[..., LayerValues]:
 
 
 def pooled(requirements: Requirements, attributes: LayerValues, x: ShapedArray) -> ArrayShape:
-    """The shape of an input (N, *spatial, C) where windows turn into elements."""
+    """Return the shape of an input (N, *spatial, C) where windows turn into elements."""
     kernel, strides = attributes["_kernel_size"], attributes["_stride"]
     rank = len(kernel) + 2
     sizes = requirements.rank(x, rank, f"{x.shape} has not {rank} axes: (N, *spatial, C)")
@@ -566,7 +566,7 @@ def scaled(size: Integer, factor: object) -> Integer:
 
 
 def upsample_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """The input (N, *spatial, C) with larger spatial axes; interpolated in float32."""
+    """Return the input (N, *spatial, C) with larger spatial axes; interpolated in float32."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has no spatial axes")
     factor, mode = attributes.get("scale_factor", UNKNOWN), attributes.get("mode")

@@ -41,7 +41,7 @@ from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, rep
 
 
 def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:
-    """The shape that an int or a sequence of ints asks for."""
+    """Return the shape that an int or a sequence of ints asks for."""
     if value is None or isinstance(value, (str, float)):
         requirements.refuse(f"{value!r} isn't a shape")
     found = shape_of(value)
@@ -49,7 +49,7 @@ def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:
 
 
 def _sequence(requirements: Requirements, value: object) -> ArrayShape:
-    """The shape that a sequence of ints asks for, where MLX takes no int."""
+    """Return the shape that a sequence of ints asks for, where MLX takes no int."""
     if is_integer(value):
         requirements.fail(f"the shape is the number {value}")
     return wanted_shape(requirements, value)
@@ -126,7 +126,7 @@ def window(requirements: Requirements, M: object) -> object:  # noqa: N803
 
 
 def _count(requirements: Requirements, value: object) -> Integer:
-    """The integer that an argument is."""
+    """Return the integer that an argument is."""
     if value is None or isinstance(value, (str, float, tuple, list, ShapedArray)):
         requirements.refuse(f"{value!r} isn't an integer")
     return value if is_integer(value) else ANY_INT
@@ -183,7 +183,7 @@ def _range_dtype(parts: tuple[object, ...]) -> DType:
 
 
 def _range_length(start: Any, stop: Any, step: Any) -> Integer:
-    """How many numbers a range has."""
+    """Return how many numbers a range has."""
     if all(type(part) in (int, float, bool) for part in (start, stop, step)):
         many: int = math.ceil((stop - start) / step)
         return max(0, many)
@@ -226,7 +226,7 @@ def array(
 
 
 def literal(requirements: Requirements, value: object) -> ShapedArray:
-    """The array of a number, of lists of numbers, or of lists of arrays."""
+    """Return the array of a number, of lists of numbers, or of lists of arrays."""
     if not isinstance(value, (tuple, list)):
         made = operand(requirements, value)
         return ShapedArray(made.shape, _of_value(value))

@@ -41,7 +41,7 @@ BOOL = "bool"
 
 
 def operand(requirements: Requirements, value: object) -> ShapedArray:
-    """The array that an argument is, or that a Python number stands for."""
+    """Return the array that an argument is, or that a Python number stands for."""
     found = array_of(value)
     if found is not None:
         return found
@@ -51,7 +51,7 @@ def operand(requirements: Requirements, value: object) -> ShapedArray:
 
 
 def array_argument(requirements: Requirements, value: object) -> ShapedArray:
-    """The array that an argument is, where MLX takes no number."""
+    """Return the array that an argument is, where MLX takes no number."""
     if weak_kind(value) is not None:
         requirements.refuse("a Python number isn't an array")
     return operand(requirements, value)
@@ -63,7 +63,7 @@ def _described(value: object) -> str:
 
 
 def dtype_of(value: object) -> DType:
-    """The dtype that an array has, or that MLX gives a Python number."""
+    """Return the dtype that an array has, or that MLX gives a Python number."""
     if isinstance(value, ShapedArray):
         return value.dtype
     kind = weak_kind(value)
@@ -71,7 +71,7 @@ def dtype_of(value: object) -> DType:
 
 
 def dtype_argument(requirements: Requirements, value: object, default: DType) -> DType:
-    """The dtype that an argument names, a default one for None."""
+    """Return the dtype that an argument names, a default one for None."""
     if value is None:
         return default
     if isinstance(value, DTypeValue):

@@ -250,5 +250,5 @@ def gated_delta_update(
 
 @transfer("fast.metal_kernel", "fast.cuda_kernel", "fast.precompiled_cuda_kernel")
 def kernel(requirements: Requirements, *args: object, **kwargs: object) -> object:
-    """A kernel, which is called by the interpreter."""
+    """Return a kernel, which is called by the interpreter."""
     return UNKNOWN

@@ -41,7 +41,7 @@ def _is_not_positive(size: Integer) -> bool:
 def _transformed(
     requirements: Requirements, a: object, kind: str, sizes: object, axes: object
 ) -> object:
-    """The result of a transform along axes, to the given sizes."""
+    """Return the result of a transform along axes, to the given sizes."""
     x = array_argument(requirements, a)
     dtype = "float32" if kind == TO_REAL else "complex64"
     if axes is None and x.shape.rank is not None:
@@ -72,7 +72,7 @@ def _transformed(
 
 
 def _wanted(requirements: Requirements, sizes: object, axes: int) -> tuple[Integer, ...] | None:
-    """The sizes that are asked for."""
+    """Return the sizes that are asked for."""
     if sizes is None:
         return None
     if is_integer(sizes) and axes == 1:
@@ -97,7 +97,7 @@ def _size(
     *,
     is_last: bool,
 ) -> Integer:
-    """The size of an axis after the transform."""
+    """Return the size of an axis after the transform."""
     if wanted is not None:
         size = wanted[number]
     elif is_last and kind == TO_REAL:

@@ -70,7 +70,7 @@ class Entry(Struct, frozen=True):
 
 
 def _bound(requirements: Requirements, value: object) -> Integer | None:
-    """A bound or step of a slice."""
+    """Return a bound or step of a slice."""
     if value is None or is_integer(value):
         return value
     if isinstance(value, (bool, float, str, tuple, list, Ratio, AnyScalar)):
@@ -79,7 +79,7 @@ def _bound(requirements: Requirements, value: object) -> Integer | None:
 
 
 def clamped(requirements: Requirements, index: slice, size: Integer) -> Integer:
-    """How many elements a slice has, whose bounds are clamped."""
+    """Return how many elements a slice has, whose bounds are clamped."""
     start, stop, step = (_bound(requirements, one) for one in (index.start, index.stop, index.step))
     step = 1 if step is None else step
     if type(step) is not int or step == 0:
@@ -91,7 +91,7 @@ def clamped(requirements: Requirements, index: slice, size: Integer) -> Integer:
 
 
 def _backwards(start: Integer | None, stop: Integer | None, step: int, size: Integer) -> Integer:
-    """How many elements a slice of a negative step has."""
+    """Return how many elements a slice of a negative step has."""
     if start is None and stop is None:
         return ceil_divide(size, -step)
     if type(size) is not int or not all(one is None or type(one) is int for one in (start, stop)):
@@ -116,7 +116,7 @@ def index_dtype(requirements: Requirements, arrays: list[ShapedArray]) -> None:
 
 
 def kind_of(requirements: Requirements, index: object) -> Kind | None:
-    """The kind of an index, None for one of which nothing is known."""
+    """Return the kind of an index, None for one of which nothing is known."""
     if index is None:
         return "none"
     if is_integer(index):
@@ -133,7 +133,7 @@ def kind_of(requirements: Requirements, index: object) -> Kind | None:
 def index_entries(
     requirements: Requirements, shape: ArrayShape, indices: tuple[object, ...]
 ) -> tuple[list[Entry], ArrayShape] | None:
-    """The indices with the sizes of their axes, and the shape of the axes after them.
+    """Return the indices with the sizes of their axes, and the shape of the axes after them.
 
     None if an index is unknown.
     """
@@ -229,7 +229,7 @@ def getitem(requirements: Requirements, a: object, index: object) -> object:
 def _of_tuple(
     requirements: Requirements, array: ShapedArray, indices: tuple[object, ...]
 ) -> ArrayShape:
-    """The shape of ``x[i, j]``."""
+    """Return the shape of ``x[i, j]``."""
     number = sum(index is not None for index in indices)
     if (
         requirements.assumes
@@ -261,7 +261,7 @@ def _names_all_axes(indices: tuple[object, ...]) -> bool:
 
 
 def _basic(requirements: Requirements, entry: Entry) -> ArrayShape:
-    """The axes that an int, slice, None or ellipsis leaves."""
+    """Return the axes that an int, slice, None or ellipsis leaves."""
     if entry.kind == "none":
         return ArrayShape((1,))
     if isinstance(entry.index, slice):
@@ -307,7 +307,7 @@ def comes_first(entries: list[Entry]) -> bool | None:
 def _gathered(
     requirements: Requirements, array: ShapedArray, entries: list[Entry], rest: ArrayShape
 ) -> ArrayShape:
-    """The shape of ``x[i, j]`` with arrays among the indices."""
+    """Return the shape of ``x[i, j]`` with arrays among the indices."""
     first_place = comes_first(entries)
     if first_place is None:
         return unknown_shape()
@@ -333,7 +333,7 @@ def _gathered(
 
 
 def _words(entries: list[Entry]) -> list[ShapedArray]:
-    """The arrays of uint32 that MLX makes of ints and slices next to arrays."""
+    """Return the arrays of uint32 that MLX makes of ints and slices next to arrays."""
     made = any(entry.kind in ("int", "slice", "block") for entry in entries)
     return [ShapedArray(ArrayShape(), "uint32")] if made else []
 
@@ -474,7 +474,7 @@ def put_along_axis(
 def without_leading_ones(
     requirements: Requirements, shape: ArrayShape, rank: int | None
 ) -> ArrayShape | None:
-    """The shape with so many axes at most, the others being 1; None if that is unknown."""
+    """Return the shape with so many axes at most, the others being 1; None if that is unknown."""
     if rank is None or shape.sizes is None:
         return None
     many = max(0, len(shape.sizes) - rank)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:
-    """The arrays of a list; None if it is unknown."""
+    """Return the arrays of a list; None if it is unknown."""
     if isinstance(value, (str, float)) or value is None or is_integer(value):
         requirements.refuse(f"{value!r} isn't a list of arrays")
     if not isinstance(value, (tuple, list)):
@@ -81,7 +81,7 @@ def concatenate(requirements: Requirements, arrays: object, axis: object = 0) ->
 
 
 def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object) -> ArrayShape:
-    """The shape of arrays that follow each other along an axis."""
+    """Return the shape of arrays that follow each other along an axis."""
     shapes = same_structure(requirements, arrays)
     at = axis_argument(requirements, axis, shapes[0])
     if at is None or (shapes[0].rank is None and not on_one_side(shapes[0], at)):
@@ -99,7 +99,7 @@ def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object)
 
 
 def same_structure(requirements: Requirements, arrays: list[ShapedArray]) -> list[ArrayShape]:
-    """The shapes of arrays that must have as many axes as each other."""
+    """Return the shapes of arrays that must have as many axes as each other."""
     shapes = " and ".join(str(array.shape) for array in arrays[:4])
     reason = f"{shapes} have different numbers of axes"
     for array in arrays[1:]:
@@ -206,7 +206,7 @@ def _equal_parts(
 
 
 def _parts(indices: list[Integer], size: Integer) -> list[Integer]:
-    """The sizes of the parts between indices."""
+    """Return the sizes of the parts between indices."""
     starts: list[Integer] = [0, *indices]
     return [
         slice_length(start, stop, size)
@@ -215,14 +215,14 @@ def _parts(indices: list[Integer], size: Integer) -> list[Integer]:
 
 
 def counted_from_start(index: Integer, size: Integer) -> Integer:
-    """A bound of a slice as MLX counts it; below 0 or above the size, perhaps."""
+    """Return a bound of a slice as MLX counts it; below 0 or above the size, perhaps."""
     if type(index) is int:
         return add(size, index) if index < 0 else index
     return index if at_least(index, 0) else ANY_INT
 
 
 def slice_length(start: Integer, stop: Integer, size: Integer) -> Integer:
-    """How many elements a slice of step 1 has."""
+    """Return how many elements a slice of step 1 has."""
     # ``x[-k:]``: for ``k`` of 0 these would be all, which no program means.
     if isinstance(start, SizeExpr) and at_least(0, start) and stop == size:
         return least((multiply(start, -1), size))
@@ -358,7 +358,7 @@ for _rank in (1, 2, 3):
 
 
 def _padded(shape: ArrayShape, rank: int) -> ArrayShape:
-    """The shape with axes of size 1 added until there are so many."""
+    """Return the shape with axes of size 1 added until there are so many."""
     if shape.least_rank >= rank:
         return shape
     if shape.sizes is None:

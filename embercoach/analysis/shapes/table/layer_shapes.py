@@ -74,7 +74,7 @@ def call_made(requirements: Requirements, made: object, *args: object) -> object
 
 
 def size_of(requirements: Requirements, value: object, name: str) -> Integer:
-    """The size that an argument of a constructor is."""
+    """Return the size that an argument of a constructor is."""
     if is_integer(value):
         if type(value) is int and value < 0:
             requirements.fail(f"{name} is {value}, which is negative")
@@ -86,7 +86,7 @@ def size_of(requirements: Requirements, value: object, name: str) -> Integer:
 
 
 def _shown(value: object) -> str:
-    """A value in a message."""
+    """Return a value in a message."""
     if isinstance(value, AnyScalar):
         return f"a {value.kind}"
     if isinstance(value, Ratio):
@@ -95,7 +95,7 @@ def _shown(value: object) -> str:
 
 
 def positive(requirements: Requirements, value: object, name: str) -> Integer:
-    """A size that a constructor divides by."""
+    """Return a size that a constructor divides by."""
     size = size_of(requirements, value, name)
     if size == 0:
         requirements.fail(f"{name} is 0")
@@ -108,12 +108,12 @@ def is_set(flag: object) -> bool:
 
 
 def or_default(value: object, default: object) -> object:
-    """An argument of a constructor, or what stands for none and for 0."""
+    """Return an argument of a constructor, or what stands for none and for 0."""
     return default if value is None or value == 0 else value
 
 
 def parameter(*sizes: Integer) -> ShapedArray:
-    """A parameter of a layer."""
+    """Return a parameter of a layer."""
     return ShapedArray(ArrayShape(sizes), PARAMETERS)
 
 
@@ -124,7 +124,7 @@ WITHOUT_DEFAULT = object()
 def bound_options(
     defaults: dict[str, object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> dict[str, object]:
-    """The values of parameters, by position or name; raises ``TypeError`` where Python does."""
+    """Get the values of parameters, by position or name; raises ``TypeError`` where Python does."""
     given = dict(zip(defaults, args, strict=False))
     found = {**defaults, **given, **kwargs}
     is_known = len(args) <= len(defaults) and not kwargs.keys() & given.keys()
@@ -149,7 +149,7 @@ def keeping(defaults: dict[str, object], kept: dict[str, str]) -> Callable[..., 
 
 
 def with_bias(attributes: LayerValues, bias: object, *sizes: Integer) -> LayerValues:
-    """The attributes of a layer, with a bias if it has one."""
+    """Return the attributes of a layer, with a bias if it has one."""
     return {**attributes, "bias": parameter(*sizes)} if is_set(bias) else attributes
 
 
@@ -276,7 +276,7 @@ def identity(requirements: Requirements, *args: object, **kwargs: object) -> Lay
 
 @layer_call("Identity")
 def identity_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """The input."""
+    """Return the input."""
     return x
 
 
@@ -316,7 +316,7 @@ def embedding_as_linear(requirements: Requirements, attributes: LayerValues, x: 
 def to_quantized(
     requirements: Requirements, attributes: LayerValues, *args: object, **kwargs: object
 ) -> object:
-    """A layer that isn't followed."""
+    """Return a layer that isn't followed."""
     return UNKNOWN
 
 
@@ -382,7 +382,7 @@ def instance_norm(
 
 @layer_call("InstanceNorm")
 def instance_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """The shape of ``x``, which is (N, ..., C)."""
+    """Return the shape of ``x``, which is (N, ..., C)."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has fewer than 3 axes")
     if isinstance(given.dtype, str) and given.dtype not in FLOATS:
@@ -415,7 +415,7 @@ def group_norm(
 
 @layer_call("GroupNorm")
 def group_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """The shape of ``x``, whose features are last."""
+    """Return the shape of ``x``, whose features are last."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     groups = attributes.get("num_groups")
@@ -452,7 +452,7 @@ def batch_norm(
 
 @layer_call("BatchNorm")
 def batch_norm_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """The shape of ``x``, which has 2 to 4 axes, features last."""
+    """Return the shape of ``x``, which has 2 to 4 axes, features last."""
     given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     if given.shape.least_rank > 4:
@@ -483,7 +483,7 @@ def dropout(requirements: Requirements, p: object = 0.5) -> LayerValues:
 
 
 def _dropped(x: ShapedArray, attributes: LayerValues) -> ShapedArray:
-    """The input, floating while the layer is trained."""
+    """Return the input, floating while the layer is trained."""
     if is_floating(x.dtype) or x.dtype == "complex64" or attributes.get("_p_1") == 1:
         return x
     return ShapedArray(x.shape)
@@ -491,7 +491,7 @@ def _dropped(x: ShapedArray, attributes: LayerValues) -> ShapedArray:
 
 @layer_call("Dropout")
 def dropout_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     if not isinstance(x, ShapedArray):
         return UNKNOWN
     return _dropped(x, attributes)
@@ -556,7 +556,7 @@ def sinusoidal(
 
 @layer_call("SinusoidalPositionalEncoding")
 def sinusoidal_call(requirements: Requirements, attributes: LayerValues, x: object) -> object:
-    """One more axis, of dims."""
+    """Return one more axis, of dims."""
     given, sigmas = (
         array_argument(requirements, x),
         array_argument(requirements, attributes.get("_sigmas")),
@@ -576,7 +576,7 @@ def alibi_call(
     offset: object = 0,
     mask: object = None,
 ) -> object:
-    """The shape of the scores, (B, H, S, T)."""
+    """Return the shape of the scores, (B, H, S, T)."""
     scores = array_argument(requirements, attention_scores)
     requirements.least_rank(scores, 2, f"{scores.shape} has fewer than 2 axes")
     shape = scores.shape
@@ -619,19 +619,19 @@ def _initialized(attributes: LayerValues, a: ShapedArray) -> ShapedArray:
 
 
 def initialized(requirements: Requirements, attributes: LayerValues, a: object) -> object:
-    """An array like the argument."""
+    """Return an array like the argument."""
     return _initialized(attributes, array_argument(requirements, a))
 
 
 def initialized_matrix(requirements: Requirements, attributes: LayerValues, a: object) -> object:
-    """A matrix like the argument."""
+    """Return a matrix like the argument."""
     given = array_argument(requirements, a)
     sizes = requirements.rank(given, 2, f"{given.shape} is not a matrix")
     return _initialized(attributes, ShapedArray(ArrayShape(sizes)))
 
 
 def initialized_identity(requirements: Requirements, attributes: LayerValues, a: object) -> object:
-    """A square matrix like the argument."""
+    """Return a square matrix like the argument."""
     given = array_argument(requirements, a)
     reason = f"{given.shape} is not a square matrix"
     rows, columns = requirements.rank(given, 2, reason)
@@ -646,7 +646,7 @@ def initialized_by_fan(
     *args: object,
     **kwargs: object,
 ) -> object:
-    """An array like the argument, of 2 or more axes."""
+    """Return an array like the argument, of 2 or more axes."""
     given = array_argument(requirements, a)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     return _initialized(attributes, given)

@@ -25,7 +25,7 @@ COMPLEX = (*REAL, "complex64")
 def matrices(
     requirements: Requirements, a: object, dtypes: tuple[str, ...] = REAL
 ) -> tuple[ShapedArray, ArrayShape, Integer, Integer]:
-    """The array of matrices, its axes ahead of them, their rows and columns."""
+    """Return the array of matrices, its axes ahead of them, their rows and columns."""
     array = array_argument(requirements, a)
     if isinstance(array.dtype, str) and array.dtype not in dtypes:
         requirements.fail(f"the dtype is {array.dtype}, not {' or '.join(dtypes)}")
@@ -37,7 +37,7 @@ def matrices(
 def square(
     requirements: Requirements, a: object, dtypes: tuple[str, ...] = REAL
 ) -> tuple[ShapedArray, ArrayShape, Integer]:
-    """The array of square matrices, its axes ahead of them, and their size."""
+    """Return the array of square matrices, its axes ahead of them, and their size."""
     array, batch, rows, columns = matrices(requirements, a, dtypes)
     size = requirements.equal(rows, columns, f"the matrices of {array.shape} are not square")
     return array, batch, size
@@ -66,7 +66,7 @@ def svd(requirements: Requirements, a: object, compute_uv: object = True) -> obj
 
 
 def _real(dtype: DType) -> DType:
-    """The dtype of singular and eigenvalues that are real."""
+    """Return the dtype of singular and eigenvalues that are real."""
     if isinstance(dtype, str):
         return "float32" if dtype == "complex64" else dtype
     return None
@@ -101,7 +101,7 @@ def eig(requirements: Requirements, a: object) -> object:
 
 
 def values_alone(found: object) -> object:
-    """The values, without the vectors."""
+    """Return the values, without the vectors."""
     return found[0] if isinstance(found, tuple) else found
 
 
@@ -271,7 +271,7 @@ def norm(
 def _whole_norm(
     requirements: Requirements, array: ShapedArray, order: object, keepdims: object, dtype: DType
 ) -> object:
-    """The norm of all elements."""
+    """Return the norm of all elements."""
     rank = array.shape.rank
     if order is not None and rank is not None:
         if rank not in (1, 2):
@@ -297,7 +297,7 @@ def _check_order(requirements: Requirements, order: object, axes: int) -> None:
 
 
 def _norm_dtype(dtype: DType, order: object) -> DType:
-    """The dtype of a norm: real, mostly."""
+    """Return the dtype of a norm: real, mostly."""
     if dtype == "complex64":
         return "float32" if order is None else None
     return floating(dtype) if isinstance(dtype, str) else None

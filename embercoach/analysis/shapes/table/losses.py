@@ -37,7 +37,7 @@ _NAMES = (
 
 
 def optimizer(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
-    """An optimizer, whose state is not followed."""
+    """Return an optimizer, whose state is not followed."""
     return {"learning_rate": UNKNOWN, "state": UNKNOWN, "step": ShapedArray(ArrayShape(), "uint64")}
 
 
@@ -63,7 +63,7 @@ def apply_gradients(
 
 
 def updated(gradients: object, parameters: object) -> object:
-    """The parameters in the structure of the gradients."""
+    """Return the parameters in the structure of the gradients."""
     if isinstance(gradients, dict) and isinstance(parameters, dict):
         return {
             key: updated(value, parameters.get(key, UNKNOWN)) for key, value in gradients.items()
@@ -83,7 +83,7 @@ def clip_grad_norm(requirements: Requirements, grads: object, max_norm: object) 
 @layer("mlx.optimizers.linear_schedule")
 @layer("mlx.optimizers.join_schedules")
 def schedule(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
-    """A function of the step."""
+    """Return a function of the step."""
     return {}
 
 
@@ -91,7 +91,7 @@ def schedule(requirements: Requirements, *args: object, **kwargs: object) -> Lay
     "mlx.optimizers.cosine_decay", "mlx.optimizers.linear_schedule", "mlx.optimizers.join_schedules"
 )
 def scheduled(requirements: Requirements, attributes: LayerValues, step: object) -> object:
-    """The learning rate of a step."""
+    """Return the learning rate of a step."""
     shape = step.shape if isinstance(step, ShapedArray) else ArrayShape()
     return UNKNOWN if step is UNKNOWN else ShapedArray(shape)
 
@@ -102,7 +102,7 @@ def losses(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) -> object:
-    """The loss, or its mean or sum."""
+    """Return the loss, or its mean or sum."""
     if reduction == "none":
         return loss
     if reduction == "mean":
@@ -126,12 +126,12 @@ def alike(requirements: Requirements, first: object, *others: object) -> ShapedA
 
 
 def weighted(requirements: Requirements, loss: ShapedArray, weights: object) -> ShapedArray:
-    """The loss times weights of its shape."""
+    """Return the loss times weights of its shape."""
     return loss if weights is None else alike(requirements, loss, weights)
 
 
 def removed(requirements: Requirements, shape: ArrayShape, axis: object) -> ArrayShape:
-    """The shape without one axis."""
+    """Return the shape without one axis."""
     at = axis_argument(requirements, axis, shape)
     if at is None:
         return shape_of_rank(shape.rank or None, -1)

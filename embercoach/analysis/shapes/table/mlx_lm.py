@@ -109,7 +109,7 @@ def attention(
 
 
 def attention_result(given: tuple[object, ...], result: object) -> object:
-    """The result of a program's own function of this name, for queries, keys and values.
+    """Return the result of a program's own function of this name, for queries, keys and values.
 
     Args:
         given: its arguments.
@@ -126,7 +126,7 @@ def attention_result(given: tuple[object, ...], result: object) -> object:
 
 
 def _of_four_axes(value: object) -> ShapedArray:
-    """An argument of attention, of which nothing else may be known."""
+    """Return an argument of attention, of which nothing else may be known."""
     if isinstance(value, ShapedArray) and value.shape.rank == 4:
         return value
     return ShapedArray(shape_of_rank(4), value.dtype if isinstance(value, ShapedArray) else None)
@@ -146,14 +146,14 @@ _CACHES = (
 
 
 def cache_attributes(requirements: Requirements, *args: object, **kwargs: object) -> LayerValues:
-    """A cache: what it holds is not followed."""
+    """Return a cache: what it holds is not followed."""
     return {"offset": ANY_INT, "keys": UNKNOWN, "values": UNKNOWN}
 
 
 def update_and_fetch(
     requirements: Requirements, attributes: LayerValues, keys: object, values: object
 ) -> object:
-    """All keys and values so far: (B, H, ?, D) each."""
+    """Return all keys and values so far: (B, H, ?, D) each."""
     given = [array_argument(requirements, value) for value in (keys, values)]
     shown = f"keys {given[0].shape}, values {given[1].shape}"
     sizes = [requirements.rank(one, 4, f"the arrays are not 4-d: {shown}") for one in given]
@@ -180,7 +180,7 @@ for _name in _CACHES:
 
 @transfer(*(f"{CACHE}.{name}.make_mask" for name in _CACHES), f"{CACHE}.make_prompt_cache")
 def not_followed(requirements: Requirements, *args: object, **kwargs: object) -> object:
-    """A value that isn't known."""
+    """Return a value that isn't known."""
     return UNKNOWN
 
 
@@ -198,14 +198,14 @@ def initialize_rope(
     scaling_config: object = None,
     max_position_embeddings: object = None,
 ) -> object:
-    """A layer that turns the first ``dims`` elements of the last axis."""
+    """Return a layer that turns the first ``dims`` elements of the last axis."""
     return MadeLayer("mlx.nn.RoPE", rope_layer(requirements, dims, traditional, UNKNOWN))
 
 
 def rope_attributes(
     requirements: Requirements, dims: object, *args: object, **kwargs: object
 ) -> LayerValues:
-    """A layer of rotary positions."""
+    """Return a layer of rotary positions."""
     return {"dims": dims, "dim": dims, "base": UNKNOWN}
 
 
@@ -217,7 +217,7 @@ def rope_kind_call(
     *args: object,
     **kwargs: object,
 ) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     return rope_call(requirements, attributes, x, offset)
 
 
@@ -251,7 +251,7 @@ def switch_linear(
     num_experts: object,
     bias: object = True,
 ) -> LayerValues:
-    """A weight of (num_experts, output_dims, input_dims)."""
+    """Return a weight of (num_experts, output_dims, input_dims)."""
     inner = positive(requirements, input_dims, "input_dims")
     outer = size_of(requirements, output_dims, "output_dims")
     experts = size_of(requirements, num_experts, "num_experts")

@@ -53,7 +53,7 @@ from embercoach.analysis.shapes.table.reduction_shapes import (
 
 
 def shape_argument(requirements: Requirements, value: object) -> ArrayShape | None:
-    """The shape that an argument asks for, which must be a sequence; None if it is unknown."""
+    """Get the shape that an argument asks for, which must be a sequence; None if it is unknown."""
     if is_integer(value) or value is None or isinstance(value, (str, float)):
         requirements.refuse(f"{value!r} isn't a shape")
     return shape_of(value)
@@ -70,7 +70,7 @@ def not_negative(requirements: Requirements, shape: ArrayShape) -> ArrayShape:
 
 
 def reshaped(requirements: Requirements, shape: ArrayShape, target: ArrayShape) -> ArrayShape:
-    """The shape of a reshape, whose target may have one -1."""
+    """Return the shape of a reshape, whose target may have one -1."""
     given = target.head + target.tail
     inferred = [at for at, size in enumerate(given) if type(size) is int and size == -1]
     if len(inferred) > 1:
@@ -146,7 +146,7 @@ def reshape_method(requirements: Requirements, a: object, *shape: object) -> obj
 
 
 def _spread(values: tuple[object, ...]) -> object:
-    """The sequence that a method gets as several arguments or as one."""
+    """Return the sequence that a method gets as several arguments or as one."""
     alone = len(values) == 1 and not is_integer(values[0]) and not isinstance(values[0], AxesSymbol)
     return values[0] if alone else values
 
@@ -209,7 +209,7 @@ def unflatten(requirements: Requirements, a: object, axis: object, shape: object
 
 
 def spliced(shape: ArrayShape, axis: int, made: ArrayShape) -> ArrayShape:
-    """The shape where some axes are in place of one."""
+    """Return the shape where some axes are in place of one."""
     if shape.middle is None:
         return chained(ArrayShape(shape.head[:axis]), made, ArrayShape(shape.head[axis + 1 :]))
     if 0 <= axis < len(shape.head):
@@ -242,7 +242,7 @@ def squeeze(requirements: Requirements, a: object, axis: object = None) -> objec
 
 
 def _without_ones(shape: ArrayShape) -> ArrayShape:
-    """The shape without axes of size 1, which symbols may be, too."""
+    """Return the shape without axes of size 1, which symbols may be, too."""
 
     def known(sizes: tuple[Integer, ...]) -> tuple[Integer, ...]:
         return sizes[: next((at for at, n in enumerate(sizes) if type(n) is not int), len(sizes))]
@@ -275,7 +275,7 @@ def expand_dims(requirements: Requirements, a: object, axis: object) -> object:
 
 
 def expanded(shape: ArrayShape, axes: list[int]) -> ArrayShape:
-    """The shape with new axes of size 1, at these places of the result."""
+    """Return the shape with new axes of size 1, at these places of the result."""
     head, tail = list(shape.head), list(shape.tail)
     middle = shape.middle
     for axis in sorted(one for one in axes if one >= 0):
@@ -508,7 +508,7 @@ def pad(
 
 
 def _widened(shape: ArrayShape, pair: tuple[Integer, Integer]) -> ArrayShape:
-    """A shape with unknown axes, of which each is padded."""
+    """Return a shape with unknown axes, of which each is padded."""
     more = add(*pair)
     head, tail = ([add(n, more) for n in sizes] for sizes in (shape.head, shape.tail))
     return ArrayShape(tuple(head), AxesSymbol(), tuple(tail))
@@ -532,7 +532,7 @@ def _filled_axes(
 def _pad_pairs(
     requirements: Requirements, array: ShapedArray, width: object
 ) -> list[tuple[Integer, Integer]] | None:
-    """The widths before and after each axis, one pair for all of them, or None if unknown."""
+    """Get the widths before and after each axis, one pair for all of them, or None if unknown."""
     if is_integer(width):
         return [(width, width)]
     if not isinstance(width, (tuple, list)):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def optional_array(requirements: Requirements, value: object) -> ShapedArray | None:
-    """The array that an argument is, None for none."""
+    """Return the array that an argument is, None for none."""
     return None if value is None else array_argument(requirements, value)
 
 
@@ -91,7 +91,7 @@ def divisible(requirements: Requirements, size: Integer, divisor: Integer, reaso
 def matmul_shape(
     requirements: Requirements, a: ArrayShape, b: ArrayShape, *, is_layer: bool = True
 ) -> ArrayShape:
-    """The shape of ``a @ b``.
+    """Return the shape of ``a @ b``.
 
     Args:
         requirements: get what the call requires.
@@ -123,7 +123,7 @@ def matmul_shape(
 
 
 def weighted(requirements: Requirements, x: object, weight: object) -> object:
-    """The product of a layer's input with its weight."""
+    """Return the product of a layer's input with its weight."""
     left, right = array_argument(requirements, x), array_argument(requirements, weight)
     dtype = inexact(requirements, promote(left.dtype, right.dtype))
     return ShapedArray(matmul_shape(requirements, left.shape, right.shape), dtype)
@@ -217,7 +217,7 @@ def _contracted(requirements: Requirements, a: ArrayShape, b: ArrayShape, i: int
 def _tensordot_axes(
     requirements: Requirements, a: ArrayShape, b: ArrayShape, axes: Sequence[object]
 ) -> ArrayShape:
-    """The shape where pairs of axes are contracted."""
+    """Return the shape where pairs of axes are contracted."""
     if len(axes) != 2:
         requirements.refuse(f"axes={axes!r} is not a pair of lists")
     if not all(isinstance(part, (tuple, list)) for part in axes):
@@ -413,7 +413,7 @@ class Subscript(Struct, frozen=True):
 
 
 def parsed(requirements: Requirements, text: str) -> Subscript:
-    """The subscript of one operand."""
+    """Return the subscript of one operand."""
     ahead, dots, behind = text.partition("...")
     for letter in ahead + behind:
         if not (letter.isascii() and letter.isalpha()):
@@ -422,7 +422,7 @@ def parsed(requirements: Requirements, text: str) -> Subscript:
 
 
 def subscripts_of(requirements: Requirements, text: str) -> tuple[list[Subscript], Subscript]:
-    """The subscripts of the operands, and that of the result."""
+    """Return the subscripts of the operands, and that of the result."""
     left, arrow, right = text.replace(" ", "").partition("->")
     inputs = [parsed(requirements, part) for part in left.split(",")]
     if arrow:
@@ -480,7 +480,7 @@ def einsum(requirements: Requirements, subscripts: object, *operands: object) ->
 def _read(
     requirements: Requirements, subscript: Subscript, array: ShapedArray, text: str
 ) -> tuple[dict[str, Integer], ArrayShape]:
-    """The sizes of an operand's letters, and the axes of its ellipsis."""
+    """Return the sizes of an operand's letters, and the axes of its ellipsis."""
     shape, letters = array.shape, subscript.letters
     reason = f"the subscript {letters!r} of {text!r} doesn't fit the shape {shape}"
     between = ArrayShape()
@@ -502,7 +502,7 @@ def _read(
 
 
 def _between(shape: ArrayShape, first: int, last: int) -> ArrayShape:
-    """The axes that an ellipsis stands for."""
+    """Return the axes that an ellipsis stands for."""
     if shape.middle is None:
         return ArrayShape(shape.head[first : len(shape.head) - last])
     if len(shape.head) < first or len(shape.tail) < last:
@@ -517,7 +517,7 @@ def meeting(
     reason: str,
     others: tuple[Integer, ...] = (),
 ) -> Integer:
-    """The size of a letter in two operands, which are equal unless one is 1.
+    """Return the size of a letter in two operands, which are equal unless one is 1.
 
     Args:
         requirements: get the condition.
@@ -546,7 +546,7 @@ def _dtype(
     inputs: list[Subscript],
     output: Subscript,
 ) -> DType:
-    """The dtype of the result: contractions need a floating one."""
+    """Return the dtype of the result: contractions need a floating one."""
     letters = [set(one.letters) for one in inputs]
     found: list[DType] = []
     for own, array in zip(letters, arrays, strict=True):

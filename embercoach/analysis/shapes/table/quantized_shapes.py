@@ -46,7 +46,7 @@ DEFAULTS = {"affine": (64, 4), "mxfp4": (32, 4), "nvfp4": (16, 4), "mxfp8": (32,
 def settings(
     requirements: Requirements, group_size: object, bits: object, mode: object
 ) -> tuple[Integer, Integer]:
-    """The group size and the bits of a quantized matrix."""
+    """Return the group size and the bits of a quantized matrix."""
     if not isinstance(mode, str):
         return ANY_INT, ANY_INT
     if mode not in DEFAULTS:
@@ -167,7 +167,7 @@ def _expanded(
     groups: Integer,
     bits: Integer,
 ) -> Integer:
-    """The last size of the matrix, which scales and words must agree on."""
+    """Return the last size of the matrix, which scales and words must agree on."""
     reason = f"the matrix {packed.shape} doesn't fit the scales {scales.shape}"
     rest = without_last(packed.shape), without_last(scales.shape)
     if packed.shape.rank is not None and scales.shape.rank == 0:
@@ -220,7 +220,7 @@ def _product(
     options: tuple[object, object, object],
     transpose: object,
 ) -> tuple[Integer, Integer, DType]:
-    """The inner and outer size of a product with a quantized matrix, and the dtype."""
+    """Return the inner and outer size of a product with a quantized matrix, and the dtype."""
     left, packed = arrays
     scales = array_argument(requirements, scaling[0])
     biases = optional_array(requirements, scaling[1])
@@ -311,7 +311,7 @@ def qqmm(  # noqa: PLR0913, PLR0917
 def _quantized(
     requirements: Requirements, rows: Integer, columns: Integer, options: tuple[object, ...]
 ) -> LayerValues:
-    """The parameters of a quantized layer."""
+    """Return the parameters of a quantized layer."""
     matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
     parts = quantize(requirements, matrix, *options)
     made = parts if isinstance(parts, list) else [UNKNOWN] * 3
@@ -324,7 +324,7 @@ def _quantized(
 def _settings(
     requirements: Requirements, group_size: object, bits: object, mode: object
 ) -> LayerValues:
-    """The attributes for the options of a quantized layer."""
+    """Return the attributes for the options of a quantized layer."""
     if isinstance(mode, str) and mode not in DEFAULTS:
         requirements.fail(f"the mode is {mode!r}")
     groups, width = DEFAULTS[mode] if isinstance(mode, str) else (UNKNOWN, UNKNOWN)

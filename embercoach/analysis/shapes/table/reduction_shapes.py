@@ -47,7 +47,7 @@ _SUMMED = {
 def axes_argument(
     requirements: Requirements, axis: object, shape: ArrayShape
 ) -> tuple[int, ...] | None:
-    """The axes that an int or a sequence of ints names, None if some are unknown.
+    """Return the axes that an int or a sequence of ints names, None if some are unknown.
 
     Where the number of axes is known they are at least 0.
     """
@@ -66,14 +66,14 @@ def axes_argument(
 def axis_argument(
     requirements: Requirements, axis: object, shape: ArrayShape, added: int = 0
 ) -> int | None:
-    """The axis that an int names, None if it is unknown."""
+    """Return the axis that an int names, None if it is unknown."""
     if isinstance(axis, (str, float, tuple, list)) or axis is None:
         requirements.refuse(f"{axis!r} isn't an axis")
     return requirements.axis(axis, shape, added)
 
 
 def replaced(shape: ArrayShape, axes: Sequence[int], sizes: Sequence[Integer | None]) -> ArrayShape:
-    """The shape where axes have other sizes; an axis of None is removed."""
+    """Return the shape where axes have other sizes; an axis of None is removed."""
     if shape.middle is None:
         head: list[Integer | None] = list(shape.head)
         for axis, size in zip(axes, sizes, strict=True):
@@ -104,7 +104,7 @@ def reduced(
     *,
     filled: bool = False,
 ) -> ArrayShape:
-    """The shape of a reduction over axes, over all for None.
+    """Return the shape of a reduction over axes, over all for None.
 
     filled: it raises where an axis is empty.
     """
@@ -125,7 +125,7 @@ def reduced(
 
 
 def _reduced_somewhere(shape: ArrayShape, axis: object, keepdims: object) -> ArrayShape:
-    """The shape of a reduction over unknown axes."""
+    """Return the shape of a reduction over unknown axes."""
     number = len(axis) if isinstance(axis, (tuple, list)) else 1
     if not is_integer(axis) and not isinstance(axis, (tuple, list)):
         number = -1
@@ -138,7 +138,7 @@ def _reduced_somewhere(shape: ArrayShape, axis: object, keepdims: object) -> Arr
 
 
 def _size(shape: ArrayShape, axis: int) -> Integer:
-    """The size of an axis, ``ANY_INT`` where it isn't known."""
+    """Return the size of an axis, ``ANY_INT`` where it isn't known."""
     return shape.size(axis)
 
 
@@ -156,7 +156,7 @@ def is_whole(array: ShapedArray, axis: object) -> bool | None:
 
 
 def _summed(array: ShapedArray, whole: bool | None) -> DType:
-    """The dtype of a sum; with ``whole``, of one over no axes, it is the array's."""
+    """Return the dtype of a sum; with ``whole``, of one over no axes, it is the array's."""
     if whole:
         return array.dtype
     result = summed_dtype(array.dtype)
@@ -164,7 +164,7 @@ def _summed(array: ShapedArray, whole: bool | None) -> DType:
 
 
 def summed_dtype(dtype: DType) -> DType:
-    """The dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
+    """Get the dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
     if dtype is None or isinstance(dtype, str):
         return _SUMMED.get(dtype or "", dtype)
     return dtype if promote_weak(dtype, "float") == dtype else None
@@ -301,12 +301,12 @@ def _is_fused(shape: ArrayShape, axis: object) -> bool | None:
 
 
 def flattened(shape: ArrayShape) -> ArrayShape:
-    """The shape of all elements in one axis."""
+    """Return the shape of all elements in one axis."""
     return ArrayShape((shape.elements,))
 
 
 def along(requirements: Requirements, array: ShapedArray, axis: object) -> ArrayShape:
-    """The shape of what is done along an axis; for None on all elements in one axis."""
+    """Return the shape of what is done along an axis; for None on all elements in one axis."""
     if axis is None:
         return flattened(array.shape)
     axis_argument(requirements, axis, array.shape)
@@ -350,7 +350,7 @@ def _scan_of_dtype(result: Callable[[DType], DType]) -> Callable[..., object]:
 
 
 def _cumulated(dtype: DType) -> DType:
-    """The dtype of ``mx.cumsum``: bool turns into int32."""
+    """Return the dtype of ``mx.cumsum``: bool turns into int32."""
     is_known = isinstance(dtype, str) or is_floating(dtype)
     return "int32" if dtype == "bool" else dtype if is_known else None
 
@@ -381,7 +381,7 @@ def _sorting(*, gives_places: bool) -> Callable[..., object]:
 def _sorted_axis(
     requirements: Requirements, array: ShapedArray, axis: object
 ) -> tuple[ArrayShape, int | None]:
-    """The shape that is sorted, and the axis in it."""
+    """Return the shape that is sorted, and the axis in it."""
     if axis is None:
         return flattened(array.shape), 0
     at = axis_argument(requirements, axis, array.shape)

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 def made_linear(
     requirements: Requirements, inner: object, outer: object, bias: object = True
 ) -> MadeLayer:
-    """A linear layer in an attribute."""
+    """Return a linear layer in an attribute."""
     return MadeLayer("mlx.nn.Linear", linear(requirements, inner, outer, bias))
 
 
 def made_norm(requirements: Requirements, dims: object) -> MadeLayer:
-    """A layer norm in an attribute."""
+    """Return a layer norm in an attribute."""
     return MadeLayer("mlx.nn.LayerNorm", layer_norm_layer(requirements, dims))
 
 
@@ -181,7 +181,7 @@ def _fed_forward(
 def encoder_layer_call(
     requirements: Requirements, attributes: LayerValues, x: object, mask: object
 ) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     attention = attributes.get("attention")
     y = call_made(requirements, attributes.get("ln1"), x)
     y = call_made(requirements, attention, y, y, y, mask)
@@ -230,14 +230,14 @@ for _kind, _layer in (("Encoder", _encoder_layer), ("Decoder", _decoder_layer)):
 def _stack_call(
     requirements: Requirements, attributes: LayerValues, x: object, *arguments: object
 ) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     for one in _layers_of(attributes):
         x = call_made(requirements, one, x, *arguments)
     return call_made(requirements, attributes.get("ln"), x)
 
 
 def _layers_of(attributes: LayerValues) -> list[object]:
-    """One of a run of layers, which are alike; none if there is none."""
+    """Return one of a run of layers, which are alike; none if there is none."""
     layers = attributes.get("layers")
     if isinstance(layers, list):
         return layers[:2]
@@ -248,7 +248,7 @@ def _layers_of(attributes: LayerValues) -> list[object]:
 def encoder_call(
     requirements: Requirements, attributes: LayerValues, x: object, mask: object
 ) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     return _stack_call(requirements, attributes, x, mask)
 
 
@@ -261,7 +261,7 @@ def decoder_layer_call(
     x_mask: object,
     memory_mask: object,
 ) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     y = call_made(requirements, attributes.get("ln1"), x)
     y = call_made(requirements, attributes.get("self_attention"), y, y, y, x_mask)
     x = broadcast(requirements, x, y)
@@ -280,7 +280,7 @@ def decoder_call(
     x_mask: object,
     memory_mask: object,
 ) -> object:
-    """The shape of ``x``."""
+    """Return the shape of ``x``."""
     return _stack_call(requirements, attributes, x, memory, x_mask, memory_mask)
 
 
@@ -322,7 +322,7 @@ def transformer_call(
     tgt_mask: object,
     memory_mask: object,
 ) -> object:
-    """The shape of ``tgt``."""
+    """Return the shape of ``tgt``."""
     memory = call_made(requirements, attributes.get("encoder"), src, src_mask)
     decoded = attributes.get("decoder")
     return call_made(requirements, decoded, tgt, memory, tgt_mask, memory_mask)
@@ -335,7 +335,7 @@ def _gates(
     number: int,
     names: tuple[str, str],
 ) -> tuple[LayerValues, Integer]:
-    """The weights of so many gates, for the input and for the hidden state, and their rows."""
+    """Get the weights of so many gates, for the input and for the hidden state, and their rows."""
     hidden = positive(requirements, hidden_size, "hidden_size")
     inner = size_of(requirements, input_size, "input_size")
     rows = multiply(number, hidden)
@@ -377,7 +377,7 @@ def lstm(
 
 
 def _projected(requirements: Requirements, x: object, weight: object, bias: object) -> ShapedArray:
-    """The input of all steps times its weight."""
+    """Return the input of all steps times its weight."""
     if bias is None:
         found = weighted(requirements, x, transposed(weight))
     else:
@@ -397,7 +397,7 @@ def _states(
     names: tuple[str, str, str],
     *given: object,
 ) -> ShapedArray:
-    """The states of all steps, which the given ones broadcast to.
+    """Return the states of all steps, which the given ones broadcast to.
 
     Args:
         requirements: get what the call requires.
@@ -432,7 +432,7 @@ def _states(
 def rnn_call(
     requirements: Requirements, attributes: LayerValues, x: object, hidden: object = None
 ) -> object:
-    """The hidden states (..., steps, hidden_size)."""
+    """Return the hidden states (..., steps, hidden_size)."""
     return _states(requirements, attributes, x, ("Wxh", "Whh", "bias"), hidden)
 
 
@@ -440,7 +440,7 @@ def rnn_call(
 def gru_call(
     requirements: Requirements, attributes: LayerValues, x: object, hidden: object = None
 ) -> object:
-    """The hidden states (..., steps, hidden_size)."""
+    """Return the hidden states (..., steps, hidden_size)."""
     return _states(requirements, attributes, x, ("Wx", "Wh", "b"), hidden)
 
 
@@ -452,6 +452,6 @@ def lstm_call(
     hidden: object = None,
     cell: object = None,
 ) -> object:
-    """The hidden states and the cells, both (..., steps, hidden_size)."""
+    """Return the hidden states and the cells, both (..., steps, hidden_size)."""
     found = _states(requirements, attributes, x, ("Wx", "Wh", "bias"), hidden, cell)
     return found, found
