@@ -91,6 +91,7 @@ def test_modules_and_names_of_the_architecture_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z_/]+\.py`.*?) \| (`.+?`) \| .+ \|$", page, re.MULTILINE)
     assert len(rows) > 40
+    assert len(page.splitlines()) <= 150
     for modules, names in rows:
         paths = [ROOT / "embercoach" / name for name in re.findall(r"`(.+?)`", modules)]
         assert [path for path in paths if not path.is_file()] == []
