@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Modules whose frames stand between ours and the program's.
 _LOADERS = ("runpy", "importlib._bootstrap", "importlib._bootstrap_external")
 FORMS = ("script", "module", "code")
-#: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
+#: The exit code of a program that could not be started, as of `embercoach.cli.entry.INCOMPLETE`.
 FAILED = 2
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from embercoach.cli import codes
 from embercoach.cli.standard_streams import StreamError
 from embercoach.terminal_text import escaped, log_line
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from click.shell_completion import CompletionItem
+
+#: Exit  Incomplete: something was not checked, or the command line or configuration is invalid.
+CLEAN, FOUND, INCOMPLETE, INTERRUPTED = 0, 1, 2, 130
 
 PROGRAM = "embercoach"
 COMMANDS = {
@@ -41,6 +43,12 @@ COMMANDS = {
 #: Commands that the help page does not list.
 HIDDEN = ("dev",)
 DEFAULT = "check"
+
+
+class UserError(click.ClickException):
+    """An error of the user, reported in one line."""
+
+    exit_code = INCOMPLETE
 
 
 class CommandGroup(click.Group):
@@ -144,22 +152,22 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
         sys.stdout.flush()
     except click.ClickException as error:
         _show(error)
-        return codes.INCOMPLETE
+        return INCOMPLETE
     except (click.Abort, KeyboardInterrupt):
-        return codes.INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         silence_stdout()
-        return codes.FOUND
+        return FOUND
     except StreamError as error:
         silence_stdout()
         _complain(f"{PROGRAM}: cannot write {error.filename}: {error.strerror}")
-        return codes.INCOMPLETE
+        return INCOMPLETE
     except Exception as error:
         if debug:
             raise
         _complain(f"{PROGRAM}: internal error: {type(error).__name__}: {error}")
-        return codes.INCOMPLETE
-    return result if isinstance(result, int) else codes.CLEAN
+        return INCOMPLETE
+    return result if isinstance(result, int) else CLEAN
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach import rulebook
-from embercoach.cli import codes
 from embercoach.cli.effective_config import (
     key_text,
     origin_text,
@@ -21,6 +20,7 @@ from embercoach.cli.effective_config import (
     warn,
     warnings_of,
 )
+from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError
 from embercoach.cli.progress import progress_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
@@ -47,7 +47,7 @@ def show_files(plan: Plan) -> int:
         print_text(file.shown, sys.stdout)
     for problem in plan.all_problems:
         print_text(f"{problem.path}: {problem.message}", sys.stderr)
-    return codes.INCOMPLETE if plan.all_problems else codes.CLEAN
+    return INCOMPLETE if plan.all_problems else CLEAN
 
 
 def show_settings(plan: Plan) -> int:
@@ -58,7 +58,7 @@ def show_settings(plan: Plan) -> int:
         for entry in _lines(scope, given):
             for line in entry.split("\n"):
                 print_text(line, sys.stdout)
-    return codes.CLEAN
+    return CLEAN
 
 
 def _lines(scope: ConfigurationScope, paths: Iterable[str]) -> Iterator[str]:
@@ -138,12 +138,6 @@ if TYPE_CHECKING:
 STDIN = "-"
 #: Formats that always contain notes.
 ALWAYS_WITH_NOTES = ("json", "sarif")
-
-
-class UserError(click.ClickException):
-    """An error of the user, reported in one line."""
-
-    exit_code = codes.INCOMPLETE
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True):
@@ -234,7 +228,7 @@ def execute(request: CheckRequest) -> int:
     if request.show_settings or request.show_files:
         code = show_settings(plan) if request.show_settings else show_files(plan)
         print_lines(problem_lines(problems), sys.stderr)
-        return codes.INCOMPLETE if problems else code
+        return INCOMPLETE if problems else code
     baselines = _guards(request, plan.scopes, configurations, plan.division, problems)
     with progress_of(quiet=request.quiet) as progress:
 
@@ -372,7 +366,7 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
     if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
         if request.fix and not request.diff:
             sys.stdout.buffer.write(data)
-        return codes.CLEAN
+        return CLEAN
     check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)
     result, done = check(stdin=(request.name, data)), ""
     if request.fix or request.diff:
@@ -445,8 +439,8 @@ def _report(
     if request.output_format not in ALWAYS_WITH_NOTES:
         answer = _without_hidden_notes(scopes, answer, configurations)
     code = exit_code(answer.result, exit_zero=request.exit_zero)
-    if stale and code == codes.CLEAN and not request.exit_zero:
-        code = codes.FOUND
+    if stale and code == CLEAN and not request.exit_zero:
+        code = FOUND
     write_report(request, answer, [scope.settings for scope in scopes], code)
     if stale:
         from embercoach.cli.baseline_filter import complain
@@ -475,6 +469,6 @@ def _without_hidden_notes(
 def exit_code(result: RunResult, *, exit_zero: bool = False) -> int:
     """Return the exit code for a result."""
     if result.problems:
-        return codes.INCOMPLETE
+        return INCOMPLETE
     found = any(finding.severity != "note" for finding in result.findings)
-    return codes.FOUND if found and not exit_zero else codes.CLEAN
+    return FOUND if found and not exit_zero else CLEAN

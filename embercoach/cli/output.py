@@ -9,10 +9,7 @@ from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
-import click
-
-from embercoach.cli import codes
-from embercoach.cli.entry import silence_stdout
+from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError, silence_stdout
 from embercoach.files import write_file
 from embercoach.report import text
 from embercoach.report.outcome import listed
@@ -29,12 +26,6 @@ if TYPE_CHECKING:
     from embercoach.engine.fixing import FixedFile
     from embercoach.finding import Problem
     from embercoach.report.styled import Line
-
-
-class UnwritableError(click.ClickException):
-    """The file that an option names can't be written."""
-
-    exit_code = codes.INCOMPLETE
 
 
 FOR_PEOPLE = ("text", "full", "concise", "grouped")
@@ -58,7 +49,7 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
     """Write a report to a file, or to standard output without one.
 
     Raises:
-        UnwritableError: the file can't be written.
+        UserError: the file can't be written.
     """
     if file is None:
         with surviving_closed_pipe():
@@ -76,14 +67,14 @@ def save(data: bytes, file: Path) -> None:
     """Write to the file that an option names.
 
     Raises:
-        UnwritableError: the file can't be written.
+        UserError: the file can't be written.
     """
     sys.stdout.flush()  # the file may be standard output
     try:
         write_file(file, data)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UnwritableError(f"cannot write {file}: {reason}") from error
+        raise UserError(f"cannot write {file}: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -256,5 +247,5 @@ def print_diffs(
         more = f" {held_back} more with --unsafe-fixes." if held_back else ""
         print_text(f"{would}{more}", sys.stderr)
     if problems:
-        return codes.INCOMPLETE
-    return codes.FOUND if changed and not request.exit_zero else codes.CLEAN
+        return INCOMPLETE
+    return FOUND if changed and not request.exit_zero else CLEAN

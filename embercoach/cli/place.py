@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from embercoach import rulebook
-from embercoach.cli import codes
+from embercoach.cli.entry import CLEAN, INCOMPLETE
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.engine.languages import PYTHON, language_of
 from embercoach.engine.run import RunResult, run
@@ -94,7 +94,7 @@ def explain(place: UserLocation, output_format: str) -> int:
         lines = _lines(place, RunResult(found, result.problems), kernels, sources)
         more = _shape_lines(shapes, source, is_apart=bool(kernels or not found))
         print_lines(chain(lines, more), sys.stdout, rules_url=scope.settings.rules_url)
-    return codes.INCOMPLETE if result.problems else codes.CLEAN
+    return INCOMPLETE if result.problems else CLEAN
 
 
 def _source(place: UserLocation) -> str:

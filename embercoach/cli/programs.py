@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 
 import embercoach
-from embercoach.cli.flow import UserError
+from embercoach.cli.entry import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

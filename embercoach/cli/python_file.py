@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks import Project, SyntaxProblem
-from embercoach.cli.flow import UserError
+from embercoach.cli.entry import UserError
 from embercoach.config import ConfigError, load
 from embercoach.engine.budget import size_problem
 from embercoach.engine.inspection import python_error

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.flow import Answer, UserError, exit_code
+from embercoach.cli.entry import UserError
+from embercoach.cli.flow import Answer, exit_code
 from embercoach.cli.output import render
 from embercoach.config import ConfigError
 from embercoach.config.load import load

@@ -12,9 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach import rulebook
-from embercoach.cli import codes
 from embercoach.cli.effective_config import warn
-from embercoach.cli.flow import UserError
+from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, INTERRUPTED, UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import SIGNALLED, program_of, run_program
 from embercoach.cli.tables import duration, new_table, print_table, shortened
@@ -433,13 +432,13 @@ def execute(request: SimulationRequest) -> int:
 
 def _without_record(program: ProgramCommand, code: int) -> int:
     """Print why there is no report, unless the program has done so."""
-    if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
+    if code not in (INCOMPLETE, INTERRUPTED, PYTEST_USAGE):
         how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
         print_text(
             f"embercoach: {program.shown} ended without a report ({how}; os._exit skips it)",
             sys.stderr,
         )
-    return code or codes.INCOMPLETE
+    return code or INCOMPLETE
 
 
 def _settings(request: SimulationRequest) -> Settings:
@@ -466,4 +465,4 @@ def _wants_stdout(request: SimulationRequest) -> bool:
 def _exit_code(code: int, *, found: int, exit_zero: bool) -> int:
     if code:
         return code
-    return codes.FOUND if found and not exit_zero else codes.CLEAN
+    return FOUND if found and not exit_zero else CLEAN

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from embercoach.cli import codes
-from embercoach.cli.flow import UserError
+from embercoach.cli.entry import CLEAN, UserError
 from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
 from embercoach.config.configuration_files import SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
@@ -151,7 +150,7 @@ def watch(request: CheckRequest) -> int:
     try:
         _rounds(request)
     except KeyboardInterrupt:
-        return codes.CLEAN
+        return CLEAN
 
 
 def _rounds(request: CheckRequest) -> NoReturn:

@@ -30,10 +30,10 @@ from embercoach.fixes.source_file import DecodingError, bytes_of, decode
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts
 from embercoach.server.diagnostics import cell_places
-from embercoach.server.document import Document
 from embercoach.server.editor import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 from embercoach.server.shaped_names import MOST_NAMES, ShapedName, placed_names
+from embercoach.server.wire import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

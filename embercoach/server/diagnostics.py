@@ -12,7 +12,6 @@ from embercoach.engine.suppressions import CODES
 from embercoach.report.locations import region_in_file, start_in_file
 from embercoach.report.outcome import SourceTexts
 from embercoach.rulebook import rule_url
-from embercoach.server.document import Document
 from embercoach.server.editor import Positions
 from embercoach.server.wire import (
     ERROR,
@@ -21,6 +20,7 @@ from embercoach.server.wire import (
     SOURCE,
     UNNECESSARY,
     WARNING,
+    Document,
     line_diagnostic,
 )
 

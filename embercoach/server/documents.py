@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach.engine.languages import SUFFIXES
-from embercoach.server.document import Document
+from embercoach.server.wire import Document
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from embercoach.report.locations import fix_in_file
 from embercoach.report.outcome import SourceTexts
 from embercoach.server.analysis import suppressed
 from embercoach.server.diagnostics import diagnostic
-from embercoach.server.document import cell_texts
-from embercoach.server.wire import FIX_ALL, QUICK_FIX
+from embercoach.server.wire import FIX_ALL, QUICK_FIX, cell_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +21,15 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.finding import Finding, Fix
     from embercoach.server.analysis import Checked
-    from embercoach.server.document import Cell, Document
-    from embercoach.server.wire import CodeAction, Hover, Range, TextEdit, WorkspaceEdit
+    from embercoach.server.wire import (
+        Cell,
+        CodeAction,
+        Document,
+        Hover,
+        Range,
+        TextEdit,
+        WorkspaceEdit,
+    )
 
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from embercoach.config import Settings
     from embercoach.server import wire
     from embercoach.server.analysis import Analysis, Checked
-    from embercoach.server.document import Document
     from embercoach.server.shaped_names import ShapedName
+    from embercoach.server.wire import Document
 
 #: Files of a workspace that are reported at most.
 MOST_FILES = 5000

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.notebooks import SUFFIX
-from embercoach.server.document import Cell, Document, notebook_text
 from embercoach.server.documents import InvalidError, cited, path_of
 from embercoach.server.editor import Positions
+from embercoach.server.wire import Cell, Document, notebook_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

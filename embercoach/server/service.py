@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from embercoach.server import wire
-    from embercoach.server.document import Document
     from embercoach.server.shaped_names import ShapedName
+    from embercoach.server.wire import Document
     from embercoach.server.worker import Job
 
 #: Characters of a text that is checked.

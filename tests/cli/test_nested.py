@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from embercoach.server.analysis import Analysis
-from embercoach.server.document import Document
+from embercoach.server.wire import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

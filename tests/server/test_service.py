@@ -16,10 +16,10 @@ from lsprotocol import types
 from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
-from embercoach.server.document import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob, ListFiles, Listing
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
+from embercoach.server.wire import Document
 from embercoach.server.worker import Setup
 from embercoach.server.workspace_reports import SETTLE
 
@@ -184,7 +184,7 @@ def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("modules", "other"),
     [
-        ("embercoach.server.analysis, embercoach.server.document", "attrs"),
+        ("embercoach.server.analysis, embercoach.server.wire", "attrs"),
         ("embercoach.server.jobs", "attrs"),
         ("embercoach.server.service", "libcst"),
     ],

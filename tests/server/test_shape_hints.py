@@ -10,9 +10,9 @@ import pytest
 from lsprotocol import types
 
 from embercoach.server.analysis import Analysis
-from embercoach.server.document import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, ShapesJob
 from embercoach.server.pool import ExpiredError
+from embercoach.server.wire import Document
 from tests.server.editor import Editor
 from tests.server.test_service import CANCELLED, HOVER, MODIFIED, URI, Session
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embercoach.cli import codes, shared_options
+from embercoach.cli import shared_options
+from embercoach.cli.entry import CLEAN, INCOMPLETE
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import DEFAULT_FILE
 from embercoach.report.outcome import SourceTexts
@@ -73,7 +74,7 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
     found = {one for guard in watching for one in _update(guard, plan, options)}
     problems = sorted(found, key=lambda one: one.sort_key)
     print_lines(problem_lines(problems), sys.stderr)
-    ctx.exit(codes.INCOMPLETE if problems else codes.CLEAN)
+    ctx.exit(INCOMPLETE if problems else CLEAN)
 
 
 def _update(guard: Guard, plan: Plan, options: dict[str, Any]) -> tuple[Problem, ...]:

@@ -39,7 +39,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
         click.echo(rendered_json_schema(), nl=False)
         return
     from embercoach.cli.effective_config import document
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.config import ConfigError, Configurations
     from embercoach.config.load import compiler_allowed
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from embercoach.cli import codes, shared_options
+from embercoach.cli import shared_options
 from embercoach.cli.commands.check import COUNTING, FORMATS
+from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
     Raises:
         UserError: one of them can't be read or is not a report.
     """
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.files import read_bytes
     from embercoach.report.html.saved import SavedReportError, parse
     from embercoach.report.merging import Saved, merge
@@ -95,9 +96,9 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
 def _exit_code(document: dict[str, Any], *, exit_zero: bool) -> int:
     summary = document["summary"]
     if summary["problems"]:
-        return codes.INCOMPLETE
+        return INCOMPLETE
     found = summary["errors"] or summary["warnings"]
-    return codes.FOUND if found and not exit_zero else codes.CLEAN
+    return FOUND if found and not exit_zero else CLEAN
 
 
 def _write(

@@ -44,7 +44,7 @@ def command(
     that launches it. What a kernel does with an array that is not const decides between input,
     output and both; --input, --output and --update decide where that is unclear.
     """
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.metal.porting.entry_points import PortError
     from embercoach.report.styled import print_lines
 
@@ -66,7 +66,7 @@ def command(
 
 
 def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) -> str:
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.config import ConfigError, load
     from embercoach.engine.budget import size_problem
     from embercoach.engine.languages import METAL, language_of
@@ -91,7 +91,7 @@ def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) ->
 
 
 def _write(path: Path, module: str, *, force: bool) -> None:
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.files import refuse_links
     from embercoach.fixes.writing import create_file, replace_file
 

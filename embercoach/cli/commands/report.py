@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embercoach.cli import codes, shared_options
+from embercoach.cli import shared_options
+from embercoach.cli.entry import CLEAN, INCOMPLETE
 from embercoach.files import relative_path
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def command(
     _require_alike(document, earlier)
     save(render(earlier=earlier).encode(), output_file)
     _tell(document, output_file, saved=bool(saved), quiet=quiet)
-    ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
+    ctx.exit(INCOMPLETE if document["problems"] else CLEAN)
 
 
 def _command_line(ctx: click.Context, without: frozenset[str]) -> str:
@@ -141,7 +142,7 @@ def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _require_fingerprints(document: dict[str, Any], name: str) -> None:
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.report.html.changes import has_fingerprints
 
     if not has_fingerprints(document):
@@ -150,7 +151,7 @@ def _require_fingerprints(document: dict[str, Any], name: str) -> None:
 
 def _require_alike(document: dict[str, Any], earlier: list[tuple[str, dict[str, Any]]]) -> None:
     """Refuse to compare a report made with a baseline with one made without."""
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
 
     made = {True: "with a baseline", False: "without a baseline"}
     now = "baseline" in document["summary"]
@@ -177,7 +178,8 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
 
     from embercoach.cli.baseline_filter import guards, judge
     from embercoach.cli.effective_config import problems_of, warn, warnings_of
-    from embercoach.cli.flow import UserError, origin_of
+    from embercoach.cli.entry import UserError
+    from embercoach.cli.flow import origin_of
     from embercoach.cli.progress import progress_of
     from embercoach.config import ConfigError, Configurations
     from embercoach.engine.checkouts import Plan

@@ -8,16 +8,11 @@ from importlib.util import find_spec
 
 import click
 
-from embercoach.cli import codes, shared_options
+from embercoach.cli import shared_options
+from embercoach.cli.entry import CLEAN, FOUND, UserError
 
 #: What the extra ``server`` brings.
 NEEDED = ("lsprotocol", "pygls")
-
-
-class MissingError(click.ClickException):
-    """The packages of the language server are not installed."""
-
-    exit_code = codes.INCOMPLETE
 
 
 @click.command("server")
@@ -42,7 +37,7 @@ def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         interpreter = shlex.quote(sys.executable)
-        raise MissingError(
+        raise UserError(
             f"the language server requires {' and '.join(missing)}; "
             f"install with: {interpreter} -m pip install 'embercoach[server]'"
         )
@@ -55,4 +50,4 @@ def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
         raise click.ClickException(f"cannot start a process: {error.strerror or error}") from error
     from embercoach.server.service import serve
 
-    ctx.exit(codes.CLEAN if serve(pool) else codes.FOUND)
+    ctx.exit(CLEAN if serve(pool) else FOUND)

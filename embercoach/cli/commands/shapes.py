@@ -34,7 +34,7 @@ def command(file: str, output_format: str) -> None:
     `model.py:12`, only that line is printed, and where its arrays are made.
     """
     from embercoach.cli.array_shapes import document
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.entry import UserError
     from embercoach.cli.place import place_of, require_line
     from embercoach.cli.python_file import analysed_file
     from embercoach.engine.inspection import python_error

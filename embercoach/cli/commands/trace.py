@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from embercoach.cli import codes, shared_options
+from embercoach.cli import shared_options
+from embercoach.cli.entry import INCOMPLETE, INTERRUPTED
 from embercoach.cli.option_types import files
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import SIGNALLED, TRACE, program_of, run_program
@@ -118,11 +119,11 @@ def execute(request: TraceRequest) -> int:
         code = run_program(program, environment, quiet=quiet)
         record = read(record_file)
     if record is None:
-        if code not in (codes.INCOMPLETE, codes.INTERRUPTED):
+        if code not in (INCOMPLETE, INTERRUPTED):
             how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
             message = f"{program.shown} ended without a report ({how}; os._exit skips it)"
             print_text(f"embercoach: {message}", sys.stderr)
-        return code or codes.INCOMPLETE
+        return code or INCOMPLETE
     checked = None if configurations is None else checked_trace(record, configurations)
     traced = Traced(record, program.shown, request.lines, code, checked)
     deliver(lambda stream: render(traced, request.output_format, stream), request.output_file)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from embercoach import rulebook
 from embercoach.cli.baseline_filter import guards, judge
 from embercoach.cli.effective_config import problems_of, warn
-from embercoach.cli.flow import UserError
+from embercoach.cli.entry import UserError
 from embercoach.config import ConfigError, Configurations
 from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import is_python_source

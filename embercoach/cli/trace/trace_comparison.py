@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 import click
 from msgspec import Meta, Struct, to_builtins
 
-from embercoach.cli import codes, shared_options
-from embercoach.cli.flow import UserError
+from embercoach.cli import shared_options
+from embercoach.cli.entry import CLEAN, FOUND, UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.tables import duration, new_table, print_table, shortened
 from embercoach.cli.trace.traced import VERSION
@@ -422,7 +422,7 @@ def command(
     names = {os.path.normpath(old): os.path.normpath(new) for old, new in renamed}
     comparison = compare(_read(before), _read(after), names)
     deliver(lambda stream: render(comparison, output_format, lines, stream), output_file)
-    ctx.exit(codes.FOUND if comparison.is_worse else codes.CLEAN)
+    ctx.exit(FOUND if comparison.is_worse else CLEAN)
 
 
 def _read(file: Path) -> SavedTrace:
