@@ -10,7 +10,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Bytes of a file that are read at most, where the caller sets no other limit.
 MOST_BYTES = 100_000_000
@@ -265,14 +265,31 @@ def boundary(folder: str) -> str | None:
     return next(filter(None, (_nearest(folder, names) for names in tiers)), None)
 
 
-def _nearest(folder: str, names: tuple[str, ...]) -> str | None:
-    while True:
+def _nearest(start: str, names: tuple[str, ...]) -> str | None:
+    for folder in upward(start):
         if any(os.path.lexists(os.path.join(folder, name)) for name in names):  # noqa: PTH118
             return folder
-        above = os.path.dirname(folder)  # noqa: PTH120
-        if above == folder:
-            return None
-        folder = above
+    return None
+
+
+def upward(path: str) -> Iterator[str]:
+    """Yield an absolute path and the folders that it lies in, the nearest first."""
+    yield path
+    while (above := os.path.dirname(path)) != path:  # noqa: PTH120  (hot)
+        yield above
+        path = above
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as users write it: relative where it lies below the current folder."""
+    text = os.fspath(path)
+    try:
+        here = os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:  # it was removed
+        return text
+    if text == here:
+        return os.curdir
+    return text[len(here.rstrip(os.sep)) + 1 :] if is_below(text, here) else text
 
 
 def relative_path(path: str | os.PathLike[str], start: str | os.PathLike[str] = os.curdir) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from embercoach.terminal_text import MOST_PROPOSED, MOST_SAID, bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What is decoded must be in these bounds; `suppressions.LAST_LINE` is the largest number.
 MOST = 1 << 31
@@ -107,16 +110,19 @@ class Finding(Struct, frozen=True, array_like=True):
     severity: Severity = "note"
     cell: Position | None = None
 
+    def with_steps(self, change: Callable[[Any], Any]) -> Finding:
+        """The finding with one change of it and of each of its steps."""
+        flow, related = (tuple(map(change, steps)) for steps in (self.flow, self.related))
+        changed: Finding = change(self)
+        return replace(changed, flow=flow, related=related)
+
     def bounded(self) -> Finding:
         """The finding with bounded texts, whatever code they quote."""
         fix = self.fix
         return replace(
-            self,
-            message=bounded(self.message),
+            self.with_steps(lambda one: replace(one, message=bounded(one.message))),
             help=bounded(self.help, MOST_PROPOSED),
             fix=fix and replace(fix, title=bounded(fix.title, MOST_PROPOSED)),
-            flow=tuple([replace(step, message=bounded(step.message)) for step in self.flow]),
-            related=tuple([replace(step, message=bounded(step.message)) for step in self.related]),
         )
 
     @property

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.toml import TOMLDecodeError, loads
@@ -227,18 +227,9 @@ def _require_events(data: dict[str, Any], path: Path) -> None:
 
 def described(rule: Rule, *, page: bool) -> dict[str, object]:
     """Return a rule as plain data, for JSON."""
-    data: dict[str, object] = {
-        "code": rule.code,
-        "name": rule.name,
-        "family": rule.family,
-        "summary": rule.summary,
-        "since": rule.since,
-        "fix": rule.fix,
-        "severity": rule.severity,
-        "kind": rule.kind,
-        "events": list(rule.events),
-    }
-    return data | {"page": rule.page} if page else data
+    data: dict[str, object] = to_builtins(rule)
+    text = data.pop("page")
+    return data | {"page": text} if page else data
 
 
 SITE = "https://OWNER.github.io/embercoach/"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
-from embercoach.files import relative_path
+from embercoach.files import relative_path, shown_path
 from embercoach.finding import Problem
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import Baseline, BaselineError
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from embercoach.report.outcome import SourceTexts
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """A baseline and the configurations that name it."""
 
     baseline: Baseline
@@ -73,8 +72,7 @@ def _absolute(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(map(os.path.abspath, paths))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A run without the findings that its baselines know.
 
     Attributes:
@@ -130,7 +128,7 @@ def _read(file: Path, default: Path | None, problems: list[Problem] | None) -> B
     except BaselineError as error:
         if problems is None:
             raise click.ClickException(str(error)) from error
-        name = baseline_file.shown(file)
+        name = shown_path(file)
         message = str(error).removeprefix(f"{name}: ")
         problems.append(Problem(name, 1, 1, f"baseline: {message}"))
     return None
@@ -176,7 +174,7 @@ def complain(stale: Iterable[tuple[Path, int]]) -> None:
     """Name outdated baselines on standard error."""
     for file, count in stale:
         entries = "1 fixed entry" if count == 1 else f"{count} fixed entries"
-        name = baseline_file.shown(file)
+        name = shown_path(file)
         print_text(
             f"{name}: {entries}; run `embercoach baseline update --baseline {name}` and commit it",
             sys.stderr,

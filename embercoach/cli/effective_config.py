@@ -17,7 +17,7 @@ from embercoach.config.selectors import decisions, matches
 from embercoach.engine.file_discovery import skip_reason
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
 from embercoach.engine.verdict import Judge
-from embercoach.files import read_text
+from embercoach.files import read_text, shown_path
 from embercoach.finding import Problem
 from embercoach.report.styled import print_text
 from embercoach.report.text import plural
@@ -44,13 +44,10 @@ def warn(warnings: Iterable[ConfigWarning | str]) -> None:
 
 def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
     """Report configuration errors of checkouts, whose files are not checked."""
-    here = Path.cwd()
     for mistake in mistakes:
         assert mistake.path is not None
-        path = mistake.path
-        shown = path.relative_to(here) if path.is_relative_to(here) else path
         message = f"configuration: {mistake.message}; its files were not checked"
-        yield Problem(str(shown), mistake.line or 1, 1, message)
+        yield Problem(shown_path(mistake.path), mistake.line or 1, 1, message)
 
 
 def warnings_of(plan: Plan) -> Iterator[ConfigWarning | str]:
@@ -245,9 +242,9 @@ def _applied(given: str, configurations: Configurations) -> dict[str, Any]:
         "checked_if_named": reason is None or _checked_if_named(reason, kind, given),
         "skipped": None if reason is None else _reason(scope, reason, given),
         "project": str(scope.settings.root),
-        "configuration": None if scope.file is None else shown(scope.file.path),
+        "configuration": None if scope.file is None else shown_path(scope.file.path),
         "profile": profile,
-        "baseline": None if baseline is None else shown(baseline),
+        "baseline": None if baseline is None else shown_path(baseline),
         "settings": [
             {
                 "key": list(fact.place),
@@ -264,21 +261,15 @@ def _checked_if_named(reason: Reason, kind: str, given: str) -> bool:
     return reason.why in WHEN_NAMED and (kind == "folder" or is_known(given))
 
 
-def shown(path: Path) -> str:
-    """Return a path, relative to the current folder if it is in it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
 def origin_text(one: SettingOrigin) -> str:
     """Return the text of an origin: a file and its line, or its kind."""
     if one.path is None:
         return one.kind.replace("-", " ")
-    return f"{shown(one.path)}:{one.line}" if one.line else shown(one.path)
+    return f"{shown_path(one.path)}:{one.line}" if one.line else shown_path(one.path)
 
 
 def _origin(one: SettingOrigin) -> dict[str, Any]:
-    path = None if one.path is None else shown(one.path)
+    path = None if one.path is None else shown_path(one.path)
     return {"from": one.kind, "path": path, "line": one.line, "text": origin_text(one)}
 
 
@@ -379,7 +370,7 @@ def _line(file: Path, pattern: str) -> int | None:
 def _message(scope: ConfigurationScope, reason: Reason, given: str, key: str | None) -> str:
     place = Path(reason.place)
     above = place != Path(os.path.abspath(given))  # noqa: PTH100  (as above)
-    what = f"its folder {shown(place)}" if above else "it"
+    what = f"its folder {shown_path(place)}" if above else "it"
     match reason.why:
         case "missing":
             return "no such file or folder"

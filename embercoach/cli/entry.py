@@ -163,6 +163,11 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
         _complain(f"{PROGRAM}: cannot write {error.filename}: {error.strerror}")
         return INCOMPLETE
     except Exception as error:
+        from embercoach.config import ConfigError  # a command that ends well may need none of it
+
+        if isinstance(error, ConfigError):
+            _show(UserError(str(error)))
+            return INCOMPLETE
         if debug:
             raise
         _complain(f"{PROGRAM}: internal error: {type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from embercoach.cli.effective_config import (
 )
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError
 from embercoach.cli.progress import progress_of
-from embercoach.config import ConfigError, Configurations, Overrides
+from embercoach.config import Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
 from embercoach.config.provenance import facts
 from embercoach.engine.checkouts import CheckoutDivision, Plan
@@ -212,16 +212,13 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def execute(request: CheckRequest) -> int:
     """Run the command and return the exit code."""
-    try:
-        configurations = Configurations(
-            request.overrides, config=request.config, isolated=request.isolated
-        )
-        if request.reads_stdin and not (request.show_settings or request.show_files):
-            return _on_stdin(request, configurations)
-        paths = (request.name,) if request.reads_stdin else request.paths or (".",)
-        plan = Plan(paths, configurations, request.shard, force_exclude=request.force_exclude)
-    except ConfigError as error:
-        raise UserError(str(error)) from error
+    configurations = Configurations(
+        request.overrides, config=request.config, isolated=request.isolated
+    )
+    if request.reads_stdin and not (request.show_settings or request.show_files):
+        return _on_stdin(request, configurations)
+    paths = (request.name,) if request.reads_stdin else request.paths or (".",)
+    plan = Plan(paths, configurations, request.shard, force_exclude=request.force_exclude)
     problems = list(problems_of(plan.mistakes))
     if not request.quiet:
         warn([*configurations.warnings, *warnings_of(plan)])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from embercoach import rulebook
 from embercoach.cli.entry import CLEAN, INCOMPLETE
@@ -38,8 +38,7 @@ _PLACE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UserLocation:
+class UserLocation(Struct, frozen=True):
     """A location in a file or a notebook's cell, as the user wrote it; all from 1."""
 
     file: str

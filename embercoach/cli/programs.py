@@ -7,17 +7,21 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from msgspec import Struct
 
 import embercoach
-from embercoach.cli.entry import UserError
+from embercoach.cli.entry import INCOMPLETE, INTERRUPTED, UserError
+from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+R = TypeVar("R")
 
 #: What shells add to the number of the signal that ended a program.
 SIGNALLED = 128
@@ -45,6 +49,39 @@ def run_program(program: ProgramCommand, environment: Mapping[str, str], *, quie
         except KeyboardInterrupt:
             continue  # the terminal interrupts the program as well; it may finish
         return code if code >= 0 else SIGNALLED - code
+
+
+def run_recorded(
+    program: ProgramCommand,
+    variables: Callable[[Path], dict[str, str]],
+    read: Callable[[Path], R | None],
+    *,
+    quiet: bool,
+    reported: tuple[int, ...] = (),
+) -> tuple[int, R | None]:
+    """Run a program that writes a record. Without one, print why, unless the program has done so.
+
+    Args:
+        program: the command line.
+        variables: of the environment, for the file of the record.
+        read: returns the record in a file; None where there is none.
+        quiet: as of `run_program`.
+        reported: more exit codes with which the program has said why there is no record.
+
+    Returns:
+        The exit code, which is not 0 without a record; and the record.
+    """
+    with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
+        file = Path(folder) / "record.json"
+        code = run_program(program, {**os.environ, **variables(file)}, quiet=quiet)
+        record = read(file)
+    if record is not None:
+        return code, record
+    if code not in (INCOMPLETE, INTERRUPTED, *reported):
+        how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
+        message = f"{program.shown} ended without a report ({how}; os._exit skips it)"
+        print_text(f"embercoach: {message}", sys.stderr)
+    return code or INCOMPLETE, None
 
 
 PLUGIN = "embercoach.simulator.pytest_plugin"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks import Project, SyntaxProblem
 from embercoach.cli.entry import UserError
-from embercoach.config import ConfigError, load
+from embercoach.config import load
 from embercoach.engine.budget import size_problem
 from embercoach.engine.inspection import python_error
 from embercoach.engine.languages import PYTHON, language_of
@@ -32,6 +32,7 @@ def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
 
     Raises:
         UserError: it is not a Python file, cannot be read or parsed, or exceeds a limit.
+        ConfigError: its configuration has an error.
     """
     if Path(file).is_dir():
         raise UserError(f"FILE must be a file, got the folder {file}")
@@ -54,8 +55,6 @@ def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
         raise UserError(f"{file}:{error}") from error
     except WorkExceededError as error:
         raise UserError(f"{file}: analysis exceeded its budget: {error}") from error
-    except ConfigError as error:
-        raise UserError(str(error)) from error
 
 
 def analysed(source: str, file: str, builders: tuple[KernelBuilder, ...], analyse: Analyse[T]) -> T:

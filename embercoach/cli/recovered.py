@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.entry import UserError
+from msgspec import convert
+
 from embercoach.cli.flow import Answer, exit_code
 from embercoach.cli.output import render
-from embercoach.config import ConfigError
 from embercoach.config.load import load
 from embercoach.engine.run import RunResult
 from embercoach.files import boundary
@@ -42,12 +42,9 @@ def current_rules_url() -> str:
     """Return the setting ``rules-url`` of the current folder: a saved report has none.
 
     Raises:
-        UserError: the configuration has an error.
+        ConfigError: the configuration has an error.
     """
-    try:
-        (scope,) = load(["."])
-    except ConfigError as error:
-        raise UserError(str(error)) from error
+    (scope,) = load(["."])
     return scope.settings.rules_url
 
 
@@ -64,7 +61,7 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
         marks = tuple(one["fingerprint"] for one in saved)
     if "run" in document and "checkouts" in document:
         run = document["run"]
-        checkouts = tuple(Checkout.saved(one) for one in document["checkouts"])
+        checkouts = convert(document["checkouts"], tuple[Checkout, ...])
         origin = RunOrigin(run["version"], run["program"], checkouts)
     if "baseline" in summary:
         comparison = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
@@ -13,19 +9,20 @@ from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.cli.effective_config import warn
-from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, INTERRUPTED, UserError
+from embercoach.cli.entry import CLEAN, FOUND
 from embercoach.cli.output import deliver
-from embercoach.cli.programs import SIGNALLED, program_of, run_program
+from embercoach.cli.programs import program_of, run_recorded
 from embercoach.cli.tables import duration, new_table, print_table, shortened
-from embercoach.config import ConfigError, Overrides, load
+from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
+from embercoach.files import shown_path
 from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.excerpt import visible
 from embercoach.report.html.profile_page import gpu_facts, place_of, profile_facts
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.styled import STYLES, print_lines, print_text, width_of, wraps
+from embercoach.report.styled import STYLES, print_lines, width_of, wraps
 from embercoach.report.text import size_of
 from embercoach.rulebook import RULES_URL
 from embercoach.simulator.profile.gpus import DEFAULT
@@ -36,10 +33,10 @@ from embercoach.terminal_text import json_text, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from rich.table import Table
 
-    from embercoach.cli.programs import ProgramCommand
     from embercoach.config import Settings
     from embercoach.report.styled import Line
     from embercoach.simulator.model import KernelFinding as SimulatorFinding
@@ -191,7 +188,7 @@ class Simulated(Struct, frozen=True):
             column, end_column = 1, 1
         facts = (found.help, *found.details, _circumstances(found, placed=place is not None))
         return Finding(
-            path=_shown(path),
+            path=shown_path(path),
             line=line,
             column=column,
             end_line=line,
@@ -202,12 +199,6 @@ class Simulated(Struct, frozen=True):
             help="\n".join(filter(None, facts)),
             context="default",
         )
-
-
-def _shown(path: str) -> str:
-    """Return a path as users write it: relative where it lies below the current folder."""
-    here = f"{Path.cwd()}{os.sep}"
-    return path.removeprefix(here)
 
 
 def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
@@ -222,7 +213,7 @@ def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
         facts.append(f"{found.count} times")
     if placed and found.launched_at is not None:
         path, line = found.launched_at
-        facts.append(f"launched at {_shown(path)}:{line}")
+        facts.append(f"launched at {shown_path(path)}:{line}")
     return ", ".join(facts)
 
 
@@ -295,7 +286,7 @@ def document(simulated: Simulated) -> dict[str, Any]:
 def _placed(profile: Mapping[str, Any]) -> dict[str, Any]:
     """Return a profile whose path is shown as users write it."""
     place = profile["launched_at"]
-    shown = place and {**place, "path": _shown(place["path"])}
+    shown = place and {**place, "path": shown_path(place["path"])}
     return {**profile, "launched_at": shown}
 
 
@@ -315,7 +306,7 @@ def _members(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
         "excerpt": found.excerpt,
         "thread": found.thread and list(found.thread),
         "count": found.count,
-        "launched_at": launch and {"path": _shown(launch[0]), "line": launch[1]},
+        "launched_at": launch and {"path": shown_path(launch[0]), "line": launch[1]},
     }
 
 
@@ -406,16 +397,17 @@ def execute(request: SimulationRequest) -> int:
     """Run the program and return the exit code."""
     program = program_of(request.program)
     settings = _settings(request)
-    with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
-        record_file = Path(folder) / "record.json"
-        options = Options(
-            settings.simulator, request.compile_only, str(record_file), request.profiled_gpu
-        )
-        environment = {**os.environ, VARIABLE: options.to_json()}
-        code = run_program(program, environment, quiet=_wants_stdout(request))
-        record = read(record_file)
+
+    def variables(file: Path) -> dict[str, str]:
+        options = Options(settings.simulator, request.compile_only, str(file), request.profiled_gpu)
+        return {VARIABLE: options.to_json()}
+
+    wants_stdout = request.output_format != "text" and request.output_file is None
+    code, record = run_recorded(
+        program, variables, read, quiet=wants_stdout, reported=(PYTEST_USAGE,)
+    )
     if record is None:
-        return _without_record(program, code)
+        return code
     simulated = Simulated(
         record=record,
         program=program.shown,
@@ -430,24 +422,10 @@ def execute(request: SimulationRequest) -> int:
     return simulated.exit_code
 
 
-def _without_record(program: ProgramCommand, code: int) -> int:
-    """Print why there is no report, unless the program has done so."""
-    if code not in (INCOMPLETE, INTERRUPTED, PYTEST_USAGE):
-        how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
-        print_text(
-            f"embercoach: {program.shown} ended without a report ({how}; os._exit skips it)",
-            sys.stderr,
-        )
-    return code or INCOMPLETE
-
-
 def _settings(request: SimulationRequest) -> Settings:
-    try:
-        allowed = request.allow_compiler or compiler_allowed()
-        overrides = Overrides(show_notes=request.show_notes, allow_compiler=allowed)
-        (scope,) = load(["."], overrides, config=request.config, isolated=request.isolated)
-    except ConfigError as error:
-        raise UserError(str(error)) from error
+    allowed = request.allow_compiler or compiler_allowed()
+    overrides = Overrides(show_notes=request.show_notes, allow_compiler=allowed)
+    (scope,) = load(["."], overrides, config=request.config, isolated=request.isolated)
     warn(scope.warnings)
     simulator = scope.settings.simulator
     if request.no_checks:
@@ -455,11 +433,6 @@ def _settings(request: SimulationRequest) -> Settings:
     if request.timeout is not None:
         simulator = replace(simulator, timeout=request.timeout)
     return replace(scope.settings, simulator=simulator)
-
-
-def _wants_stdout(request: SimulationRequest) -> bool:
-    """Return whether standard output is for the report alone."""
-    return request.output_format != "text" and request.output_file is None
 
 
 def _exit_code(code: int, *, found: int, exit_zero: bool) -> int:

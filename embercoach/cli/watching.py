@@ -9,13 +9,13 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from msgspec import Struct
 
 from embercoach.cli.entry import CLEAN, UserError
 from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
@@ -43,8 +43,7 @@ ALIVE = 100
 GRACE = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """The watched paths, all absolute.
 
     Attributes:

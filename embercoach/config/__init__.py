@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from embercoach.config.errors import ConfigError
 from embercoach.config.load import Configurations, Overrides, load
-from embercoach.config.selectors import selected
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
 
 __all__ = [
@@ -14,5 +13,4 @@ __all__ = [
     "Overrides",
     "Settings",
     "load",
-    "selected",
 ]

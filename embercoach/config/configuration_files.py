@@ -160,19 +160,17 @@ def home_folder() -> tuple[str, str]:
     return home, os.path.realpath(home)
 
 
-def searched(folder: str) -> Iterator[str]:
+def searched(start: str) -> Iterator[str]:
     """Yield the folders whose configuration may count for files in a folder, nearest first.
 
     The top of the checkout is the last, else the home directory, else the file system's root: a
     file above them was written by others, or for other work.
     """
     home = home_folder()
-    while True:
+    for folder in files.upward(start):
         yield folder
-        above = os.path.dirname(folder)  # noqa: PTH120  (hot)
-        if folder in (*home, above) or os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118
+        if folder in home or os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118
             return
-        folder = above
 
 
 def own(folder: str) -> tuple[ConfigFile | None, ConfigWarning | None]:

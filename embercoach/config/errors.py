@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from embercoach.files import shown_path
 from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 #: Characters of a message at most.
 MOST_SAID = 1_000
@@ -55,7 +56,7 @@ class ConfigWarning(Struct, frozen=True):
 def _place(path: Path | None, line: int | None) -> str:
     if path is None:
         return ""
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    shown = shown_path(path)
     return f" ({shown}:{line})" if line else f" ({shown})"
 
 

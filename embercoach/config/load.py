@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from embercoach.config.configuration_files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.errors import ConfigError, ConfigWarning
 from embercoach.config.extension import ConfigChain, chain_of
 from embercoach.config.patterns import check_pattern
-from embercoach.config.schema import SIMULATOR, Layer
+from embercoach.config.schema import SIMULATOR, Layer, layer_by_key
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
@@ -233,27 +233,20 @@ def _warnings(
 
 
 def _layer(overrides: Overrides) -> Layer:
+    said = asdict(overrides)
+    del said["allow_compiler"]
     try:
         for pattern in (*(overrides.exclude or ()), *overrides.extend_exclude):
             mistake = check_pattern(pattern)
             if mistake:
                 raise ConfigError(mistake)
-        return Layer(
-            selection=Selection(
-                select=overrides.select and tuple(map(check_selector, overrides.select)),
-                extend_select=tuple(map(check_selector, overrides.extend_select)),
-                ignore=tuple(map(check_selector, overrides.ignore)),
-            ),
-            profile=overrides.profile and check_profile(overrides.profile),
-            exclude=overrides.exclude,
-            extend_exclude=overrides.extend_exclude,
-            show_notes=overrides.show_notes,
-            respect_gitignore=overrides.respect_gitignore,
-            max_file_size=overrides.max_file_size,
-            baseline=overrides.baseline,
-        )
+        for name in Selection.__struct_fields__:
+            said[name] = said[name] and tuple(map(check_selector, said[name]))
+        if overrides.profile:
+            check_profile(overrides.profile)
     except ConfigError as error:
         raise ConfigError(f"command line: {error.message}") from error
+    return layer_by_key(said)
 
 
 def _settings(chain: ConfigChain, top: Layer, root: Path, file: ConfigFile | None) -> Settings:
@@ -269,7 +262,7 @@ def _settings(chain: ConfigChain, top: Layer, root: Path, file: ConfigFile | Non
         per_file_ignores=base.per_file_ignores,
         # A profile on the command line is for every file.
         per_file_profiles=() if top.profile else base.per_file_profiles,
-        severities=base.severities,
+        severities=base.severity,
         exclude=(*exclude, *base.extend_exclude, *top.extend_exclude),
         respect_gitignore=_first(top.respect_gitignore, base.respect_gitignore, default=True),
         max_file_size=top.max_file_size or base.max_file_size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from embercoach.config.extension import ADDING
 from embercoach.config.schema import KEYS, SIMULATOR, SIMULATOR_KEYS
@@ -70,20 +71,13 @@ def facts(scope: ConfigurationScope) -> Iterator[SettingInForce]:
 
 def _said(top: Layer) -> dict[str, Any]:
     """Return the command line's settings by key, as TOML holds them."""
-    chosen = top.selection
-    said = {
-        "profile": top.profile,
-        "select": chosen.select and list(chosen.select),
-        "extend-select": list(chosen.extend_select) or None,
-        "ignore": list(chosen.ignore) or None,
-        "exclude": None if top.exclude is None else list(top.exclude),
-        "extend-exclude": list(top.extend_exclude) or None,
-        "show-notes": top.show_notes,
-        "respect-gitignore": top.respect_gitignore,
-        "max-file-size": top.max_file_size,
-        "baseline": top.baseline,
+    named = asdict(top.selection) | asdict(top)
+    said = {key.name: named.get(key.name.replace("-", "_")) for key in KEYS}
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in said.items()
+        if value is not None and value != ()
     }
-    return {key: value for key, value in said.items() if value is not None}
 
 
 def _fact(

@@ -203,7 +203,7 @@ class Layer(Struct, frozen=True):
     extend_exclude: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     per_file_profiles: tuple[tuple[str, str], ...] = ()
-    severities: tuple[tuple[str, Severity], ...] = ()
+    severity: tuple[tuple[str, Severity], ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
     max_file_size: float | None = None
@@ -226,27 +226,15 @@ def layer_of(file: ConfigFile) -> Layer:
             message = f"unknown key '{name}' in {file.section}{hint}"
             raise ConfigError(message, file.path, file.line_of((name,)))
     said = _read(file, KEYS)
-    return Layer(
-        selection=Selection(
-            select=said.get("select"),
-            extend_select=said.get("extend-select", ()),
-            ignore=said.get("ignore", ()),
-        ),
-        extend=said.get(EXTEND),
-        profile=said.get("profile"),
-        exclude=said.get("exclude"),
-        extend_exclude=said.get("extend-exclude", ()),
-        per_file_ignores=said.get("per-file-ignores", ()),
-        per_file_profiles=said.get("per-file-profiles", ()),
-        severities=said.get("severity", ()),
-        show_notes=said.get("show-notes"),
-        respect_gitignore=said.get("respect-gitignore"),
-        max_file_size=said.get("max-file-size"),
-        simulator=_simulator(file),
-        kernel_builders=said.get("kernel-builders", ()),
-        baseline=said.get("baseline"),
-        rules_url=said.get("rules-url"),
-    )
+    said.pop(REQUIRED_VERSION, None)
+    return layer_by_key(said, _simulator(file))
+
+
+def layer_by_key(said: dict[str, Any], simulator: SimulatorSettings | None = None) -> Layer:
+    """Return the layer of checked settings, by their keys or the fields of the same names."""
+    named = {key.replace("-", "_"): value for key, value in said.items()}
+    chosen = {name: named.pop(name) for name in Selection.__struct_fields__ if name in named}
+    return Layer(Selection(**chosen), simulator=simulator or SimulatorSettings(), **named)
 
 
 def _simulator(file: ConfigFile) -> SimulatorSettings:

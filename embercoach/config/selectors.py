@@ -14,7 +14,6 @@ from embercoach.rulebook import SIMULATED, kinds, static_codes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.config.settings import Settings
     from embercoach.finding import Severity
 
 ALL = "ALL"
@@ -26,11 +25,6 @@ class Selection(Struct, frozen=True):
     select: tuple[str, ...] | None = None
     extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-
-
-def selected(settings: Settings, code: str) -> bool:
-    """Return whether a rule is selected in the project, without per-file ignores."""
-    return code in settings.enabled
 
 
 def matches(selector: str, code: str) -> bool:

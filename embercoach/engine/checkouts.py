@@ -13,7 +13,7 @@ from embercoach.config import ConfigError
 from embercoach.config.configuration_files import folder_of
 from embercoach.engine.file_discovery import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
-from embercoach.files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES, relative_path
+from embercoach.files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES, relative_path, upward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -74,14 +74,11 @@ class CheckoutDivision:
     def checkout(self, place: str) -> Path | None:
         """The innermost checkout of the paths that a file, given as an absolute path, lies in."""
         found: Path | None = None
-        while True:
-            checkout = self._given.get(place)
+        for folder in upward(place):
+            checkout = self._given.get(folder)
             if checkout is not None and (found is None or len(checkout.parts) > len(found.parts)):
                 found = checkout
-            above = os.path.dirname(place)  # noqa: PTH120  (hot)
-            if above == place:
-                return found
-            place = above
+        return found
 
     def parted(self, found: Iterable[Sequence[Found]]) -> list[tuple[list[Found], list[Found]]]:
         """Of the files found for the paths of each checkout, its own, and those in the shard.

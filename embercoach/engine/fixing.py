@@ -140,12 +140,10 @@ class Fixer:
 def _in_file(fixes: Iterable[Fix], text: str) -> list[Fix]:
     """Fixes of a notebook's module as those of its file."""
     from embercoach.notebooks.cell_module import parse
-    from embercoach.notebooks.editing import fix_in_file
+    from embercoach.notebooks.editing import fixes_in_file
 
     notebook = parse(text)
-    if notebook is None:
-        return []
-    return [fix for fix in (fix_in_file(one, notebook) for one in fixes) if fix]
+    return [] if notebook is None else fixes_in_file(fixes, notebook)
 
 
 def troubles(files: Iterable[FixedFile]) -> tuple[Problem, ...]:

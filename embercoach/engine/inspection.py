@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -67,23 +67,13 @@ def _kept_within(directive: Directive, table: CellTable) -> Directive:
 
 def placed(findings: Iterable[Finding], table: CellTable) -> list[Finding]:
     """Return findings at lines of a notebook's module as findings at lines of its cells."""
-    return [
-        replace(
-            _placed(finding, table),
-            flow=tuple(_placed(step, table) for step in finding.flow),
-            related=tuple(_placed(step, table) for step in finding.related),
-        )
-        for finding in findings
-    ]
 
+    def in_cell(one: Finding | Step) -> Finding | Step:
+        cell, line = table.place(one.line)
+        end_line, end_column = table.end(one.line, one.end_line, one.end_column)
+        return replace(one, cell=cell, line=line, end_line=end_line, end_column=end_column)
 
-_Placed = TypeVar("_Placed", "Finding", "Step")
-
-
-def _placed(one: _Placed, table: CellTable) -> _Placed:
-    cell, line = table.place(one.line)
-    end_line, end_column = table.end(one.line, one.end_line, one.end_column)
-    return replace(one, cell=cell, line=line, end_line=end_line, end_column=end_column)
+    return [finding.with_steps(in_cell) for finding in findings]
 
 
 #: ``skipped`` by its own comment; ``checked``; ``broken`` source; a check ``failed``.

@@ -55,7 +55,7 @@ def _fixes(text: str, places: Iterable[tuple[int, str]], language: Language) -> 
 
 def _fixes_of_notebook(text: str, findings: Iterable[Finding]) -> list[Fix]:
     from embercoach.notebooks.cell_module import parse
-    from embercoach.notebooks.editing import fix_in_file
+    from embercoach.notebooks.editing import fixes_in_file
 
     notebook = parse(text)
     if notebook is None:
@@ -65,8 +65,7 @@ def _fixes_of_notebook(text: str, findings: Iterable[Finding]) -> list[Fix]:
         for finding in findings
         if finding.cell is not None
     ]
-    fixes = _fixes(notebook.source, places, PYTHON)
-    return [fix for fix in (fix_in_file(one, notebook) for one in fixes) if fix]
+    return fixes_in_file(_fixes(notebook.source, places, PYTHON), notebook)
 
 
 def annotate_files(findings: Iterable[Finding]) -> tuple[int, list[Problem]]:

@@ -98,8 +98,6 @@ def run(
     jobs: int | None = None,
     cache: bool = True,
     stdin: tuple[str, bytes] | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-    force_exclude: bool = False,
     debug: bool = False,
 ) -> RunResult:
     """Check files.
@@ -111,12 +109,10 @@ def run(
         cache: whether to read and write the project's cache.
         stdin: a file's name and bytes to check instead of ``paths``; the name decides on per-file
             settings and is where imports start.
-        on_progress: called with the files done and the files in all.
-        force_exclude: exclude even files that are named themselves.
         debug: add tracebacks to the messages of internal errors.
     """
     if stdin is None:
-        found = discover(paths, Configurations.fixed(settings), force_exclude=force_exclude)
+        found = discover(paths, Configurations.fixed(settings))
         (part,) = prepare([(settings, [file for file, _ in found.files])], cache=cache)
         part.results.append(RunResult(problems=tuple(found.problems)))
     else:
@@ -124,7 +120,7 @@ def run(
         file = SourceFile(Path(os.path.abspath(name)), name)  # noqa: PTH100
         part = RunPart(settings, None, [(file, data)])
         jobs = 1
-    check([part], jobs=jobs, on_progress=on_progress, debug=debug)
+    check([part], jobs=jobs, debug=debug)
     return joined(part.results)
 
 
@@ -155,7 +151,7 @@ def check(
 ) -> None:
     """Check the files of all parts in one pool of processes.
 
-    The arguments are those of ``run``.
+    The arguments are those of ``run``; ``on_progress`` is called with the files done and in all.
     """
     collecting = gc.isenabled()
     gc.disable()  # plain data without cycles, and much of it

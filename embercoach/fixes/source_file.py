@@ -29,8 +29,12 @@ class SourceText(Struct, frozen=True):
     @property
     def newline(self) -> str:
         """The line end that the file uses most."""
-        crlf = self.text.count("\r\n")
-        return "\r\n" if crlf * 2 > self.text.count("\n") else "\n"
+        return newline_of(self.text)
+
+
+def newline_of(text: str) -> str:
+    """Return the line end that a text uses most."""
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def decode(data: bytes) -> SourceText:

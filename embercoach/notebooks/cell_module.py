@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.finding import Position  # noqa: TC001  (decoding evaluates it)
-from embercoach.fixes.source_file import LineIndex, SourceText
+from embercoach.fixes.source_file import LineIndex
 from embercoach.notebooks.notebook_document import Cell, read
 
 if TYPE_CHECKING:
@@ -342,11 +342,6 @@ class ModuleCell(Struct, frozen=True):
     start: int
     text: str
     magics: tuple[Magic, ...]
-
-    @property
-    def newline(self) -> str:
-        """The line end that the cell uses most."""
-        return SourceText(self.text, "utf-8", bom=False).newline
 
 
 class Notebook:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from embercoach.finding import Edit, Fix
 from embercoach.fixes.application import unified
+from embercoach.fixes.source_file import newline_of
 from embercoach.notebooks.cell_module import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embercoach.notebooks.cell_module import ModuleCell, Notebook
 
 
@@ -46,6 +49,11 @@ def fix_in_file(fix: Fix, notebook: Notebook) -> Fix | None:
         edits.append(translated)
         behind = translated.end
     return Fix(fix.title, fix.safe, tuple(edits))
+
+
+def fixes_in_file(fixes: Iterable[Fix], notebook: Notebook) -> list[Fix]:
+    """Return the fixes that can be made in the file, as `fix_in_file` does."""
+    return [fix for fix in (fix_in_file(one, notebook) for one in fixes) if fix]
 
 
 def _edit(edit: Edit, notebook: Notebook) -> Edit | None:
@@ -106,7 +114,7 @@ def _is_first(text: str) -> bool:
 def _written(edit: Edit, part: ModuleCell, notebook: Notebook) -> str:
     """Return an edit's text as JSON: with a string for every line, if the cell has one for each."""
     *lines, last = edit.text.split("\n")
-    newline = part.newline
+    newline = newline_of(part.text)
     written = [_escaped(f"{line}{newline}", notebook.escapes) for line in lines]
     end = _escaped(last, notebook.escapes)
     separator = part.cell.separator

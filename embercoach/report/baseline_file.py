@@ -7,18 +7,18 @@ import os
 from collections import Counter
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from embercoach.files import boundary, read_bytes, refuse_links, relative_path
+from embercoach.files import boundary, read_bytes, refuse_links, relative_path, shown_path, upward
 from embercoach.fixes.writing import create_file, replace_file
 from embercoach.terminal_text import MOST_SAID, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from embercoach.finding import Finding
     from embercoach.report.locations import Placed
@@ -103,12 +103,6 @@ class Baseline(Struct, frozen=True):
         return os.path.normpath(self.file.parent / path)
 
 
-def shown(file: Path) -> str:
-    """Return a baseline as messages name it: relative where it lies below the current folder."""
-    here = Path.cwd()
-    return str(file.relative_to(here) if file.is_relative_to(here) else file)
-
-
 def read(file: Path) -> Baseline:
     """Read a baseline; ``file`` is absolute.
 
@@ -118,17 +112,19 @@ def read(file: Path) -> Baseline:
     try:
         data = json.loads(read_bytes(file))
     except FileNotFoundError as error:
-        update = f"`embercoach baseline update --baseline {shown(file)}`"
+        update = f"`embercoach baseline update --baseline {shown_path(file)}`"
         raise BaselineError(
-            f"{shown(file)}: there is no such baseline; {update} writes it"
+            f"{shown_path(file)}: there is no such baseline; {update} writes it"
         ) from error
     except OSError as error:
-        raise BaselineError(f"{shown(file)}: cannot be read: {error.strerror or error}") from error
+        raise BaselineError(
+            f"{shown_path(file)}: cannot be read: {error.strerror or error}"
+        ) from error
     except RecursionError as error:
-        raise BaselineError(f"{shown(file)}: not valid JSON: nested too deeply") from error
+        raise BaselineError(f"{shown_path(file)}: not valid JSON: nested too deeply") from error
     except ValueError as error:
-        raise BaselineError(f"{shown(file)}: not valid JSON: {error}") from error
-    return Baseline(file, _entries(data, shown(file)))
+        raise BaselineError(f"{shown_path(file)}: not valid JSON: {error}") from error
+    return Baseline(file, _entries(data, shown_path(file)))
 
 
 def _entries(data: Any, name: str) -> frozenset[BaselineEntry]:
@@ -169,7 +165,7 @@ def write(baseline: Baseline) -> None:
         write(baseline.file, text.encode())
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise BaselineError(f"{shown(baseline.file)}: cannot be written: {reason}") from error
+        raise BaselineError(f"{shown_path(baseline.file)}: cannot be written: {reason}") from error
 
 
 def entries_of(
@@ -190,9 +186,4 @@ def _from(folder: Path, known: dict[str, str], path: str) -> str:
 
 def within(place: str, paths: AbstractSet[str]) -> bool:
     """Return whether an absolute path is one of others, or is in one of them."""
-    while place not in paths:
-        above = os.path.dirname(place)  # noqa: PTH120  (hot)
-        if above == place:
-            return False
-        place = above
-    return True
+    return not paths.isdisjoint(upward(place))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from embercoach.terminal_text import is_deceptive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.finding import Finding
     from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import Line
 
@@ -22,31 +23,7 @@ LEAD = 20
 FAR = 4
 
 
-class Marked(Protocol):
-    """A finding, or what else has a place."""
-
-    @property
-    def line(self) -> int:
-        """The first line, from 1."""
-
-    @property
-    def column(self) -> int:
-        """The first column, from 1."""
-
-    @property
-    def end_line(self) -> int:
-        """The last line."""
-
-    @property
-    def end_column(self) -> int:
-        """The column after the last one."""
-
-    @property
-    def severity(self) -> str:
-        """The style of the mark."""
-
-
-def excerpt(finding: Marked, index: LineIndex, width: int) -> Iterator[Line]:
+def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
     """Yield the excerpt's lines; none if the file has no such line any more.
 
     Args:
@@ -67,7 +44,7 @@ def excerpt(finding: Marked, index: LineIndex, width: int) -> Iterator[Line]:
         yield from _several(finding, index, last, gutter, width)
 
 
-def _single(finding: Marked, line: str, gutter: int, width: int, to_end: bool) -> Iterator[Line]:
+def _single(finding: Finding, line: str, gutter: int, width: int, to_end: bool) -> Iterator[Line]:
     start = min(finding.column - 1, len(line))
     end = len(line) if to_end else min(finding.end_column - 1, len(line))
     room = max(width - gutter - 3, 2 * LEAD)
@@ -86,7 +63,7 @@ def _single(finding: Marked, line: str, gutter: int, width: int, to_end: bool) -
 
 
 def _several(
-    finding: Marked, index: LineIndex, last: int, gutter: int, width: int
+    finding: Finding, index: LineIndex, last: int, gutter: int, width: int
 ) -> Iterator[Line]:
     style = finding.severity
     room = max(width - gutter - 5, 2 * LEAD)

@@ -18,8 +18,8 @@ from embercoach.terminal_text import escaped, json_renderer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.finding import Finding
-    from embercoach.report.outcome import Outcome, ReportedProblem, SourceTexts
+    from embercoach.finding import Finding, Problem
+    from embercoach.report.outcome import Outcome, SourceTexts
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -56,7 +56,7 @@ def _finding(finding: Finding, sources: SourceTexts) -> str:
     return _command(LEVELS[finding.severity], properties, lines)
 
 
-def _problem(problem: ReportedProblem, sources: SourceTexts) -> str:
+def _problem(problem: Problem, sources: SourceTexts) -> str:
     line, column = start_in_file(problem, sources)
     properties = {
         "title": "EmberCoach",

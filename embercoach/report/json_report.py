@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from embercoach.report.baseline_file import fingerprints
 from embercoach.report.outcome import counts
@@ -12,7 +13,7 @@ from embercoach.terminal_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embercoach.finding import Edit, Finding, Fix, Step
+    from embercoach.finding import Edit, Finding, Fix, Problem, Step
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_module import CellTable
     from embercoach.report.outcome import Comparison, Outcome, RunOrigin, SourceTexts
@@ -72,11 +73,8 @@ def document(
         "version": VERSION,
         "findings": [_finding(finding, sources) for finding in outcome.findings],
         "problems": [
-            {"path": p.path}
-            | _cell(p.cell)
-            | {"line": p.line, "column": p.column, "message": p.message}
-            | ({"unchecked": True} if p.is_unchecked else {})
-            for p in outcome.problems
+            problem_members(one) | ({"unchecked": True} if one.is_unchecked else {})
+            for one in outcome.problems
         ],
         "summary": {
             "errors": count.errors,
@@ -94,7 +92,7 @@ def document(
         data["summary"]["baseline"] = {
             "known": comparison.known,
             "fixed": comparison.fixed,
-            "changes": [asdict(change) for change in comparison.changes],
+            "changes": to_builtins(comparison.changes),
         }
     for finding, mark in zip(data["findings"], marks or (), strict=marks is not None):
         finding["fingerprint"] = mark
@@ -104,6 +102,17 @@ def document(
 def _finding(finding: Finding, sources: SourceTexts) -> dict[str, Any]:
     fix = finding.fix
     return {
+        **finding_members(finding),
+        "context": finding.context,
+        "fix": _fix(fix, finding, sources) if fix else None,
+        **_steps("flow", finding.flow, finding.path),
+        **_steps("related", finding.related, finding.path),
+    }
+
+
+def finding_members(finding: Finding) -> dict[str, Any]:
+    """Return the members of a finding that all reports of findings have."""
+    return {
         "path": finding.path,
         **_cell(finding.cell),
         **span_members(finding),
@@ -111,11 +120,13 @@ def _finding(finding: Finding, sources: SourceTexts) -> dict[str, Any]:
         "severity": finding.severity,
         "message": finding.message,
         "help": finding.help,
-        "context": finding.context,
-        "fix": _fix(fix, finding, sources) if fix else None,
-        **_steps("flow", finding.flow, finding.path),
-        **_steps("related", finding.related, finding.path),
     }
+
+
+def problem_members(problem: Problem) -> dict[str, Any]:
+    """Return the members of a problem that all reports have."""
+    place = {"path": problem.path, **_cell(problem.cell)}
+    return place | {"line": problem.line, "column": problem.column, "message": problem.message}
 
 
 def span_members(one: Finding | Step) -> dict[str, int]:

@@ -13,9 +13,9 @@ from embercoach.terminal_text import log_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Problem
     from embercoach.report.locations import Placed
-    from embercoach.report.outcome import Outcome, ReportedProblem, SourceTexts
+    from embercoach.report.outcome import Outcome, SourceTexts
 
 NAME = "embercoach"
 #: The counts of a suite, and the elements that they count; each test is one.
@@ -70,7 +70,7 @@ def _finding(finding: Finding, sources: SourceTexts) -> ET.Element:
     return case
 
 
-def _problem(problem: ReportedProblem, sources: SourceTexts) -> ET.Element:
+def _problem(problem: Problem, sources: SourceTexts) -> ET.Element:
     case = _case(problem, "incomplete", sources)
     outcome = ET.SubElement(case, "error", type="incomplete", message=log_line(problem.message))
     outcome.text = log_line(f"{place_of(problem)}: {problem.message}")

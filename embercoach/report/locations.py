@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from embercoach.files import relative_path
 from embercoach.notebooks import is_notebook
 
 if TYPE_CHECKING:
-    from embercoach.finding import Finding, Fix, Step
+    from typing import TypeAlias
+
+    from embercoach.finding import Finding, Fix, Problem, Step
     from embercoach.report.outcome import SourceTexts
+
+    #: Something with a place in a file.
+    Placed: TypeAlias = Finding | Problem
 
 
 def in_repository(path: str, root: str | None) -> str:
@@ -45,26 +50,6 @@ def _encoded(path: str) -> bytes:
         return path.encode(errors="surrogateescape")
     except UnicodeEncodeError:  # in a saved report: no file system gives such a name
         return path.encode(errors="surrogatepass")
-
-
-class Placed(Protocol):
-    """Something with a place in a file."""
-
-    @property
-    def path(self) -> str:
-        """The file as it is shown."""
-
-    @property
-    def cell(self) -> int | None:
-        """The cell of a notebook that the line is counted in, from 1."""
-
-    @property
-    def line(self) -> int:
-        """The line, from 1."""
-
-    @property
-    def column(self) -> int:
-        """The column, from 1."""
 
 
 def line_of(one: Placed) -> str:

@@ -19,13 +19,12 @@ from embercoach.terminal_text import escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Problem
     from embercoach.report.locations import Placed
     from embercoach.report.outcome import (
         Checkout,
         Comparison,
         Outcome,
-        ReportedProblem,
         SourceTexts,
     )
     from embercoach.report.statistics import Totals
@@ -108,7 +107,7 @@ def _finding(finding: Finding, address: Callable[[Placed], str]) -> str:
     return f"- {place} **{finding.code}** {finding.severity}: {prose(finding.message)}"
 
 
-def _problem(problem: ReportedProblem, address: Callable[[Placed], str]) -> str:
+def _problem(problem: Problem, address: Callable[[Placed], str]) -> str:
     return f"- {_place(problem, address)} {prose(problem.message)}"
 
 

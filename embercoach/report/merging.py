@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.finding import SEVERITIES
 from embercoach.report.json_report import VERSION
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
 NAMED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """A saved report; ``name`` is its file's."""
 
     name: str
     document: Document
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """Reports as one.
 
     ``remarks`` are warnings about them. What is missing is a problem of the document itself,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
@@ -13,13 +12,12 @@ from embercoach.notebooks import is_notebook
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Problem
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_module import Notebook
 
 
-@dataclass(frozen=True, slots=True)
-class Checkout:
+class Checkout(Struct, frozen=True):
     """The counts of one checkout; ``path`` is its root, as the user named it."""
 
     path: str
@@ -27,14 +25,8 @@ class Checkout:
     files_skipped: int
     suppressed: int
 
-    @classmethod
-    def saved(cls, data: dict[str, Any]) -> Checkout:
-        """Read it from a JSON report; members that a later release adds are ignored."""
-        return cls(**{name: data[name] for name in cls.__slots__})
 
-
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(Struct, frozen=True):
     """A shard: its number, from 1, of how many, its files, and those of all shards."""
 
     number: int
@@ -43,8 +35,7 @@ class Portion:
     all_files: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunOrigin:
+class RunOrigin(Struct, frozen=True):
     """A run.
 
     Attributes:
@@ -65,38 +56,10 @@ class RunOrigin:
             "run": {
                 "version": self.version,
                 "program": self.program,
-                "shard": None if self.portion is None else asdict(self.portion),
+                "shard": to_builtins(self.portion),
             },
-            "checkouts": [asdict(checkout) for checkout in self.checkouts],
+            "checkouts": to_builtins(self.checkouts),
         }
-
-
-class ReportedProblem(Protocol):
-    """A place and why a file could not be checked."""
-
-    @property
-    def path(self) -> str:
-        """The file as it is shown."""
-
-    @property
-    def line(self) -> int:
-        """The line, from 1."""
-
-    @property
-    def column(self) -> int:
-        """The column, from 1."""
-
-    @property
-    def message(self) -> str:
-        """The reason."""
-
-    @property
-    def cell(self) -> int | None:
-        """The cell of a notebook that the line is counted in, from 1."""
-
-    @property
-    def is_unchecked(self) -> bool:
-        """The file has no findings for this reason."""
 
 
 class Outcome(Protocol):
@@ -107,7 +70,7 @@ class Outcome(Protocol):
         """The findings, sorted, without suppressed ones."""
 
     @property
-    def problems(self) -> Sequence[ReportedProblem]:
+    def problems(self) -> Sequence[Problem]:
         """The problems, sorted."""
 
     @property
@@ -133,8 +96,7 @@ class Counts(Struct, frozen=True):
     unsafe_fixes: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RuleChange:
+class RuleChange(Struct, frozen=True, order=True):
     """How many findings of a rule in a file the baseline knows, and how many of its are fixed."""
 
     path: str

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from embercoach.finding import Finding, Fix, Step
-    from embercoach.report.outcome import Outcome, ReportedProblem, SourceTexts
+    from embercoach.finding import Finding, Fix, Problem, Step
+    from embercoach.report.outcome import Outcome, SourceTexts
     from embercoach.rulebook import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -231,7 +231,7 @@ def _region(line: int, column: int, end_line: int, end_column: int) -> dict[str,
     }
 
 
-def _cell(one: Finding | ReportedProblem | Step) -> dict[str, Any]:
+def _cell(one: Finding | Problem | Step) -> dict[str, Any]:
     """The cell of a notebook; regions are the file's own, as readers take them for no others."""
     if one.cell is None:
         return {}
@@ -253,7 +253,7 @@ def _fix(fix: Fix, path: str, places: _Places) -> dict[str, Any]:
     }
 
 
-def _problem(problem: ReportedProblem, places: _Places) -> dict[str, Any]:
+def _problem(problem: Problem, places: _Places) -> dict[str, Any]:
     line, column = start_in_file(problem, places.sources)
     return {
         "level": "error",

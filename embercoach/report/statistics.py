@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from embercoach import rulebook
 from embercoach.finding import SEVERITIES, Severity
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from embercoach.report.styled import Line
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """A checkout's totals; ``counts`` are findings of each severity, as in ``SEVERITIES``."""
 
     checkout: Checkout
@@ -76,8 +76,7 @@ def _owner(path: str, known: dict[str, str]) -> str | None:
     return known[place]
 
 
-@dataclass(slots=True)
-class RuleCount:
+class RuleCount(Struct):
     """A rule's count. ``severity`` is the worst among its findings."""
 
     code: str
@@ -121,13 +120,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[Line]:
 def render(findings: Sequence[Finding]) -> str:
     """Return the table as JSON."""
     table = [
-        {
-            "code": row.code,
-            "name": row.name,
-            "severity": row.severity,
-            "count": row.count,
-            "fixable": row.fixable,
-        }
+        {name: getattr(row, name) for name in ("code", "name", "severity", "count", "fixable")}
         for row in rows(findings)
     ]
     return json_text(table) + "\n"

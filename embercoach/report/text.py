@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from embercoach.finding import Finding
 from embercoach.report.locations import place_of, position_of
 from embercoach.report.outcome import counts, listed
 from embercoach.report.styled import wrapped
@@ -13,8 +14,8 @@ from embercoach.report.styled import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.finding import Finding
-    from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
+    from embercoach.finding import Problem
+    from embercoach.report.outcome import Comparison, Outcome, SourceTexts
     from embercoach.report.styled import Line
 
 #: Lines within which findings with the same help are of one place.
@@ -101,18 +102,14 @@ def full(
         for line in problem_lines([problem]):
             yield from lines(line, 1)
         if problem.message.startswith(SYNTAX_ERROR):
-            shown = [*excerpt(_Mark(problem), sources.index(problem.path, problem.cell), width)]
+            shown = [*excerpt(_marked(problem), sources.index(problem.path, problem.cell), width)]
             yield from [*shown, []] if shown else ()
 
 
-class _Mark:
-    """The character that a problem is about, for an excerpt."""
-
-    severity = "error"
-
-    def __init__(self, problem: ReportedProblem) -> None:
-        self.line = self.end_line = problem.line
-        self.column, self.end_column = problem.column, problem.column + 1
+def _marked(problem: Problem) -> Finding:
+    """Return a finding of the character that a problem is about, for an excerpt."""
+    line, column = problem.line, problem.column
+    return Finding("", line, column, line, column + 1, "", "", severity="error")
 
 
 def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
@@ -134,7 +131,7 @@ def grouped(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     yield from problem_lines(outcome.problems)
 
 
-def problem_lines(problems: Iterable[ReportedProblem]) -> Iterator[Line]:
+def problem_lines(problems: Iterable[Problem]) -> Iterator[Line]:
     """Yield one line for what could not be checked: ``path:line:col: syntax error: ...``.
 
     Only a traceback, which ``--debug`` adds, is further lines.

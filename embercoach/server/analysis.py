@@ -26,7 +26,7 @@ from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.verdict import Judge
 from embercoach.files import read_bytes
 from embercoach.finding import Problem
-from embercoach.fixes.source_file import DecodingError, bytes_of, decode
+from embercoach.fixes.source_file import DecodingError, bytes_of, decode, newline_of
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts
 from embercoach.server.diagnostics import cell_places
@@ -226,7 +226,7 @@ def suppressed(checked: Checked, finding: Finding) -> str:
     """Return a document's text, or that of a cell's notebook, with a suppression of a finding."""
     document = checked.notebook or checked.document
     language = language_of(document.path.name)
-    return annotated(document.text, [finding], document.newline, language)
+    return annotated(document.text, [finding], newline_of(document.text), language)
 
 
 class Baselines:

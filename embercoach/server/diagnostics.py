@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from embercoach.finding import Finding, Problem, Step
     from embercoach.server.analysis import Checked
     from embercoach.server.wire import Diagnostic, Location, RelatedInformation, Severity
-
-_Placed = TypeVar("_Placed", "Finding", "Step")
 
 
 class CellPlaces(Struct, frozen=True):
@@ -88,7 +86,7 @@ def in_file(checked: Checked) -> Checked:
     path = str(checked.document.path)
     sources = SourceTexts({path: checked.document.text})
 
-    def placed(one: _Placed) -> _Placed:
+    def placed(one: Finding | Step) -> Finding | Step:
         line, column, end_line, end_column = region_in_file(path, one, sources)
         return replace(
             one, cell=None, line=line, column=column, end_line=end_line, end_column=end_column
@@ -100,14 +98,7 @@ def in_file(checked: Checked) -> Checked:
 
     result = replace(
         checked.result,
-        findings=tuple(
-            replace(
-                placed(finding),
-                flow=tuple(map(placed, finding.flow)),
-                related=tuple(map(placed, finding.related)),
-            )
-            for finding in checked.result.findings
-        ),
+        findings=tuple(finding.with_steps(placed) for finding in checked.result.findings),
         problems=tuple(map(problem_placed, checked.result.problems)),
     )
     return replace(checked, result=result)

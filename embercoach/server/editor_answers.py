@@ -9,6 +9,7 @@ from embercoach.checks.programs.generated_signatures import MALFORMED
 from embercoach.engine.fixing import applicable
 from embercoach.engine.suppressions import CODES
 from embercoach.fixes.application import apply
+from embercoach.fixes.source_file import newline_of
 from embercoach.report.locations import fix_in_file
 from embercoach.report.outcome import SourceTexts
 from embercoach.server.analysis import suppressed
@@ -79,7 +80,7 @@ def _suppression(finding: Finding, checked: Checked, *, versioned: bool) -> Code
 
 def _fixed(fix: Fix, checked: Checked, *, versioned: bool) -> WorkspaceEdit:
     if checked.notebook is None:
-        edits = checked.positions.edits(fix.edits, checked.document.newline)
+        edits = checked.positions.edits(fix.edits, newline_of(checked.document.text))
         return _changes([(checked.document, edits)], versioned=versioned)
     text = checked.notebook.text
     in_file = fix_in_file(

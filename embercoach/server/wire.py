@@ -61,11 +61,6 @@ class Document(Struct, frozen=True):
     text: str
     cells: tuple[Cell, ...] = ()
 
-    @property
-    def newline(self) -> str:
-        """The line end that the text uses most."""
-        return "\r\n" if self.text.count("\r\n") * 2 > self.text.count("\n") else "\n"
-
 
 def notebook_text(cells: Iterable[Cell]) -> str:
     """Return the file of a notebook with these cells."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import faulthandler
 import gc
-import json
 import os
 import pickle
 import queue
@@ -19,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from embercoach.engine.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, WALL, resident
 from embercoach.engine.workers import LARGE, run_deep
@@ -126,8 +125,7 @@ def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: ProcessWatc
     from embercoach.server import jobs as _  # noqa: F401
     from embercoach.server.analysis import Analysis
 
-    given_plugins = json.loads(sys.argv[2])
-    load(PluginRequest(given_plugins["installed"], tuple(given_plugins["folders"])))
+    load(json.decode(sys.argv[2], type=PluginRequest))
 
     analysis: Analysis | None = None
     setup: Setup | None = None

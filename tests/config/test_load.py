@@ -14,7 +14,6 @@ from embercoach.config import (
     Overrides,
     Settings,
     load,
-    selected,
 )
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.settings import SimulatorSettings
@@ -83,8 +82,6 @@ respect-gitignore = false
         respect_gitignore=False,
         show_notes=True,
     )
-    assert selected(settings, "DTYPE-001")
-    assert not selected(settings, "DTYPE-002")
 
 
 def test_the_table_of_the_simulator(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import click
 
 from embercoach.cli import shared_options
 from embercoach.cli.entry import CLEAN, INCOMPLETE
+from embercoach.files import shown_path
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import DEFAULT_FILE
 from embercoach.report.outcome import SourceTexts
@@ -51,22 +52,19 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
     """
     from embercoach.cli.baseline_filter import guards
     from embercoach.cli.effective_config import warn, warnings_of
-    from embercoach.config import ConfigError, Configurations, Overrides
+    from embercoach.config import Configurations, Overrides
     from embercoach.engine.checkouts import Plan
 
     shared_options.refuse_two_sources(options)
     overrides = Overrides(
         profile=options["profile"], baseline=options["file"], show_notes=options["show_notes"]
     )
-    try:
-        configurations = Configurations(
-            overrides, config=options["config"], isolated=options["isolated"]
-        )
-        plan = Plan(paths or (".",), configurations)
-        if plan.mistakes:
-            raise plan.mistakes[0]
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    configurations = Configurations(
+        overrides, config=options["config"], isolated=options["isolated"]
+    )
+    plan = Plan(paths or (".",), configurations)
+    if plan.mistakes:
+        raise plan.mistakes[0]
     if not options["quiet"]:
         warn([*configurations.warnings, *warnings_of(plan)])
     default = Path(os.path.abspath(DEFAULT_FILE))  # noqa: PTH100
@@ -111,10 +109,10 @@ def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool
     if not quiet:
         new, gone = after.entries - before.entries, before.entries - after.entries
         print_text(
-            f"Wrote {plural(len(after.entries), 'finding')} to {baseline_file.shown(after.file)}: "
+            f"Wrote {plural(len(after.entries), 'finding')} to {shown_path(after.file)}: "
             f"{len(new)} new, {len(gone)} gone.",
             sys.stdout,
         )
         if created and any(scope.settings.baseline is None for scope in guard.scopes):
-            name = baseline_file.shown(after.file)
+            name = shown_path(after.file)
             print_text(f"Use it with `embercoach check --baseline {name}`.", sys.stdout)

@@ -39,20 +39,16 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
         click.echo(rendered_json_schema(), nl=False)
         return
     from embercoach.cli.effective_config import document
-    from embercoach.cli.entry import UserError
-    from embercoach.config import ConfigError, Configurations
+    from embercoach.config import Configurations
     from embercoach.config.load import compiler_allowed
 
     # As in `simulate`: a compiler that is not allowed is among the warnings.
     allowed = compiler_allowed()
     overrides = replace(shared_options.overrides(options), allow_compiler=allowed)
-    try:
-        configurations = Configurations(
-            overrides, config=options["config"], isolated=options["isolated"]
-        )
-        applied = document(paths or (".",), configurations)
-    except ConfigError as error:
-        raise UserError(str(error)) from error
+    configurations = Configurations(
+        overrides, config=options["config"], isolated=options["isolated"]
+    )
+    applied = document(paths or (".",), configurations)
     if options["output_format"] == "json":
         click.echo(json_text(applied))
         return

@@ -67,7 +67,7 @@ def command(
 
 def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) -> str:
     from embercoach.cli.entry import UserError
-    from embercoach.config import ConfigError, load
+    from embercoach.config import load
     from embercoach.engine.budget import size_problem
     from embercoach.engine.languages import METAL, language_of
     from embercoach.files import read_bytes
@@ -86,8 +86,6 @@ def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) ->
         raise UserError(f"cannot read {file}: {error.strerror or error}") from error
     except DecodingError as error:
         raise UserError(f"{file}:{error}") from error
-    except ConfigError as error:
-        raise UserError(str(error)) from error
 
 
 def _write(path: Path, module: str, *, force: bool) -> None:

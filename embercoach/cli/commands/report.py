@@ -181,7 +181,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     from embercoach.cli.entry import UserError
     from embercoach.cli.flow import origin_of
     from embercoach.cli.progress import progress_of
-    from embercoach.config import ConfigError, Configurations
+    from embercoach.config import Configurations
     from embercoach.engine.checkouts import Plan
     from embercoach.report import json_report
     from embercoach.report.baseline_file import fingerprints
@@ -190,13 +190,10 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
 
     seconds = time.time()
     overrides = _overrides(options)
-    try:
-        configurations = Configurations(
-            overrides, config=options["config"], isolated=options["isolated"]
-        )
-        plan = Plan(options["paths"] or (".",), configurations)
-    except ConfigError as error:
-        raise UserError(str(error)) from error
+    configurations = Configurations(
+        overrides, config=options["config"], isolated=options["isolated"]
+    )
+    plan = Plan(options["paths"] or (".",), configurations)
     if not quiet:
         warn([*configurations.warnings, *warnings_of(plan)])
     problems = list(problems_of(plan.mistakes))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from embercoach.cli import shared_options
-from embercoach.cli.entry import INCOMPLETE, INTERRUPTED
 from embercoach.cli.option_types import files
 from embercoach.cli.output import deliver
-from embercoach.cli.programs import SIGNALLED, TRACE, program_of, run_program
+from embercoach.cli.programs import TRACE, program_of, run_recorded
 from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
-from embercoach.report.styled import print_text
 from embercoach.trace.trace_record import read
 from embercoach.trace.trace_session import TIMELINE, VARIABLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMPARE = "compare"
 
@@ -90,13 +87,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     `embercoach trace compare BEFORE.json AFTER.json` compares two saved reports of JSON.
     """
-    from embercoach.cli.commands.trace import TraceRequest, execute
-
     ctx.exit(execute(TraceRequest(**options)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest:
+class TraceRequest(Struct, frozen=True, kw_only=True):
     """The command line of ``trace``."""
 
     program: tuple[str, ...]
@@ -110,20 +104,13 @@ def execute(request: TraceRequest) -> int:
     """Run the program and return its exit code."""
     program = program_of(request.program, TRACE)
     configurations = None if request.no_check else configurations_here()
-    with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
-        record_file = Path(folder) / "record.json"
-        environment = {**os.environ, VARIABLE: str(record_file)}
-        if request.output_format == "perfetto":
-            environment[TIMELINE] = "1"
-        quiet = request.output_format != "text" and request.output_file is None
-        code = run_program(program, environment, quiet=quiet)
-        record = read(record_file)
+    timeline = {TIMELINE: "1"} if request.output_format == "perfetto" else {}
+    quiet = request.output_format != "text" and request.output_file is None
+    code, record = run_recorded(
+        program, lambda file: {VARIABLE: str(file), **timeline}, read, quiet=quiet
+    )
     if record is None:
-        if code not in (INCOMPLETE, INTERRUPTED):
-            how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
-            message = f"{program.shown} ended without a report ({how}; os._exit skips it)"
-            print_text(f"embercoach: {message}", sys.stderr)
-        return code or INCOMPLETE
+        return code
     checked = None if configurations is None else checked_trace(record, configurations)
     traced = Traced(record, program.shown, request.lines, code, checked)
     deliver(lambda stream: render(traced, request.output_format, stream), request.output_file)

@@ -12,6 +12,7 @@ import pytest
 from embercoach.cli.output import deliver
 from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
+from embercoach.config import ConfigError
 from embercoach.terminal_text import log_line
 from embercoach.trace.trace_record import from_text, merged, to_text
 from embercoach.trace.trace_session import TraceSession
@@ -58,8 +59,8 @@ class TracedTests:
             return
         try:
             self._configurations = configurations_here()
-        except click.ClickException as error:
-            raise pytest.UsageError(error.message) from error
+        except (click.ClickException, ConfigError) as error:
+            raise pytest.UsageError(str(error)) from error
 
     def pytest_unconfigure(self) -> None:
         """Give MLX back as it was, also if the session has not begun."""

@@ -13,7 +13,6 @@ from msgspec import Struct
 from embercoach import rulebook
 from embercoach.cli.baseline_filter import guards, judge
 from embercoach.cli.effective_config import problems_of, warn
-from embercoach.cli.entry import UserError
 from embercoach.config import ConfigError, Configurations
 from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import is_python_source
@@ -252,17 +251,14 @@ def configurations_here() -> Configurations:
     """Return the user's configurations, with installed plugins; read before the program runs.
 
     Raises:
-        UserError: a mistake in the configuration of the current folder.
+        ConfigError: a mistake in the configuration of the current folder.
         click.ClickException: an installed plugin cannot be used.
     """
     from embercoach.cli.shared_options import load_plugins
 
     load_plugins(PluginRequest(installed=True, folders=()))
     configurations = Configurations()
-    try:
-        configurations.of(".")
-    except ConfigError as error:
-        raise UserError(str(error)) from error
+    configurations.of(".")
     warn(configurations.warnings)
     return configurations
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct, to_builtins
 
 from embercoach.cli.tables import add_place, duration, new_table, print_table, shortened
 from embercoach.engine.languages import is_python_source
+from embercoach.files import shown_path
 from embercoach.report.excerpt import visible
+from embercoach.report.json_report import finding_members, problem_members
 from embercoach.report.locations import line_of
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
@@ -112,41 +113,16 @@ def finding_counts(checked: CheckedTrace | None) -> dict[str, int]:
     }
 
 
-def finding_members(checked: CheckedTrace) -> list[dict[str, Any]]:
-    """Return the findings of the JSON report."""
-    return [
-        {
-            "path": one.finding.path,
-            "line": one.finding.line,
-            "column": one.finding.column,
-            "end_line": one.finding.end_line,
-            "end_column": one.finding.end_column,
-            "code": one.finding.code,
-            "severity": one.finding.severity,
-            "message": one.finding.message,
-            "help": one.finding.help,
-            "confirmed": bool(one.sites),
-            "state": one.state,
-            "count": one.count,
-            "seconds": one.seconds,
-            "bytes": one.bytes,
-        }
-        for one in checked.join.findings
-    ]
-
-
-def problem_members(checked: CheckedTrace | None) -> list[dict[str, Any]]:
-    """Return the problems of the JSON report."""
-    problems = () if checked is None else checked.problems
-    return [
-        {
-            "path": problem.path,
-            "line": problem.line,
-            "column": problem.column,
-            "message": problem.message,
-        }
-        for problem in problems
-    ]
+def trace_members(one: JoinedFinding) -> dict[str, Any]:
+    """Return a finding of the JSON report."""
+    return {
+        **finding_members(one.finding),
+        "confirmed": bool(one.sites),
+        "state": one.state,
+        "count": one.count,
+        "seconds": one.seconds,
+        "bytes": one.bytes,
+    }
 
 
 _PROCESS = 1
@@ -227,7 +203,7 @@ class Traced(Struct, frozen=True):
 def render(traced: Traced, form: str, stream: TextIO) -> None:
     """Write the report in one of the command's formats."""
     if form == "perfetto":
-        places = [f"{_shown(site.path)}:{site.line}" for site in traced.record.sites]
+        places = [f"{shown_path(site.path)}:{site.line}" for site in traced.record.sites]
         stream.write(json_text(timeline(traced.record, traced.program, places)) + "\n")
         return
     if form == "json":
@@ -244,7 +220,7 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
     print_lines(_summary(traced), stream)
     if traced.checked is not None:
         unfound = [
-            (f"{_shown(site.path)}:{site.line}", site)
+            (f"{shown_path(site.path)}:{site.line}", site)
             for site in traced.record.sites
             if traced.checked.join.states.get(site) == "not-found"
         ]
@@ -253,22 +229,22 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
 
 def document(traced: Traced) -> dict[str, Any]:
     """Return the JSON report as plain data; its form is that of ``trace.schema.json``."""
-    record, sources = traced.record, SourceLines()
+    record, checked, sources = traced.record, traced.checked, SourceLines()
     return {
         "version": VERSION,
         "sites": [
             {
                 **to_builtins(site),
-                "path": _shown(site.path),
+                "path": shown_path(site.path),
                 "text": sources.line(site.path, site.line),
                 "label": site.label,
                 "waits": site.kind in WAITING,
-                **_static_members(site, traced.checked),
+                **_static_members(site, checked),
             }
             for site in record.sites
         ],
-        "findings": None if traced.checked is None else finding_members(traced.checked),
-        "problems": problem_members(traced.checked),
+        "findings": checked and [trace_members(one) for one in checked.join.findings],
+        "problems": [problem_members(one) for one in (checked.problems if checked else ())],
         "summary": {
             "program": traced.program,
             "exit_code": traced.exit_code,
@@ -279,17 +255,9 @@ def document(traced: Traced) -> dict[str, Any]:
             "mlx": record.mlx,
             "peak_bytes": record.peak_bytes,
             "cache_bytes": record.cache_bytes,
-            **finding_counts(traced.checked),
+            **finding_counts(checked),
         },
     }
-
-
-def _shown(path: str) -> str:
-    """Return a path as users write it: relative where it lies below the current folder."""
-    try:
-        return path.removeprefix(f"{Path.cwd()}{os.sep}")
-    except FileNotFoundError:  # the program has removed the folder
-        return path
 
 
 def _static_members(site: Site, checked: CheckedTrace | None) -> dict[str, Any]:
@@ -308,7 +276,7 @@ def _sources(traced: Traced) -> dict[str, LineIndex]:
     sources = SourceTexts()
     paths = {site.path for site in traced.record.sites}
     return {
-        _shown(path): sources.index(path)
+        shown_path(path): sources.index(path)
         for path in sorted(paths)
         if real_path(path) in traced.checked.files
     }
@@ -322,7 +290,7 @@ def _table(traced: Traced) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     sites = traced.record.sites[: traced.lines]
-    places = [log_line(f"{_shown(site.path)}:{site.line}") for site in sites]
+    places = [log_line(f"{shown_path(site.path)}:{site.line}") for site in sites]
     add_place(table, places)
     table.add_column("")
     total, sources = traced.record.seconds or 1.0, SourceLines()
@@ -347,7 +315,7 @@ def _retraces(traced: Traced) -> Iterator[Line]:
         if site.kind != "retrace":
             continue
         times = f"{site.count} time{'' if site.count == 1 else 's'}"
-        place = f"{_shown(site.path)}:{site.line}"
+        place = f"{shown_path(site.path)}:{site.line}"
         yield [(log_line(f"{place}: {site.operation} was traced again {times}:"), "warning")]
         for detail in site.details:
             yield [(log_line(f"  {detail}"), "")]
@@ -373,7 +341,7 @@ def _cache_growth(sites: Sequence[Site]) -> Iterator[Line]:
     """Yield the places at which MLX's cache of freed memory grew to its largest size."""
     by_place: Counter[str] = Counter()
     for site in sites:
-        by_place[f"{_shown(site.path)}:{site.line}"] += site.cache_bytes
+        by_place[f"{shown_path(site.path)}:{site.line}"] += site.cache_bytes
     total = by_place.total()
     if total < _CACHE_TO_SHOW:
         return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach.finding import SEVERITIES
 from embercoach.report.html.data import BarPart, family_of, parts
@@ -21,8 +22,7 @@ KINDS = ("new", "known", "fixed")
 COUNTED = ("error", "warning")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeBar:
+class ChangeBar(Struct, frozen=True):
     """A bar: how many findings of something are new, known and fixed, and its parts."""
 
     key: str
@@ -30,8 +30,7 @@ class ChangeBar:
     parts: tuple[BarPart, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """A comparison: with what, in all, and by family, rule and file."""
 
     since: str
@@ -41,8 +40,7 @@ class Changes:
     files: tuple[ChangeBar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunTotals:
+class RunTotals(Struct, frozen=True):
     """A run's totals: findings by severity, in the order of ``SEVERITIES``, and its bar's parts."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert
 
 from embercoach import rulebook
 from embercoach.finding import SEVERITIES
@@ -27,8 +28,7 @@ __all__ = ["CheckoutRow", "checkout_rows", "checkout_tops", "owners"]
 UNKNOWN_FAMILY = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class BarPart:
+class BarPart(Struct, frozen=True):
     """A severity's part of a bar: where it starts and how long it is, in percent of the chart."""
 
     severity: str
@@ -37,8 +37,7 @@ class BarPart:
     length: float
 
 
-@dataclass(frozen=True, slots=True)
-class TallyBar:
+class TallyBar(Struct, frozen=True):
     """A bar: what is counted, how often there is a finding of it, and its parts."""
 
     key: str
@@ -187,8 +186,7 @@ def _owners(functions: Iterable[Function]) -> dict[int, str]:
     return {line: one.name for one in inner for line in range(one.first, one.last + 1)}
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutRow:
+class CheckoutRow(Struct, frozen=True):
     """A checkout's totals, and the parts of its bar."""
 
     totals: Totals
@@ -204,7 +202,7 @@ def checkout_tops(document: dict[str, Any]) -> list[str]:
 def checkout_rows(document: dict[str, Any]) -> tuple[CheckoutRow, ...]:
     """Return the totals of each checkout, the most findings first; none where there is but one."""
     made = totals(
-        [Checkout.saved(one) for one in document.get("checkouts", ())],
+        convert(document.get("checkouts", ()), tuple[Checkout, ...]),
         [(finding["path"], finding["severity"]) for finding in document["findings"]],
         [problem["path"] for problem in document["problems"]],
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from embercoach import __version__
-from embercoach.report.html.rendering import asset, content_hash, environment
+from embercoach.report.html.rendering import asset, content_hash, environment, shade
 from embercoach.report.text import size_of
 
 if TYPE_CHECKING:
@@ -113,15 +114,12 @@ def place_of(profile: Mapping[str, Any]) -> str:
     return f"line {place['line']}{part}" if place["line"] else "generated code"
 
 
-#: Shades of a line's background, from little to all of the time.
-SHADES = 8
 #: The plot, in pixels: its size, and its margins at the left, top, right and bottom.
 WIDTH, HEIGHT = 720, 360
 _LEFT, _TOP, _RIGHT, _BOTTOM = 70, 16, 16, 48
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """A kernel in the plot: its number, name and place, and the roof above it."""
 
     number: int
@@ -132,16 +130,14 @@ class Point:
     speed: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """A power of ten at an axis."""
 
     at: float
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(Struct, frozen=True):
     """The plot: operations a second over operations for each byte, both logarithmic.
 
     Attributes:
@@ -253,7 +249,7 @@ def source_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
             "text": text,
             "cost": cost,
             "cells": _cells(cost) if cost else {},
-            "shade": _shade(cost["share"]) if cost else 0,
+            "shade": shade(cost["share"]) if cost else 0,
         }
         for part, lines in profile["source"].items()
         for number, text in enumerate(lines, start=1)
@@ -303,8 +299,3 @@ def _part(some: int, whole: int) -> str:
 
 def _source_name(address: str) -> str:
     return address.partition("://")[2].partition("/")[0].removeprefix("www.")
-
-
-def _shade(share: float) -> int:
-    """From 0, for less than a hundredth, to SHADES; square roots distinguish small shares."""
-    return 0 if share < 0.01 else max(1, min(SHADES, round(SHADES * math.sqrt(share))))

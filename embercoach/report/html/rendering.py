@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from embercoach import __version__, rulebook
 from embercoach.report.excerpt import visible
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 
-@dataclass(frozen=True, slots=True)
-class FixTotals:
+class FixTotals(Struct, frozen=True):
     """Fixes that ``--fix`` would apply, the files that it would change, those it cannot fix."""
 
     fixes: int
@@ -32,8 +33,7 @@ class FixTotals:
     unfixable: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDetails:
+class RunDetails(Struct, frozen=True, kw_only=True):
     """A run as the head of its report describes it.
 
     Attributes:
@@ -80,8 +80,7 @@ def run_details(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A rule as the report shows it.
 
     ``body`` is HTML: our own text, rendered with all HTML in it escaped. It is empty where this
@@ -216,6 +215,15 @@ def asset(templates: Environment, name: str) -> str:
     """Return the text of a style sheet or script."""
     assert templates.loader is not None
     return templates.loader.get_source(templates, name)[0].strip()
+
+
+#: Shades of a line's background, from little to all of the time.
+SHADES = 8
+
+
+def shade(share: float) -> int:
+    """From 0, for less than a hundredth, to SHADES; square roots distinguish small shares."""
+    return 0 if share < 0.01 else max(1, min(SHADES, round(SHADES * math.sqrt(share))))
 
 
 def content_hash(text: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import tokenize
 from contextlib import suppress
-from dataclasses import dataclass, field
 from keyword import kwlist
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from embercoach.files import is_inside, read_bytes
 from embercoach.finding import PlacedError
@@ -62,8 +63,7 @@ _C_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function: its qualified name, and its first and last line."""
 
     name: str
@@ -71,8 +71,7 @@ class Function:
     last: int
 
 
-@dataclass(slots=True)
-class Tokens:
+class Tokens(Struct):
     """The tokens of a text, and the functions that they define.
 
     Attributes:
@@ -148,8 +147,7 @@ def _reader(index: LineIndex) -> Callable[[], str]:
     return lambda: next(lines, "")
 
 
-@dataclass(slots=True)
-class _Scope:
+class _Scope(Struct):
     name: str
     first: int
     is_function: bool
@@ -259,8 +257,7 @@ LONGEST_LINE = 5_000
 BEHIND = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The shown part of a file.
 
     Attributes:
@@ -277,8 +274,7 @@ class Source:
     cells: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """The text of a file, or of the code cells of a notebook."""
 
     index: LineIndex

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from embercoach import __version__
-from embercoach.report.html.rendering import asset, content_hash, environment
+from embercoach.report.html.rendering import asset, content_hash, environment, shade
 from embercoach.report.html.sources import tokens
 
 if TYPE_CHECKING:
@@ -21,14 +21,11 @@ AROUND = 3
 #: Characters of a source line, and lines of all excerpts, that are shown at most.
 MOST_OF_LINE = 500
 MOST_LINES = 20_000
-#: Shades of a line's background, as of ``profile.css``.
-SHADES = 8
 #: The states of a site, as the page names them.
 STATES = {"not-found": "not found by check", "suppressed": "suppressed", "explicit": ""}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(Struct, frozen=True):
     """A line of an excerpt, or the gap before one.
 
     Attributes:
@@ -118,7 +115,7 @@ def _rows(
             parts=tuple(_parts(index.line(line)[:MOST_OF_LINE], colors.get(line, ()))),
             events=", ".join(f"{site['label']} ({site['count']:,})" for site in sites),
             seconds=seconds,
-            shade=_shade(seconds / total),
+            shade=shade(seconds / total),
         )
 
 
@@ -130,8 +127,3 @@ def _parts(text: str, colored: Sequence[tuple[str, int, int]]) -> Iterator[tuple
         yield kind, text[start:end]
         at = end
     yield "", text[at:]
-
-
-def _shade(share: float) -> int:
-    """From 0, for less than a hundredth, to SHADES; square roots distinguish small shares."""
-    return 0 if share < 0.01 else max(1, min(SHADES, round(SHADES * math.sqrt(share))))
