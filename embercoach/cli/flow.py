@@ -33,12 +33,23 @@ from embercoach.report.styled import print_lines, print_text
 from embercoach.report.text import plural, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
+    from embercoach.cli.baseline_filter import Guard
     from embercoach.config.provenance import SettingInForce
     from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.file_discovery import Shard
-    from embercoach.report.outcome import RunOrigin
+    from embercoach.finding import Problem
+    from embercoach.report.outcome import Comparison, RunOrigin
+
+    class CheckRunner(Protocol):
+        """Checks the files of a run, or those of some configurations."""
+
+        def __call__(
+            self, scopes: Collection[ConfigurationScope] | None = None
+        ) -> CheckoutsOutcome:
+            """Check them again."""
 
 
 def show_files(plan: Plan) -> int:
@@ -114,25 +125,6 @@ def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigi
     portion = None if shard is None else Portion(shard.number, shard.count, files, all_files)
     checkouts.sort(key=lambda one: one.path)
     return RunOrigin(__version__, program(), tuple(checkouts), portion)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
-    from embercoach.cli.baseline_filter import Guard
-    from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.engine.file_discovery import Shard
-    from embercoach.finding import Problem
-    from embercoach.report.outcome import Comparison, RunOrigin
-
-    class CheckRunner(Protocol):
-        """Checks the files of a run, or those of some configurations."""
-
-        def __call__(
-            self, scopes: Collection[ConfigurationScope] | None = None
-        ) -> CheckoutsOutcome:
-            """Check them again."""
 
 
 STDIN = "-"

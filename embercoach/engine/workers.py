@@ -29,7 +29,9 @@ from embercoach.engine.budget import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from multiprocessing.context import BaseContext
+    from multiprocessing.process import BaseProcess
 
 
 @contextlib.contextmanager
@@ -82,15 +84,10 @@ def _interrupt_main_thread() -> None:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
-    from multiprocessing.context import BaseContext
-    from multiprocessing.process import BaseProcess
-
     if sys.platform == "win32":
         from multiprocessing.connection import PipeConnection as Connection
     else:
         from multiprocessing.connection import Connection
-    from collections.abc import Iterable
 
 T = TypeVar("T")
 R = TypeVar("R")

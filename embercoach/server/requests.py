@@ -22,82 +22,69 @@ if TYPE_CHECKING:
 SHAPE_PATIENCE = 1.0
 
 
-class Requests:
-    """The requests of one session."""
+# The first parameter of handlers has the name by which pygls gives them the service.
 
-    def __init__(self, service: Service) -> None:
-        """Take the service, which has the documents."""
-        self._service = service
 
-    async def hover(self, params: types.HoverParams) -> wire.Hover | None:
-        """Explain a position."""
-        uri = params.text_document.uri
-        followed = await self._service.checked(uri)
-        if followed is None:
-            return None
-        place = plain_position(params.position)
-        job = HoverJob(followed.document, place, followed.uri_of(uri))
-        page: wire.Hover | None = await self._service.answer(followed, job)
-        patience = None if page is None else SHAPE_PATIENCE
-        return with_shape(page, await self._service.shaped_names(followed, patience), place)
+async def answer_hover(ls: Service, params: types.HoverParams) -> wire.Hover | None:
+    """Explain a position."""
+    uri = params.text_document.uri
+    followed = await ls.checked(uri)
+    if followed is None:
+        return None
+    place = plain_position(params.position)
+    job = HoverJob(followed.document, place, followed.uri_of(uri))
+    page: wire.Hover | None = await ls.answer(followed, job)
+    patience = None if page is None else SHAPE_PATIENCE
+    return with_shape(page, await ls.shaped_names(followed, patience), place)
 
-    async def inlay_hints(self, params: types.InlayHintParams) -> list[wire.InlayHint]:
-        """Show the shapes of the arrays that are assigned in a range."""
-        followed = await self._service.checked(params.text_document.uri)
-        if followed is None:
-            return []
-        return inlay_hints(await self._service.shaped_names(followed), _range(params.range))
 
-    async def kernel_signature(self, uri: str, position: types.Position) -> str | None:
-        """Return the signatures of the kernels at a position, in Markdown; None if there are none.
+async def answer_inlay_hints(ls: Service, params: types.InlayHintParams) -> list[wire.InlayHint]:
+    """Show the shapes of the arrays that are assigned in a range."""
+    followed = await ls.checked(params.text_document.uri)
+    if followed is None:
+        return []
+    return inlay_hints(await ls.shaped_names(followed), _range(params.range))
 
-        Raises:
-            JsonRpcException: the document is not open, or there is no result.
-        """
-        followed = await self._service.checked(uri)
-        if followed is None:
-            return None
-        job = SignatureJob(followed.document, plain_position(position), followed.uri_of(uri))
-        found: str | None = await self._service.answer(followed, job)
-        return found
 
-    async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
-        """List the actions of a range."""
-        followed = await self._service.checked(params.text_document.uri)
-        if followed is None:
-            return []
-        only = params.context.only
-        kinds = None if only is None else tuple(_name(kind) for kind in only)
-        job = Actions(
-            followed.document,
-            followed.uri_of(params.text_document.uri),
-            _range(params.range),
-            kinds,
-            self._service.editor.knows_versions,
-            self._service.editor.resolves_edits,
-        )
-        found: list[wire.CodeAction] = await self._service.answer(followed, job)
-        return found
+async def answer_code_actions(ls: Service, params: types.CodeActionParams) -> list[wire.CodeAction]:
+    """List the actions of a range."""
+    followed = await ls.checked(params.text_document.uri)
+    if followed is None:
+        return []
+    only = params.context.only
+    kinds = None if only is None else tuple(_name(kind) for kind in only)
+    job = Actions(
+        followed.document,
+        followed.uri_of(params.text_document.uri),
+        _range(params.range),
+        kinds,
+        ls.editor.knows_versions,
+        ls.editor.resolves_edits,
+    )
+    found: list[wire.CodeAction] = await ls.answer(followed, job)
+    return found
 
-    async def resolve(self, action: types.CodeAction) -> dict[str, Any]:
-        """Add the edit to the action that applies all safe fixes."""
-        plain = self._service.protocol.plain(action)
-        if action.edit is None and isinstance(action.data, dict):
-            followed = await self._service.checked(str(action.data.get("uri")))
-            if followed is not None:
-                job = FixAll(followed.document, self._service.editor.knows_versions)
-                plain["edit"] = await self._service.answer(followed, job)
-        return plain
 
-    async def document_report(self, params: types.DocumentDiagnosticParams) -> dict[str, Any]:
-        """Report the diagnostics of a document; those of a notebook's cells are published.
+async def answer_resolve(ls: Service, action: types.CodeAction) -> dict[str, Any]:
+    """Add the edit to the action that applies all safe fixes."""
+    plain = ls.protocol.plain(action)
+    if action.edit is None and isinstance(action.data, dict):
+        followed = await ls.checked(str(action.data.get("uri")))
+        if followed is not None:
+            job = FixAll(followed.document, ls.editor.knows_versions)
+            plain["edit"] = await ls.answer(followed, job)
+    return plain
 
-        Raises:
-            JsonRpcException: it is not open.
-        """
-        followed = await self._service.settled(params.text_document.uri)
-        found = [] if followed is None or followed.document.cells else followed.found
-        return report(found, params.previous_result_id)
+
+async def answer_pull(ls: Service, params: types.DocumentDiagnosticParams) -> dict[str, Any]:
+    """Report the diagnostics of a document; those of a notebook's cells are published.
+
+    Raises:
+        JsonRpcException: it is not open.
+    """
+    followed = await ls.settled(params.text_document.uri)
+    found = [] if followed is None or followed.document.cells else followed.found
+    return report(found, params.previous_result_id)
 
 
 def _range(place: types.Range) -> wire.Range:
@@ -129,8 +116,7 @@ NOTEBOOKS = types.NotebookDocumentSyncOptions(
 def register(service: Service) -> None:
     """Add the handlers of messages to a service."""
     _register_events(service)
-    requests = Requests(service)
-    _register_requests(service, requests)
+    _register_requests(service)
 
     @service.feature(types.INITIALIZE)
     def _(params: types.InitializeParams) -> None:
@@ -139,9 +125,9 @@ def register(service: Service) -> None:
         for mistake in service.options.mistakes:
             service.protocol.log(mistake)
         if service.options.pull:
-            _register_pulls(service, requests)
+            _register_pulls(service)
         if service.options.hints:
-            _register_hints(service, requests)
+            service.feature(types.TEXT_DOCUMENT_INLAY_HINT)(answer_inlay_hints)
 
 
 def _register_events(service: Service) -> None:
@@ -179,46 +165,35 @@ def _register_events(service: Service) -> None:
         service.workspace_reports.change()
 
 
-def _register_requests(service: Service, requests: Requests) -> None:
-    @service.feature(types.TEXT_DOCUMENT_HOVER)
-    async def _(params: types.HoverParams) -> wire.Hover | None:
-        return await requests.hover(params)
-
-    @service.feature(
-        types.TEXT_DOCUMENT_CODE_ACTION,
-        types.CodeActionOptions(code_action_kinds=_KINDS, resolve_provider=True),
-    )
-    async def _(params: types.CodeActionParams) -> list[wire.CodeAction]:
-        return await requests.code_actions(params)
-
-    @service.feature(types.CODE_ACTION_RESOLVE)
-    async def _(action: types.CodeAction) -> dict[str, Any]:
-        return await requests.resolve(action)
+def _register_requests(service: Service) -> None:
+    service.feature(types.TEXT_DOCUMENT_HOVER)(answer_hover)
+    actions = types.CodeActionOptions(code_action_kinds=_KINDS, resolve_provider=True)
+    service.feature(types.TEXT_DOCUMENT_CODE_ACTION, actions)(answer_code_actions)
+    service.feature(types.CODE_ACTION_RESOLVE)(answer_resolve)
 
     @service.command(KERNEL_SIGNATURE)
     async def _(uri: str, position: types.Position) -> str | None:
-        return await requests.kernel_signature(uri, position)
+        """Return the signatures of the kernels at a position, in Markdown; None if there are none.
+
+        Raises:
+            JsonRpcException: the document is not open, or there is no result.
+        """
+        followed = await service.checked(uri)
+        if followed is None:
+            return None
+        job = SignatureJob(followed.document, plain_position(position), followed.uri_of(uri))
+        found: str | None = await service.answer(followed, job)
+        return found
 
 
-def _register_hints(service: Service, requests: Requests) -> None:
-    @service.feature(types.TEXT_DOCUMENT_INLAY_HINT)
-    async def _(params: types.InlayHintParams) -> list[wire.InlayHint]:
-        return await requests.inlay_hints(params)
-
-
-def _register_pulls(service: Service, requests: Requests) -> None:
-    @service.feature(
-        types.TEXT_DOCUMENT_DIAGNOSTIC,
-        types.DiagnosticOptions(
-            inter_file_dependencies=True,
-            workspace_diagnostics=True,
-            identifier=wire.SOURCE,
-            work_done_progress=True,
-        ),
+def _register_pulls(service: Service) -> None:
+    diagnostics = types.DiagnosticOptions(
+        inter_file_dependencies=True,
+        workspace_diagnostics=True,
+        identifier=wire.SOURCE,
+        work_done_progress=True,
     )
-    async def _(params: types.DocumentDiagnosticParams) -> dict[str, Any]:
-        return await requests.document_report(params)
-
+    service.feature(types.TEXT_DOCUMENT_DIAGNOSTIC, diagnostics)(answer_pull)
     if not service.options.workspace:
         return
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from embercoach.finding import Finding, Problem
     from embercoach.trace.trace_record import Site, TraceRecord
 
-if TYPE_CHECKING:
     _Match = tuple[Finding, list[Site]]
+
 
 #: The result of the check for a line with events: it has findings; it waits and has none; a comment
 #: or a baseline suppresses them; a call whose purpose is to wait, without a finding.

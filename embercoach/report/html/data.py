@@ -17,10 +17,13 @@ from embercoach.report.statistics import owners, totals
 from embercoach.rulebook import CONTEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from embercoach.report.html.rendering import Page
+    from embercoach.report.html.sources import Function, Source
     from embercoach.report.statistics import Totals
+
+    Findings = Sequence[dict[str, Any]]
 
 __all__ = ["CheckoutRow", "checkout_rows", "checkout_tops", "owners"]
 
@@ -85,13 +88,6 @@ def by_family(findings: Sequence[dict[str, Any]]) -> tuple[TallyBar, ...]:
     families = {code: family_of(code) for code in {finding["code"] for finding in findings}}
     return tallies(findings, lambda finding: families[finding["code"]])
 
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from embercoach.report.html.sources import Function, Source
-
-    Findings = Sequence[dict[str, Any]]
 
 #: In shorter files one finding makes a high density.
 LEAST_LINES = 50

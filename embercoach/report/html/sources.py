@@ -20,20 +20,16 @@ from embercoach.report.excerpt import visible
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from embercoach.fixes.source_file import LineIndex
-    from embercoach.notebooks.cell_module import CellTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tree_sitter import Node
 
     from embercoach.fixes.source_file import LineIndex
+    from embercoach.notebooks.cell_module import CellTable
 
     #: Line from 1, column from 0.
     Place = tuple[int, int]
+
 
 COMMENT, STRING, NUMBER, KEYWORD, DEFINITION = "csnkd"
 #: Characters of a qualified name: the names of nested definitions add up.
