@@ -416,15 +416,8 @@ def _report(
 
     stale: tuple[tuple[Path, int], ...] = ()
     if baselines:
-        from embercoach.cli.baseline_filter import judge
-        from embercoach.report.baseline_file import fingerprints
-
-        judged = judge(baselines, answer.result, answer.sources)
-        # A fingerprint depends on the order of all findings.
-        marks = fingerprints(answer.result.findings, answer.sources)
-        answer = replace(answer, marks=marks, comparison=judged.comparison)
-        answer = answer.with_findings(judged.numbers)
-        stale = judged.stale if request.baseline_strict else ()
+        answer, found_stale = without_known(answer, baselines)
+        stale = found_stale if request.baseline_strict else ()
     if request.output_format not in ALWAYS_WITH_NOTES:
         answer = _without_hidden_notes(scopes, answer, configurations)
     code = exit_code(answer.result, exit_zero=request.exit_zero)
@@ -436,6 +429,24 @@ def _report(
 
         complain(stale)
     return code
+
+
+def without_known(
+    answer: Answer, baselines: tuple[Guard, ...]
+) -> tuple[Answer, tuple[tuple[Path, int], ...]]:
+    """Return an answer without findings that baselines know, and the baselines with fixed ones.
+
+    A fingerprint depends on the order of all findings, so that they are made before.
+    """
+    from embercoach.cli.baseline_filter import judge
+    from embercoach.report.baseline_file import fingerprints
+
+    answer = replace(answer, marks=fingerprints(answer.result.findings, answer.sources))
+    if not baselines:
+        return answer, ()
+    judged = judge(baselines, answer.result, answer.sources)
+    new = replace(answer, comparison=judged.comparison).with_findings(judged.numbers)
+    return new, judged.stale
 
 
 def _without_hidden_notes(

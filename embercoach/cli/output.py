@@ -35,14 +35,25 @@ def write_report(
     request: CheckRequest, answer: Answer, settings: Sequence[Settings], exit_code: int
 ) -> None:
     """Write the report to its file or to standard output."""
+    write = partial(
+        render,
+        answer,
+        request.output_format,
+        statistics=request.statistics,
+        show_notes=any(one.show_notes for one in settings),
+        quiet=request.quiet,
+        profile=settings[0].profile,
+        exit_code=exit_code,
+        rules_url=settings[0].rules_url,
+    )
     if answer.fixed_stdin is not None:
         # Standard output is for the fixed source, as in a filter.
         with surviving_closed_pipe():
             sys.stdout.buffer.write(answer.fixed_stdin)
             sys.stdout.buffer.flush()
-        _write(request, answer, settings, exit_code, sys.stderr)
+        write(sys.stderr)
     else:
-        deliver(partial(_write, request, answer, settings, exit_code), request.output_file)
+        deliver(write, request.output_file)
 
 
 def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
@@ -84,26 +95,6 @@ def surviving_closed_pipe() -> Iterator[None]:
         yield
     except BrokenPipeError:
         silence_stdout()
-
-
-def _write(
-    request: CheckRequest,
-    answer: Answer,
-    settings: Sequence[Settings],
-    exit_code: int,
-    stream: TextIO,
-) -> None:
-    render(
-        answer,
-        request.output_format,
-        stream,
-        statistics=request.statistics,
-        show_notes=any(one.show_notes for one in settings),
-        quiet=request.quiet,
-        profile=settings[0].profile,
-        exit_code=exit_code,
-        rules_url=settings[0].rules_url,
-    )
 
 
 def render(  # noqa: PLR0913 (one keyword for each option)

@@ -1,4 +1,4 @@
-"""A Python file that a command analyses: read within the limits, on a deep stack, or an error."""
+"""A file that a command analyses: read within the limits, on a deep stack, or an error."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from embercoach.fixes.source_file import DecodingError, decode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embercoach.config import Settings
+    from embercoach.engine.languages import Language
     from embercoach.kernel_builder import KernelBuilder
 
     #: Takes a source, its absolute path and its project.
@@ -38,23 +40,34 @@ def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
         raise UserError(f"FILE must be a file, got the folder {file}")
     if language_of(file) != PYTHON:
         raise UserError(f"FILE must be a Python file, got {file}")
-    source = ""
+    source, settings = read_source(file, PYTHON)
     try:
-        (scope,) = load((file,))
-        data = read_bytes(file)
-        if (message := size_problem(len(data), PYTHON, scope.settings.max_file_size)) is not None:
-            raise UserError(f"{file}: {message}")
-        source = decode(data).text
-        return source, analysed(source, file, scope.settings.kernel_builders, analyse)
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+        return source, analysed(source, file, settings.kernel_builders, analyse)
     except SyntaxProblem as error:
         line, column, message = python_error(source) or (error.line, error.column, error.message)
         raise UserError(f"{file}:{line}:{column}: {message}") from error
-    except DecodingError as error:
-        raise UserError(f"{file}:{error}") from error
     except WorkExceededError as error:
         raise UserError(f"{file}: analysis exceeded its budget: {error}") from error
+
+
+def read_source(file: str, language: Language) -> tuple[str, Settings]:
+    """Return the source of a file within the limits, and its settings.
+
+    Raises:
+        UserError: it cannot be read or decoded, or is too large.
+        ConfigError: its configuration has an error.
+    """
+    (scope,) = load((file,))
+    try:
+        data = read_bytes(file)
+        message = size_problem(len(data), language, scope.settings.max_file_size)
+        if message is not None:
+            raise UserError(f"{file}: {message}")
+        return decode(data).text, scope.settings
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except DecodingError as error:
+        raise UserError(f"{file}:{error}") from error
 
 
 def analysed(source: str, file: str, builders: tuple[KernelBuilder, ...], analyse: Analyse[T]) -> T:

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from msgspec import convert
 
+from embercoach.cli.entry import UserError
 from embercoach.cli.flow import Answer, exit_code
 from embercoach.cli.output import render
 from embercoach.config.load import load
 from embercoach.engine.run import RunResult
-from embercoach.files import boundary
+from embercoach.files import MOST_BYTES, boundary, read_bytes
 from embercoach.finding import Finding, Fix, Problem, Step
+from embercoach.report.html.saved import SavedReportError
 from embercoach.report.outcome import Checkout, Comparison, RunOrigin, SourceTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+
+def read_saved(file: Path, parse: Callable[[bytes], T], limit: int = MOST_BYTES) -> T:
+    """Read a saved report.
+
+    Raises:
+        UserError: it cannot be read, or is not such a report.
+    """
+    try:
+        return parse(read_bytes(file, limit=limit))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except SavedReportError as error:
+        raise UserError(f"{file} {error}") from error
 
 
 def write(

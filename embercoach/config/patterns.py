@@ -40,16 +40,14 @@ class PathPatterns:
 
     def match(self, path: str, *, folder: bool = False) -> bool:
         """Return whether an absolute path itself matches, whatever its parents are."""
-        if os.path.basename(path) in self._names:  # noqa: PTH119  (hot)
-            return True
-        return self._spec is not None and self._check(path, folder=folder)
+        return self.naming(path, folder=folder) is not None
 
     def match_below(self, path: str) -> bool:
         """Return whether a file, or a folder of the project around it, matches."""
-        parts = relative(path, self._root).split("/")
-        if self._names.intersection(parts):
+        name = relative(path, self._root)
+        if self._names.intersection(name.split("/")):
             return True
-        return self._spec is not None and self._check(path, folder=False)
+        return self._spec is not None and bool(self._spec.check_file(name).include)
 
     def naming(self, path: str, *, folder: bool = False) -> str | None:
         """Return the pattern that `match` goes by; None where it does not match."""
@@ -60,11 +58,6 @@ class PathPatterns:
             return None
         pattern = deciding(self._spec, relative(path, self._root), folder=folder)
         return None if pattern is None or pattern.startswith("!") else pattern
-
-    def _check(self, path: str, *, folder: bool) -> bool:
-        assert self._spec is not None
-        name = relative(path, self._root)
-        return bool(self._spec.check_file(f"{name}/" if folder else name).include)
 
 
 @lru_cache(maxsize=8192)

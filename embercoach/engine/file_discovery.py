@@ -62,14 +62,7 @@ class Ignored(Struct, frozen=True):
 
     def match(self, path: str, *, folder: bool) -> bool:
         """Return whether git ignores an absolute path, whose parents it does not ignore."""
-        link: Ignored | None = self
-        while link is not None and link.spec is not None:
-            name = relative(path, link.folder)
-            include = link.spec.check_file(f"{name}/" if folder else name).include
-            if include is not None:
-                return include
-            link = link.parent
-        return False
+        return self.naming(path, folder=folder) is not None
 
     def naming(self, path: str, *, folder: bool) -> tuple[str, str] | None:
         """Get the file and the pattern in it that `match` goes by; None where it does not match."""

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from embercoach.report import json_report
-from embercoach.report.html.data import checkout_rows, owners
+from embercoach.report.html.data import checkout_rows
 from embercoach.report.outcome import Checkout, RunOrigin, SourceTexts
+from embercoach.report.statistics import owners
 from tests.report.conftest import FINDINGS, Outcome, Problem
 from tests.report.test_html_browser import opened
 from tests.report.test_html_browser import pytestmark as browser

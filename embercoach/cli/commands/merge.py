@@ -72,21 +72,12 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
     Raises:
         UserError: one of them can't be read or is not a report.
     """
-    from embercoach.cli.entry import UserError
-    from embercoach.files import read_bytes
-    from embercoach.report.html.saved import SavedReportError, parse
+    from embercoach.cli.recovered import read_saved
+    from embercoach.report.html.saved import parse
     from embercoach.report.merging import Saved, merge
     from embercoach.report.styled import print_text
 
-    def saved(file: Path) -> Saved:
-        try:
-            return Saved(str(file), parse(read_bytes(file)))
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-        except SavedReportError as error:
-            raise UserError(f"{file} {error}") from error
-
-    merged = merge([saved(file) for file in files])
+    merged = merge([Saved(str(file), read_saved(file, parse)) for file in files])
     for remark in merged.remarks:
         if not quiet:
             print_text(f"embercoach: {remark}", sys.stderr)

@@ -67,25 +67,14 @@ def command(
 
 def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) -> str:
     from embercoach.cli.entry import UserError
-    from embercoach.config import load
-    from embercoach.engine.budget import size_problem
+    from embercoach.cli.python_file import read_source
     from embercoach.engine.languages import METAL, language_of
-    from embercoach.files import read_bytes
-    from embercoach.fixes.source_file import DecodingError, decode
     from embercoach.metal.porting.ported_modules import ported_module
 
     if language_of(file) != METAL:
         raise UserError(f"FILE must be a .metal file, got {file}")
-    try:
-        (scope,) = load((file,))
-        data = read_bytes(file)
-        if (message := size_problem(len(data), METAL, scope.settings.max_file_size)) is not None:
-            raise UserError(f"{file}: {message}")
-        return ported_module(decode(data).text, kernels, roles)
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-    except DecodingError as error:
-        raise UserError(f"{file}:{error}") from error
+    source, _ = read_source(file, METAL)
+    return ported_module(source, kernels, roles)
 
 
 def _write(path: Path, module: str, *, force: bool) -> None:

@@ -174,17 +174,14 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
 
 def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[..., str]]:
     """Return the document of a run, and a function that renders it."""
-    from msgspec.structs import replace
-
-    from embercoach.cli.baseline_filter import guards, judge
+    from embercoach.cli.baseline_filter import guards
     from embercoach.cli.effective_config import problems_of, warn, warnings_of
     from embercoach.cli.entry import UserError
-    from embercoach.cli.flow import origin_of
+    from embercoach.cli.flow import Answer, origin_of, without_known
     from embercoach.cli.progress import progress_of
     from embercoach.config import Configurations
     from embercoach.engine.checkouts import Plan
     from embercoach.report import json_report
-    from embercoach.report.baseline_file import fingerprints
     from embercoach.report.html.rendering import render, run_details
     from embercoach.report.outcome import SourceTexts
 
@@ -211,18 +208,13 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
         raise UserError(
             "no Python, notebook, Metal or Objective-C files found under the given paths"
         )
-    sources, comparison = SourceTexts(), None
-    marks = fingerprints(result.findings, sources)
-    if watching:
-        judged = judge(watching, result, sources)
-        marks = tuple(marks[number] for number in judged.numbers)
-        result, comparison = replace(result, findings=judged.findings), judged.comparison
+    answer, _ = without_known(Answer(result=result, sources=SourceTexts()), watching)
     document = json_report.document(
-        result,
-        sources,
+        answer.result,
+        answer.sources,
         show_notes=any(scope.settings.show_notes for scope in plan.scopes),
-        comparison=comparison,
-        marks=marks,
+        comparison=answer.comparison,
+        marks=answer.marks,
         origin=origin_of(outcome),
     )
     details = run_details(document, seconds=seconds, command=line, fixes=fixes)

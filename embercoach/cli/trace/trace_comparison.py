@@ -10,17 +10,16 @@ import click
 from msgspec import Meta, Struct, to_builtins
 
 from embercoach.cli import shared_options
-from embercoach.cli.entry import CLEAN, FOUND, UserError
+from embercoach.cli.entry import CLEAN, FOUND
 from embercoach.cli.output import deliver
+from embercoach.cli.recovered import read_saved
 from embercoach.cli.tables import duration, new_table, print_table, shortened
 from embercoach.cli.trace.traced import VERSION
-from embercoach.files import read_bytes
 from embercoach.report.html.saved import (
     LARGEST_INTEGER,
     Amount,
     Count,
     Ordinal,
-    SavedReportError,
     parse_saved,
 )
 from embercoach.report.styled import print_lines
@@ -420,15 +419,7 @@ def command(
     moved lines are the same site. Traces of a compiled function match by its name.
     """
     names = {os.path.normpath(old): os.path.normpath(new) for old, new in renamed}
-    comparison = compare(_read(before), _read(after), names)
+    first, second = (read_saved(file, saved_trace, MOST_BYTES) for file in (before, after))
+    comparison = compare(first, second, names)
     deliver(lambda stream: render(comparison, output_format, lines, stream), output_file)
     ctx.exit(FOUND if comparison.is_worse else CLEAN)
-
-
-def _read(file: Path) -> SavedTrace:
-    try:
-        return saved_trace(read_bytes(file, limit=MOST_BYTES))
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-    except SavedReportError as error:
-        raise UserError(f"{file} {error}") from error

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Findings = Sequence[dict[str, Any]]
 
-__all__ = ["CheckoutRow", "checkout_rows", "checkout_tops", "owners"]
-
 #: The family of a code that this version has no page for.
 UNKNOWN_FAMILY = "unknown"
 
