@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 from embercoach.cli.entry import UserError
 from embercoach.cli.flow import Answer, exit_code
@@ -18,8 +18,9 @@ from embercoach.report.html.saved import SavedReportError
 from embercoach.report.outcome import Checkout, Comparison, RunOrigin, SourceTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
 
 
@@ -78,19 +79,17 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
     if all("fingerprint" in one for one in saved):
         marks = tuple(one["fingerprint"] for one in saved)
     if "run" in document and "checkouts" in document:
-        run = document["run"]
         checkouts = convert(document["checkouts"], tuple[Checkout, ...])
-        origin = RunOrigin(run["version"], run["program"], checkouts)
+        origin = _built(RunOrigin, document["run"], checkouts=checkouts)
     if "baseline" in summary:
-        comparison = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])
+        comparison = _built(Comparison, summary["baseline"], changes=())
+    problems = tuple(
+        _built(Problem, one, is_unchecked=one.get("unchecked", False))
+        for one in document["problems"]
+    )
+    findings = tuple(_finding(one, fixes=fixes) for one in saved)
     return Answer(
-        result=RunResult(
-            tuple(_finding(one, fixes=fixes) for one in saved),
-            tuple(Problem(**problem) for problem in map(_known_problem, document["problems"])),
-            summary["files_checked"],
-            summary["files_skipped"],
-            summary["suppressed"],
-        ),
+        result=_built(RunResult, summary, findings=findings, problems=problems),
         sources=SourceTexts(root=quoted_root()),
         comparison=comparison,
         marks=marks,
@@ -98,28 +97,15 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
     )
 
 
-_PLACE = ("path", "cell", "line", "column")
-_OF_FINDINGS = (*_PLACE, "end_line", "end_column", "code", "severity", "message", "help", "context")
-
-
-def _known_problem(saved: dict[str, Any]) -> dict[str, Any]:
-    known = {name: saved[name] for name in (*_PLACE, "message") if name in saved}
-    return known | {"is_unchecked": saved.get("unchecked", False)}
-
-
 def _finding(saved: dict[str, Any], *, fixes: bool) -> Finding:
     fix = saved["fix"] if fixes else None
-    values = {name: saved[name] for name in _OF_FINDINGS if name in saved}
-    return Finding(
-        **values,
-        fix=fix and Fix(fix["title"], fix["safe"], ()),
-        flow=_steps(saved.get("flow", ())),
-        related=_steps(saved.get("related", ())),
-    )
+    steps = {
+        name: tuple(_built(Step, step) for step in saved.get(name, ()))
+        for name in ("flow", "related")
+    }
+    return _built(Finding, saved, fix=fix and Fix(fix["title"], fix["safe"], ()), **steps)
 
 
-def _steps(saved: Iterable[dict[str, Any]]) -> tuple[Step, ...]:
-    return tuple(
-        Step(**{name: step[name] for name in Step.__struct_fields__ if name in step})
-        for step in saved
-    )
+def _built(form: type[S], saved: dict[str, Any], **others: Any) -> S:
+    """Return a structure of the members of its names, and of others that are not as saved."""
+    return form(**{name: saved[name] for name in form.__struct_fields__ if name in saved} | others)

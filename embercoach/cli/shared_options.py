@@ -13,13 +13,25 @@ from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from embercoach.plugins.loading import PluginRequest
 
     Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+
+def _together(*options: Option) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds options, in this order."""
+
+    def add(function: _Function) -> _Function:
+        for option in reversed(options):
+            option(function)
+        return function
+
+    return add
+
 
 profile = click.option("--profile", type=click.Choice(PROFILES), help="Severities of rules.")
 select = click.option(
@@ -33,7 +45,8 @@ output_file = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report to a file.",
 )
-_CHOICE = (
+#: The options that select files and rules.
+choice = _together(
     profile,
     select,
     click.option("--extend-select", type=Codes(), multiple=True, help="Also enable these rules."),
@@ -54,7 +67,8 @@ _CHOICE = (
         help="Do not check larger files (default: 4 for Python, 1 for Metal).",
     ),
 )
-_SHOWN = (
+#: The options that select listed findings.
+shown = _together(
     click.option(
         "--show-notes/--no-notes",
         default=None,
@@ -67,7 +81,8 @@ _SHOWN = (
     ),
     no_baseline,
 )
-_SOURCE = (
+#: The options that name configuration files.
+source = _together(
     click.option(
         "--config",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -75,7 +90,8 @@ _SOURCE = (
     ),
     click.option("--isolated", is_flag=True, help="Ignore configuration files."),
 )
-_RUNNING = (
+#: The options that are for the run itself.
+running = _together(
     click.option("--no-cache", is_flag=True, help="Do not use the cache."),
     click.option(
         "-j",
@@ -84,7 +100,7 @@ _RUNNING = (
         help="Maximum number of processes (default: one per core).",
     ),
 )
-_PLUGINS = (
+_plugin_options = _together(
     click.option(
         "--rules-from",
         type=click.Path(exists=True, file_okay=False, resolve_path=True),
@@ -123,26 +139,6 @@ def output_format(
     )
 
 
-def choice(function: _Function) -> _Function:
-    """Add the options that select files and rules."""
-    return _with(function, _CHOICE)
-
-
-def shown(function: _Function) -> _Function:
-    """Add the options that select listed findings."""
-    return _with(function, _SHOWN)
-
-
-def source(function: _Function) -> _Function:
-    """Add the options for configuration files."""
-    return _with(function, _SOURCE)
-
-
-def running(function: _Function) -> _Function:
-    """Add the options for the run itself."""
-    return _with(function, _RUNNING)
-
-
 def plugins(function: _Function) -> _Function:
     """Add the options for plugins, and load them before the command runs."""
 
@@ -155,7 +151,7 @@ def plugins(function: _Function) -> _Function:
         load_plugins(PluginRequest(installed=not no_plugins, folders=rules_from))
         return function(*arguments, **options)
 
-    return _with(cast("_Function", with_plugins), _PLUGINS)
+    return _plugin_options(cast("_Function", with_plugins))
 
 
 def load_plugins(request: PluginRequest) -> None:
@@ -171,12 +167,6 @@ def load_plugins(request: PluginRequest) -> None:
         load(request)
     except PluginError as error:
         raise click.ClickException(str(error)) from error
-
-
-def _with(function: _Function, options: Sequence[Option]) -> _Function:
-    for option in reversed(options):
-        option(function)
-    return function
 
 
 def _joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
