@@ -111,7 +111,7 @@ class Finding(Struct, frozen=True, array_like=True):
     cell: Position | None = None
 
     def with_steps(self, change: Callable[[Any], Any]) -> Finding:
-        """The finding with one change of it and of each of its steps."""
+        """Return the finding with one change of it and of each of its steps."""
         flow, related = (tuple(map(change, steps)) for steps in (self.flow, self.related))
         changed: Finding = change(self)
         return replace(changed, flow=flow, related=related)

@@ -22,26 +22,14 @@ VERSION = 1
 
 
 def render(
-    outcome: Outcome,
-    sources: SourceTexts,
-    *,
-    show_notes: bool,
-    comparison: Comparison | None = None,
-    marks: Sequence[str] | None = None,
-    origin: RunOrigin | None = None,
+    outcome: Outcome, sources: SourceTexts, *, marks: Sequence[str] | None = None, **options: Any
 ) -> str:
-    """Get the report as JSON text. Notes are always in it; fixes' places are lines and columns."""
+    """Get the report as JSON text, with fingerprints; the options are those of `document`.
+
+    Notes are always in it. Places of fixes are lines and columns.
+    """
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
-    return written(
-        document(
-            outcome,
-            sources,
-            show_notes=show_notes,
-            comparison=comparison,
-            marks=marks,
-            origin=origin,
-        )
-    )
+    return written(document(outcome, sources, marks=marks, **options))
 
 
 def written(data: dict[str, Any]) -> str:

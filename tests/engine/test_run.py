@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from embercoach import rulebook
-from embercoach.config import Settings
+from embercoach.config import Configurations, Settings
+from embercoach.engine.checkouts import Plan
 from embercoach.engine.run import RunResult, joined, run
 from embercoach.files import read_bytes
 from embercoach.finding import Step
@@ -213,7 +214,8 @@ def test_progress_is_told(project: Path) -> None:
     for number in range(6):
         write(f"f{number}.py", "import mlx\n" if number % 2 else "")
     reported: list[tuple[int, int]] = []
-    check(on_progress=lambda done, total: reported.append((done, total)))
+    plan = Plan((".",), Configurations.fixed(Settings(root=project)))
+    plan.run(cache=False, on_progress=lambda done, total: reported.append((done, total)))
     assert reported == [(4, 6), (5, 6), (6, 6)]
 
 

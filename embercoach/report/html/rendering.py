@@ -222,7 +222,7 @@ SHADES = 8
 
 
 def shade(share: float) -> int:
-    """From 0, for less than a hundredth, to SHADES; square roots distinguish small shares."""
+    """Return 0 for less than a hundredth, up to SHADES; square roots distinguish small shares."""
     return 0 if share < 0.01 else max(1, min(SHADES, round(SHADES * math.sqrt(share))))
 
 
