@@ -165,6 +165,10 @@ def known_rule(code: str) -> Rule | None:
     return rule(code) if code in codes() else None
 
 
+#: Texts of the front matter that a rule has as they are.
+_AS_WRITTEN = ("code", "name", "family", "summary", "since", "fix")
+
+
 def parse_page(text: str, path: Path) -> Rule:
     """Split a page into its front matter and its text, and check the front matter."""
     head, _, rest = text.partition(f"{FRONT_MATTER}\n")
@@ -177,12 +181,7 @@ def parse_page(text: str, path: Path) -> Rule:
         raise RulePageError(f"{path}: front matter is not TOML: {error}") from error
     _require(data, path)
     return Rule(
-        code=data["code"],
-        name=data["name"],
-        family=data["family"],
-        summary=data["summary"],
-        since=data["since"],
-        fix=data["fix"],
+        **{name: data[name] for name in _AS_WRITTEN},
         severity=severities(
             data["severity"],
             data.get("ember", data["severity"]),
@@ -196,12 +195,10 @@ def parse_page(text: str, path: Path) -> Rule:
 
 
 def _require(data: dict[str, Any], path: Path) -> None:
-    for key in ("code", "name", "family", "summary", "since", "fix", "severity"):
+    for key in (*_AS_WRITTEN, "severity"):
         if not isinstance(data.get(key), str):
             raise RulePageError(f"{path}: front matter lacks the text '{key}'")
-    known = {"code", "name", "family", "summary", "since", "fix", "severity", "kind", "events"}
-    known |= {"ember", "costs", "tests"}
-    unknown = data.keys() - known
+    unknown = data.keys() - {*_AS_WRITTEN, "severity", "kind", "events", "ember", "costs", "tests"}
     if unknown:
         raise RulePageError(f"{path}: front matter has unknown keys: {', '.join(sorted(unknown))}")
     if data["code"] != path.stem:

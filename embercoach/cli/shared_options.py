@@ -111,19 +111,7 @@ _plugin_options = _together(
     click.option("--no-plugins", is_flag=True, help="Do not load installed plugins."),
 )
 #: The parameters that `overrides` makes one of.
-MERGED = {
-    "profile",
-    "select",
-    "extend_select",
-    "ignore",
-    "exclude",
-    "extend_exclude",
-    "show_notes",
-    "respect_gitignore",
-    "max_file_size",
-    "baseline",
-    "no_baseline",
-}
+MERGED = {*Overrides.__struct_fields__, "no_baseline"}
 
 
 def output_format(
@@ -169,11 +157,6 @@ def load_plugins(request: PluginRequest) -> None:
         raise click.ClickException(str(error)) from error
 
 
-def _joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """Return a repeated option's lists as one."""
-    return tuple([word for words in values for word in words])
-
-
 def overrides(options: dict[str, Any]) -> Overrides:
     """Return the settings on the command line.
 
@@ -185,18 +168,14 @@ def overrides(options: dict[str, Any]) -> Overrides:
         raise click.UsageError("--no-baseline excludes --baseline")
     if options["baseline"] == "":
         raise click.UsageError("--baseline must be a file, got an empty text")
-    return Overrides(
-        profile=options["profile"],
-        select=_joined(options["select"]) or None,
-        extend_select=_joined(options.get("extend_select", ())),
-        ignore=_joined(options["ignore"]),
-        exclude=_joined(options.get("exclude", ())) or None,
-        extend_exclude=_joined(options.get("extend_exclude", ())),
-        show_notes=options.get("show_notes"),
-        respect_gitignore=options.get("respect_gitignore"),
-        max_file_size=options.get("max_file_size"),
-        baseline="" if options["no_baseline"] else options["baseline"],
-    )
+    given: dict[str, Any] = {"baseline": ""} if options["no_baseline"] else {}
+    for name in Overrides.__struct_fields__:
+        value = options.get(name)
+        if isinstance(value, tuple):  # the lists of an option that is repeated
+            value = tuple([word for words in value for word in words])
+        if value is not None and value != ():
+            given[name] = value
+    return Overrides(**given)
 
 
 def refuse_two_sources(options: dict[str, Any]) -> None:
