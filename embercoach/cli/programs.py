@@ -27,7 +27,7 @@ R = TypeVar("R")
 SIGNALLED = 128
 
 
-def run_program(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool) -> int:
+def _run(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool) -> int:
     """Run it; what it prints goes where ours goes, or, if quiet, to standard error.
 
     Returns:
@@ -65,7 +65,7 @@ def run_recorded(
         program: the command line.
         variables: of the environment, for the file of the record.
         read: returns the record in a file; None where there is none.
-        quiet: as of `run_program`.
+        quiet: what it prints goes to standard error.
         reported: more exit codes with which the program has said why there is no record.
 
     Returns:
@@ -73,7 +73,7 @@ def run_recorded(
     """
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
         file = Path(folder) / "record.json"
-        code = run_program(program, {**os.environ, **variables(file)}, quiet=quiet)
+        code = _run(program, {**os.environ, **variables(file)}, quiet=quiet)
         record = read(file)
     if record is not None:
         return code, record

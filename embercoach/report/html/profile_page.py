@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from embercoach import __version__
-from embercoach.report.html.rendering import asset, content_hash, environment, shade
+from embercoach.report.html.rendering import render_page, shade
 from embercoach.report.text import size_of
 
 if TYPE_CHECKING:
@@ -167,12 +166,10 @@ def render_profiles(
         resources: names of what bounds a launch.
         shown: from a path to the text that a page may show.
     """
-    made = environment()
-    made.filters["shown"] = shown
-    made.filters["source_name"] = _source_name
-    style = asset(made, "report.css") + asset(made, "profile.css")
-    return made.get_template("profile.html").render(
-        version=__version__,
+    return render_page(
+        "profile.html",
+        styles=("report", "profile"),
+        filters={"shown": shown, "source_name": _source_name},
         program=program,
         profiles=profiles,
         rows=[source_rows(profile) for profile in profiles],
@@ -183,8 +180,6 @@ def render_profiles(
         resources=resources,
         width=WIDTH,
         height=HEIGHT,
-        style=style,
-        style_hash=content_hash(style),
     )
 
 

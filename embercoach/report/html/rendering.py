@@ -163,12 +163,11 @@ def render(
     rule_pages = pages({finding["code"] for finding in findings}, rules_url)
     shown = shown_paths(document, str(Path.cwd()))
     data = table(document, rule_pages, readable=readable, root=root, saved_at=saved_at, shown=shown)
-    made = environment()
-    made.filters["shown"] = shown
-    style = asset(made, "report.css")
-    script = "\n".join(asset(made, name) for name in ("hot_spots.js", "report.js"))
-    return made.get_template("report.html").render(
-        version=__version__,
+    return render_page(
+        "report.html",
+        styles=("report",),
+        scripts=("hot_spots", "report"),
+        filters={"shown": shown},
         summary=document["summary"],
         details=details,
         problems=document["problems"],
@@ -187,10 +186,29 @@ def render(
         pages=rule_pages,
         names={page.code: page.name for page in rule_pages},
         data=data,
+    )
+
+
+def render_page(
+    template: str,
+    *,
+    styles: Iterable[str],
+    scripts: Iterable[str] = (),
+    filters: dict[str, Callable[..., Any]],
+    **context: Any,
+) -> str:
+    """Return a page that holds its style sheets and scripts, whose hashes its policy allows."""
+    made = environment()
+    made.filters.update(filters)
+    style = "".join(asset(made, f"{name}.css") for name in styles)
+    script = "\n".join(asset(made, f"{name}.js") for name in scripts)
+    return made.get_template(template).render(
+        version=__version__,
         style=style,
         script=script,
         style_hash=content_hash(style),
         script_hash=content_hash(script),
+        **context,
     )
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from embercoach import __version__
-from embercoach.report.html.rendering import asset, content_hash, environment, shade
+from embercoach.report.html.rendering import render_page, shade
 from embercoach.report.html.sources import tokens
 
 if TYPE_CHECKING:
@@ -53,20 +52,14 @@ def render_trace(
         sources: the texts of files that the page may show, by path.
         shown: from a path to the text that a page may show.
     """
-    made = environment()
-    made.filters["shown"] = shown
-    made.filters["duration"] = duration
-    style = "".join(asset(made, f"{name}.css") for name in ("report", "profile", "trace"))
-    script = asset(made, "trace.js")
-    return made.get_template("trace.html").render(
-        version=__version__,
+    return render_page(
+        "trace.html",
+        styles=("report", "profile", "trace"),
+        scripts=("trace",),
+        filters={"shown": shown, "duration": duration},
         trace=document,
         states=STATES,
         excerpts=excerpts(document, sources),
-        style=style,
-        script=script,
-        style_hash=content_hash(style),
-        script_hash=content_hash(script),
     )
 
 
