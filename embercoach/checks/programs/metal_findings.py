@@ -133,7 +133,7 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ..
 
     load_kernel_checks()
     file = parse(source)
-    if file.syntax.is_exceeded:
+    if file.parsed.is_exceeded:
         budget.note(TOO_INTRICATE)
     found: list[Finding] = []
     for host_check in checks_on("ObjectiveC"):
