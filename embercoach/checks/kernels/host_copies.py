@@ -164,37 +164,39 @@ class _Host:
             for node in scope.below()
         )
 
-    def _tensor(self, node: SyntaxNode, steps: int = STEPS) -> _Tensor | None:
+    def _tensor(self, node: SyntaxNode) -> _Tensor | None:
         """The tensor whose address is taken, directly or through variables."""
-        for inner in node.below():
-            if inner.kind == "call_expression":
-                field = inner.get("function")
-                if field is None or field.kind != "field_expression":
-                    continue
-                owner = field.get("argument")
-                if self._field(field) in POINTERS and owner is not None:
-                    name = " ".join(self.parsed.word(owner).split())
-                    return _Tensor(name, self._is_by_cpu(owner))
-        value = self._value(node) if steps else None
-        return None if value is None else self._tensor(value, steps - 1)
+        for inner in self._with_values(node):
+            field = inner.get("function") if inner.kind == "call_expression" else None
+            if field is None or field.kind != "field_expression":
+                continue
+            owner = field.get("argument")
+            if self._field(field) in POINTERS and owner is not None:
+                name = " ".join(self.parsed.word(owner).split())
+                return _Tensor(name, self._is_by_cpu(owner))
+        return None
 
-    def _is_by_cpu(self, node: SyntaxNode, steps: int = STEPS) -> bool:
-        for inner in node.below():
-            if inner.kind == "field_expression" and self._field(inner) == "cpu":
-                return True
-            if inner.kind == "qualified_identifier" and self.parsed.word(inner).endswith("kCPU"):
-                return True
-        value = self._value(node) if steps else None
-        return value is not None and self._is_by_cpu(value, steps - 1)
+    def _is_by_cpu(self, node: SyntaxNode) -> bool:
+        return any(
+            (inner.kind == "field_expression" and self._field(inner) == "cpu")
+            or (inner.kind == "qualified_identifier" and self.parsed.word(inner).endswith("kCPU"))
+            for inner in self._with_values(node)
+        )
 
-    def _is_contents(self, node: SyntaxNode, steps: int = STEPS) -> bool:
-        for inner in node.below():
-            if inner.start in self.contents:
-                return True
-            if inner.kind == "field_expression" and self._field(inner) == "contents":
-                return True
-        value = self._value(node) if steps else None
-        return value is not None and self._is_contents(value, steps - 1)
+    def _is_contents(self, node: SyntaxNode) -> bool:
+        return any(
+            inner.start in self.contents
+            or (inner.kind == "field_expression" and self._field(inner) == "contents")
+            for inner in self._with_values(node)
+        )
+
+    def _with_values(self, node: SyntaxNode) -> Iterator[SyntaxNode]:
+        """Yield the parts of an expression; of a variable also those of its value, and so on."""
+        following: SyntaxNode | None = node
+        for _ in range(1 + STEPS):
+            if following is not None:
+                yield from following.below()
+                following = self._value(following)
 
     def _value(self, node: SyntaxNode) -> SyntaxNode | None:
         """The value of a variable's last declaration before its use in the same function."""
