@@ -27,6 +27,7 @@ from embercoach.metal.execution.footprints import (
     exclusive,
     footprint,
     footprint_of,
+    is_alike,
     meetings,
     past_buffers,
     same_members,
@@ -76,7 +77,7 @@ class Side(Struct, frozen=True):
             _guarded(access, axis),
             _is_settled(access, axis),
             _depends(access, axis),
-            _is_alike(access),
+            is_alike(access),
             footprint(access),
         )
 
@@ -143,14 +144,6 @@ def _split(value: LaneValue, axis: int) -> _Split | None:
         else:
             rest[symbol] = times
     return position, factor, rest
-
-
-def _is_alike(access: Access) -> bool:
-    """Return whether the conditions of an access are equal for all of its threads."""
-    return not any(
-        condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
-        for condition in access.mask.conditions
-    )
 
 
 def _depends(access: Access, axis: int) -> bool:

@@ -267,13 +267,12 @@ def rewrite(
         edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
         dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
         edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
-        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(parsed))
+        problems += (_problem(source, shift + at, what) for at, what in bare_parameters(parsed))
         shared = tuple(threadgroup_storage(parsed, words))
         for filling in fillings(parsed):
             # Macros that say threadgroup are not in the tree.
-            if all(filling.at != found.end for found in shared):
-                at = shift + filling.at
-                edits.append(LineEdit(at, at, filling.text))
+            if all(filling.end != found.end for found in shared):
+                edits.append(_moved(filling, shift))
         for found in shared:
             start, end = shift + found.start, shift + found.end
             if found.problem:
@@ -283,11 +282,9 @@ def rewrite(
                 edits.append(LineEdit(start, end, found.text + breaks))
     # Inside of a cast that begins at the same place.
     edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(texts))
-    problems += (_problem(source, start, what) for start, what in header_refusals(header))
-    problems += (
-        _problem(source, layout.body_start + start, what)
-        for start, what in body_refusals(body, header)
-    )
+    around = read_unit(header)
+    for shift, text in zip(shifts, (around, read_body(body, around)), strict=True):
+        problems += (_problem(source, shift + start, what) for start, what in _refusals(text))
     return Rewritten(
         edited=apply(source, _outermost(edits)),
         thunk=_thunk(layout),
@@ -405,17 +402,8 @@ def _argument(parameter: LaunchParameter) -> str:
     return f"{parameter.type}({', '.join(parts)})"
 
 
-def header_refusals(header: str) -> Iterator[tuple[int, str]]:
-    """The places of a header, in characters, each with the problem."""
-    yield from _of_text(read_unit(header))
-
-
-def body_refusals(body: str, header: str) -> Iterator[tuple[int, str]]:
-    """The places of a body, in characters, each with the problem."""
-    yield from _of_text(read_body(body, read_unit(header)))
-
-
-def _of_text(text: MetalText) -> Iterator[tuple[int, str]]:
+def _refusals(text: MetalText) -> Iterator[tuple[int, str]]:
+    """Yield the places of a text that Metal refuses, in characters, each with the problem."""
     for part in text.foreign:
         problem = _PROBLEMS.get(part.kind)
         if problem is not None:
