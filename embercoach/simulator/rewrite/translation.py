@@ -17,7 +17,14 @@ from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.texts import Parsed, as_written
 from embercoach.metal.program.written_facts import read_body, read_unit
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
-from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
+from embercoach.simulator.rewrite.line_edits import (
+    EditedText,
+    LineEdit,
+    apply,
+    blanked,
+    line_of,
+    start_of_line,
+)
 from embercoach.simulator.rewrite.metal_dialect import (
     array_edits,
     bare_parameters,
@@ -263,7 +270,7 @@ def rewrite(
     for shift, parsed in zip(shifts, texts, strict=True):
         _refuse_line_directives(parsed, source, shift)
         edits += _attribute_edits(parsed, source, shift)
-        starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
+        starts = {start_of_line(source, line) + column - 1 - shift for line, column in casts}
         edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
         dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
         edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
@@ -302,10 +309,6 @@ def _problem(source: str, start: int, message: str) -> TranslationProblem:
 
 def _moved(edit: LineEdit, shift: int) -> LineEdit:
     return LineEdit(shift + edit.start, shift + edit.end, edit.new)
-
-
-def _start_of_line(source: str, line: int) -> int:
-    return sum(len(text) + 1 for text in source.split("\n")[: line - 1])
 
 
 def _outermost(edits: Sequence[LineEdit]) -> Iterator[LineEdit]:
