@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import tokenize
     from collections.abc import Iterator
 
-    from embercoach.metal.syntax import Syntax
+    from embercoach.metal.program.texts import Parsed
 
 __all__ = ["CODES", "Directive", "Item", "read_directives", "read_lines"]
 
@@ -363,41 +363,42 @@ _STRINGS = frozenset({"raw_string_literal", "string_literal", "concatenated_stri
 def read_c_lines(source: str, language: Language) -> PhysicalLines:
     """Return how a file's lines belong together. What the grammar doubts has lines all the same."""
     # A carriage return alone ends a line to Clang, though not to the grammar.
-    syntax = _syntax(_LONE_RETURN.sub("\n", source), language)
+    parsed = _parsed(_LONE_RETURN.sub("\n", source), language)
     index = LineIndex(source)
     lines = PhysicalLines(open_ended=_ends(source, index))
     code: set[int] = set()
+    for comment in parsed.comments:
+        start, end = parsed.offsets(comment.start, comment.end)
+        first, last = index.place(start)[0], index.place(end)[0]
+        _add_comment(lines, source[start:end], index.place(start), index)
+        lines.open_ended.difference_update(range(first, last))
     # In the order of the text, where the first one after a statement's begin is its own, or none.
-    bodies = [syntax.place(node).start for node in syntax.nodes if node.type in _BODIES]
-    for node in syntax.nodes:
-        place = syntax.place(node)
-        first, last = index.place(place.start)[0], index.place(place.end)[0]
-        if node.type == "comment":
-            _add_comment(lines, source[place.start : place.end], index.place(place.start), index)
-            lines.open_ended.difference_update(range(first, last))
-            continue
-        if node.type in _STATEMENTS:
-            at = bisect_left(bodies, place.start)
-            head = min(place.end, bodies[at]) if at < len(bodies) else place.end
+    bodies = [parsed.offset(part) for part in parsed.of_kinds(*_BODIES)]
+    for part in parsed.tree.below():
+        start, end = parsed.offsets(part.start, part.end)
+        first, last = index.place(start)[0], index.place(end)[0]
+        if part.kind in _STATEMENTS:
+            at = bisect_left(bodies, start)
+            head = min(end, bodies[at]) if at < len(bodies) else end
             lines.logical.append((first, index.place(head)[0]))
-        elif node.type in _STRINGS and last > first:
+        elif part.kind in _STRINGS and last > first:
             lines.strings.append((first, last))
-            if node.type != "concatenated_string":
+            if part.kind != "concatenated_string":
                 lines.open_ended.difference_update(range(first, last))
-        if node.child_count == 0 and place.end > place.start:
+        if not part.parts and part is not parsed.tree and end > start:
             code.update((first, last))
     lines.code = sorted(code)
     return lines
 
 
-def _syntax(source: str, language: Language) -> Syntax:
+def _parsed(source: str, language: Language) -> Parsed:
     if language == METAL:
-        from embercoach.metal.syntax import parse_unit
+        from embercoach.metal.program.texts import as_written
 
-        return parse_unit(source)
+        return as_written(source, "file")
     from embercoach.metal.objective_c import parse
 
-    return parse(source).syntax
+    return parse(source).parsed
 
 
 def _ends(source: str, index: LineIndex) -> set[int]:

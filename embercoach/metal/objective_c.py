@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.metal.library import CPP_KEYWORDS
-from embercoach.metal.preprocessor import directives
+from embercoach.metal.preprocessor import Expanded, directives
+from embercoach.metal.program.texts import Parsed
 from embercoach.metal.program.written_facts import read_unit
-from embercoach.metal.syntax import Syntax, syntax_of
 from embercoach.metal.tokens import escaped, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tree_sitter import Node
-
+    from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.program.written_facts import MetalText
 
 _LITERALS = frozenset({"string_literal", "raw_string_literal"})
@@ -48,15 +47,15 @@ class Embedded(Struct, frozen=True):
 
 def embedded_units(file: ObjectiveC) -> Iterator[Embedded]:
     """The literals that hold whole functions of Metal, in the order of the file."""
-    for literal in _literals(file.syntax):
-        if not any(word in file.syntax.words(literal) for word in _ENTRIES):
+    for literal in _literals(file.parsed):
+        if not any(word in file.parsed.word(literal) for word in _ENTRIES):
             continue
-        written = _characters(literal, file.syntax)
+        written = _characters(literal, file.parsed)
         if written is None:
             continue
         text = read_unit("".join(character for character, _ in written))
         if _is_metal(text):
-            end = file.syntax.place(literal).end
+            end = file.parsed.place(literal).end
             yield Embedded(text, (*(offset for _, offset in written), end))
 
 
@@ -68,34 +67,31 @@ def _is_metal(text: MetalText) -> bool:
     return includes or any(p.attributes for f in text.entry_points for p in f.parameters)
 
 
-def _literals(syntax: Syntax) -> Iterator[Node]:
-    for node in syntax.nodes:
-        above = syntax.parent(node)
-        joined = above is not None and above.type == "concatenated_string"
-        if node.type == "concatenated_string" or (node.type in _LITERALS and not joined):
-            yield node
+def _literals(parsed: Parsed) -> Iterator[SyntaxNode]:
+    for part in parsed.of_kinds("concatenated_string", *_LITERALS):
+        above = parsed.parent(part)
+        if above is None or above.kind != "concatenated_string":
+            yield part
 
 
-def _characters(literal: Node, syntax: Syntax) -> list[tuple[str, int]] | None:
+def _characters(literal: SyntaxNode, parsed: Parsed) -> list[tuple[str, int]] | None:
     """The characters of a literal with their offsets in the file; None if unknown."""
-    parts = literal.named_children if literal.type == "concatenated_string" else [literal]
+    parts = literal.inner if literal.kind == "concatenated_string" else [literal]
     found: list[tuple[str, int]] = []
     for part in parts:
-        if part.type == "comment":
-            continue
-        if part.type not in _LITERALS:
+        if part.kind not in _LITERALS:
             return None  # a macro that represents a literal
-        for child in part.named_children:
-            start = syntax.place(child).start
-            words = syntax.words(child)
-            if child.type in ("string_content", "raw_string_content"):
+        for child in part.inner:
+            start = parsed.offset(child)
+            words = parsed.word(child)
+            if child.kind in ("string_content", "raw_string_content"):
                 found += [(character, start + i) for i, character in enumerate(words)]
-            elif child.type == "escape_sequence":
+            elif child.kind == "escape_sequence":
                 character = escaped(words)
                 if character is None:
                     return None
                 found += [(c, start) for c in character]
-            elif child.type != "raw_string_delimiter":
+            elif child.kind != "raw_string_delimiter":
                 return None
     return found
 
@@ -327,11 +323,11 @@ class ObjectiveC(Struct, frozen=True):
     """A parsed file.
 
     Attributes:
-        syntax: the C++ tree; its ``words`` are those of the file as it was written.
+        parsed: the C++ tree; its words are those of the file as it was written.
         messages: the message expressions, in the order of the text.
     """
 
-    syntax: Syntax
+    parsed: Parsed
     messages: tuple[Message, ...]
 
 
@@ -348,7 +344,7 @@ def parse(text: str) -> ObjectiveC:
     for message in messages.values():
         _write_message(edited, message)
     found = tuple(messages[start] for start in sorted(messages))
-    return ObjectiveC(syntax_of(text, encoded, bytes(edited)), found)
+    return ObjectiveC(Parsed(text, "file", Expanded(text), edited=bytes(edited)), found)
 
 
 def _atoms(data: bytes) -> list[Atom]:

@@ -1,28 +1,20 @@
-"""Metal text to a C++ syntax tree, with positions in the text itself.
+"""Metal text to a C++ syntax tree, in bounded time.
 
 The grammar is C++'s. Metal's address spaces and entry qualifiers, and macros that expand to a
 pragma or to qualifiers, are not C++: they are blanked out or exchanged for C++ qualifiers of the
 same length before the tree is built, so every position stays true, and the replaced words are kept.
-A body is wrapped into a function for the grammar's sake.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import tree_sitter_cpp
-from msgspec import Struct, field
-from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from embercoach.metal.library import ADDRESS_SPACES, ENTRY_QUALIFIERS
-from embercoach.metal.text_facts import TextSpan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Comments, literals and numbers; an unclosed string ends with its line.
 LEXICAL = rb"""
@@ -156,9 +148,6 @@ def _has_many_angles(data: bytes) -> bool:
 # Macros of Metal's and MLX's own headers that represent qualifiers or a pragma.
 PREAMBLE_BLANKS = frozenset({"METAL_FUNC", "METAL_CONST", "MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"})
 
-_PREFIX = b"void _(){\n"
-_SUFFIX = b"\n}\n"
-_LINE_BREAK = re.compile("\n")
 _DIRECTIVE_TEXT = re.compile(LEXICAL, re.VERBOSE | re.DOTALL)
 # What words are in that are left to the tree: comments, directives, strings and attributes.
 _OTHER_TEXT = (
@@ -180,139 +169,6 @@ _OTHER_WORDS = rb"""
 _CALLED = re.compile(rb"[\s\\]*\(")
 
 
-class Syntax(Struct, frozen=True):
-    """A parsed text.
-
-    Attributes:
-        text: the text as given.
-        root: of a body its ``compound_statement``, else the ``translation_unit``.
-        top: the root of the whole tree.
-        data: the text as the grammar saw it, in bytes, before the exchange.
-        shift: bytes in front of the text in ``data``.
-        tail: bytes after it.
-        qualifiers: byte offset of each exchanged qualifier, to the word that it replaces.
-        faults: stretches where the grammar had to guess; empty means a clean parse.
-        is_exceeded: the parse took more than it may: the tree is that of an empty text.
-    """
-
-    text: str
-    root: Node
-    top: Node
-    data: bytes
-    shift: int
-    tail: int
-    qualifiers: dict[int, str]
-    faults: tuple[TextSpan, ...] = ()
-    is_exceeded: bool = False
-    _nodes: list[Node] = field(default_factory=list)
-    _parents: dict[int, Node] = field(default_factory=dict)
-    _rows: list[int] = field(default_factory=list)
-    _characters: list[int] | None = None
-
-    @property
-    def nodes(self) -> list[Node]:
-        """Every node of the whole tree, in the order of the text."""
-        if not self._nodes:
-            self._nodes.extend(walk(self.top))
-        return self._nodes
-
-    def parent(self, node: Node) -> Node | None:
-        """The node directly above one. The grammar's own way to it starts at the root."""
-        if not self._parents:
-            for above in self.nodes:
-                self._parents.update((child.id, above) for child in above.children)
-        return self._parents.get(node.id)
-
-    def words(self, node: Node) -> str:
-        """The text of a node as it was written."""
-        return self.text_between(node.start_byte, node.end_byte)
-
-    def text_between(self, start: int, end: int) -> str:
-        """A stretch of ``data``, given in bytes, as it was written."""
-        return self.data[start:end].decode()
-
-    def place(self, node: Node) -> TextSpan:
-        """The place of a node in the text."""
-        return self.stretch(node.start_byte, node.end_byte)
-
-    def stretch(self, start: int, end: int) -> TextSpan:
-        """The place of a stretch of ``data``, given in bytes."""
-        first, last = self.offsets(start, end)
-        row = bisect_right(self._rows, first) - 1
-        return TextSpan(first, last, row + 1, first - self._rows[row] + 1)
-
-    def offsets(self, start: int, end: int) -> tuple[int, int]:
-        """A stretch of ``data``, given in bytes, in characters of the text."""
-        shift, table = self.shift, self._characters
-        most = len(self.text) if table is None else len(table) - 1
-        first, last = start - shift, end - shift
-        first = 0 if first < 0 else min(first, most)
-        last = 0 if last < 0 else min(last, most)
-        return (first, last) if table is None else (table[first], table[last])
-
-
-def parse_body(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
-    """Parse the ``source`` of a kernel: statements, as they stand inside a function.
-
-    Args:
-        text: the body.
-        blanks: macros of the header that represent a pragma, qualifiers or nothing.
-    """
-    return _parse(text, _PREFIX, _SUFFIX, blanks)
-
-
-def parse_unit(text: str, blanks: frozenset[str] = frozenset()) -> Syntax:
-    """Parse text that is at file scope: a ``header``, or a whole ``.metal`` file."""
-    return _parse(text, b"", b"", blanks)
-
-
-def _parse(text: str, prefix: bytes, suffix: bytes, blanks: frozenset[str]) -> Syntax:
-    # Lone surrogates cannot be encoded; a question mark keeps every offset.
-    data = prefix + text.encode(errors="replace") + suffix
-    margins = len(prefix), len(suffix)
-    edited, qualifiers = _exchange(data, blanks | PREAMBLE_BLANKS)
-    tree = tree_of(edited, len(suffix))
-    body = _wrapped_body(tree.root, len(data)) if prefix else tree.root
-    if body is None:
-        tree = tree._replace(unread=(0, len(data)))
-    syntax = _syntax(text, data, margins, tree)
-    return replace(syntax, root=body or tree.root, qualifiers=qualifiers)
-
-
-def _syntax(text: str, data: bytes, margins: tuple[int, int], tree: ParsedTree) -> Syntax:
-    """A syntax without qualifiers; the margins are bytes in front of and after the text."""
-    shift, tail = margins
-    encoded = data[shift : len(data) - tail]
-    syntax = Syntax(
-        text=text,
-        root=tree.root,
-        top=tree.root,
-        data=data,
-        shift=shift,
-        tail=tail,
-        qualifiers={},
-        is_exceeded=tree.is_exceeded,
-        _rows=line_starts(text),
-        _characters=None if len(encoded) == len(text) else _character_table(encoded),
-    )
-    faults = [syntax.place(node) for node in _faults(syntax)]
-    if tree.unread is not None:
-        faults.append(syntax.stretch(*tree.unread))
-    return replace(syntax, faults=tuple(faults))
-
-
-def syntax_of(text: str, data: bytes, edited: bytes) -> Syntax:
-    """A text whose tree was made from bytes of the same length.
-
-    Args:
-        text: the text as it was written.
-        data: the same, encoded.
-        edited: what the grammar is to see.
-    """
-    tree = tree_of(edited)
-    return _syntax(text, data, (0, 0), tree)
-
-
 @lru_cache(maxsize=16)
 def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     """Words that are not C++, and the texts in which they are not looked for."""
@@ -330,11 +186,16 @@ def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     )
 
 
-def _exchange(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int, str]]:
-    """A text with Metal's own words exchanged for C++ of the same length, and these words."""
+def exchange_words(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int, str]]:
+    """Return a text with Metal's own words exchanged for C++ of the same length, and these words.
+
+    Args:
+        data: the text.
+        blanks: macros that represent a pragma, qualifiers or nothing.
+    """
     qualifiers: dict[int, str] = {}
     edited = bytearray(data)
-    for match in _words(blanks).finditer(data):
+    for match in _words(blanks | PREAMBLE_BLANKS).finditer(data):
         start, end = match.span()
         directive, word = match["directive"], match["word"]
         if directive is not None and b"/*" in directive:
@@ -367,44 +228,3 @@ def _without_comment(match: re.Match[bytes]) -> bytes:
     if comment is None or len(comment) < 4 or not comment.endswith(b"*/"):
         return match[0]
     return b"\\\n".join(b" " * len(line) for line in comment.split(b"\\\n"))
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, in the order of the text."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        yield current
-        pending.extend(reversed(current.children))
-
-
-def line_starts(text: str) -> list[int]:
-    """The starts of the lines of a text."""
-    return [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
-
-
-def _faults(syntax: Syntax) -> Iterator[Node]:
-    if syntax.top.has_error:
-        yield from (node for node in syntax.nodes if node.is_error or node.is_missing)
-
-
-def _wrapped_body(root: Node, end: int) -> Node | None:
-    """The body of the wrapping function, None where the text closes it or leaves it open."""
-    functions = root.named_children
-    if len(functions) != 1 or functions[0].type != "function_definition":
-        return None
-    body = functions[0].child_by_field_name("body")
-    # The last byte of the wrapper is the line break after its brace.
-    return body if body is not None and body.end_byte == end - 1 else None
-
-
-def _character_table(encoded: bytes) -> list[int]:
-    """Byte offset to character offset, with an entry for the end."""
-    table: list[int] = []
-    character = -1
-    for byte in encoded:
-        if byte & 0xC0 != 0x80:
-            character += 1
-        table.append(character)
-    table.append(character + 1)
-    return table

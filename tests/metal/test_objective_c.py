@@ -19,7 +19,7 @@ def inside(statement: str) -> ObjectiveC:
 
 def pieces(file: ObjectiveC) -> list[tuple[str, list[str]]]:
     """Selectors and arguments, as they were written."""
-    data = file.syntax.data
+    data = file.parsed.data
     return [
         (m.selector, [data[start:end].decode() for start, end in m.arguments])
         for m in file.messages
@@ -42,7 +42,7 @@ def pieces(file: ObjectiveC) -> list[tuple[str, list[str]]]:
 def test_messages(statement: str, expected: list[tuple[str, list[str]]]) -> None:
     file = inside(statement)
     assert pieces(file) == expected
-    assert file.syntax.faults == ()
+    assert file.parsed.faults == ()
 
 
 @pytest.mark.parametrize("statement", ["y = x[(int)i];", "[[maybe_unused]] int n = 0;"])
@@ -67,19 +67,19 @@ def test_what_is_no_message(statement: str) -> None:
     ],
 )
 def test_the_rest_of_the_language(text: str) -> None:
-    assert parse(text).syntax.faults == ()
+    assert parse(text).parsed.faults == ()
 
 
 def test_methods_are_functions() -> None:
     file = parse("@implementation Foo\n- (int)sum:(int)n of:(int)m {\n  return n + m;\n}\n@end\n")
-    assert [n.type for n in file.syntax.nodes if n.type == "function_definition"] != []
+    assert list(file.parsed.of_kinds("function_definition")) != []
 
 
 @settings(max_examples=60)
 @given(st.text(alphabet='[]{}():;@^"\\ \nab,.<>=#/*', max_size=60))
 def test_whatever_is_written_places_stay_true(text: str) -> None:
     file = parse(text)
-    assert file.syntax.text == text
+    assert file.parsed.expanded.text == text
     for message in file.messages:
         assert text.encode()[message.start : message.start + 1] == b"["
         assert text.encode()[message.end - 1 : message.end] == b"]"
@@ -112,4 +112,4 @@ def test_nested_collections_are_expressions() -> None:
     text = "void f() { id a = " + "@{x ? y : z : @[" * 50 + "[b c]" + "]}" * 50 + "; }"
     found = parse(text)
     assert [message.selector for message in found.messages] == ["c"]
-    assert found.syntax.faults == ()
+    assert found.parsed.faults == ()

@@ -69,10 +69,9 @@ def permissive(
     toolchain: Toolchain, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Bench]:
     """A process that may start others, as where a system has no filters and the user is root."""
-    for name in ("child.py", "confinement.py"):
-        text = child_process._CHILD.with_name(name).read_text(encoding="utf-8")
-        changed = text.replace("        _refuse_processes()\n", "")
-        (tmp_path / name).write_text(changed, encoding="utf-8")
+    text = child_process._CHILD.read_text(encoding="utf-8")
+    changed = text.replace("        _refuse_processes()\n", "")
+    (tmp_path / "child.py").write_text(changed, encoding="utf-8")
     monkeypatch.setattr(child_process, "_CHILD", tmp_path / "child.py")
     monkeypatch.setattr(child_process, "_limits", lambda memory: "CORE=0")
     process = Process(toolchain)
@@ -354,9 +353,9 @@ def test_process_gets_no_secrets_and_no_files(
 _PROGRAM = """
     import os, subprocess, sys, time
     sys.path.append(sys.argv[1])
-    import confinement
-    confinement._refuse_processes = lambda: None
-    confinement.confine(int(sys.argv[2]), "CORE=0")
+    import child
+    child._refuse_processes = lambda: None
+    child.confine(int(sys.argv[2]), "CORE=0")
     grandchild = subprocess.Popen(["sleep", "60"])
     print(grandchild.pid, flush=True)
     if sys.argv[3] == "stays":

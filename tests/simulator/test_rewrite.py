@@ -481,8 +481,8 @@ def test_parameters_that_may_have_an_address_space_are_let_be(header: str) -> No
 
 def filled(body: str) -> str:
     """A body with its fillings."""
-    for filling in sorted(fillings(as_written(body, "body")), key=lambda f: -f.at):
-        body = body[: filling.at] + filling.text + body[filling.at :]
+    for filling in sorted(fillings(as_written(body, "body")), key=lambda f: -f.end):
+        body = body[: filling.start] + filling.new + body[filling.end :]
     return body
 
 
@@ -542,5 +542,5 @@ constant float c[2] = {1, 2};
 constexpr int n() { int k = 0; int l; return k; }
 float g() { float d; return d; }
 """
-    names = [filling.text for filling in fillings(as_written(header, "file"))]
+    names = [filling.new for filling in fillings(as_written(header, "file"))]
     assert names == [" EMBER_FILL(b)", " EMBER_FILL(d)"]

@@ -15,10 +15,8 @@ from embercoach.terminal_text import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tree_sitter import Node
-
     from embercoach.metal.objective_c import ObjectiveC
-    from embercoach.metal.syntax import Syntax
+    from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 TORCH = ("torch/", "ATen/", "c10/")
 TENSORS = frozenset({"torch::Tensor", "at::Tensor"})
@@ -35,20 +33,17 @@ STEPS = 3
 @check("HOST-COPY-001", "HOST-COPY-002", "HOST-COPY-003")
 def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
     """The copies of a PyTorch extension; nothing in other files."""
-    if uses_torch(file.syntax):
+    if uses_torch(file.parsed):
         yield from _Host(file).reports()
 
 
-def uses_torch(syntax: Syntax) -> bool:
+def uses_torch(parsed: Parsed) -> bool:
     """Test whether a file includes PyTorch, or uses its tensors through another header."""
-    for node in syntax.nodes:
-        if node.type in ("preproc_include", "preproc_call"):
-            words = syntax.words(node)
-            if words.startswith(("#include", "#import")) and any(t in words for t in TORCH):
-                return True
-        elif node.type == "qualified_identifier" and syntax.words(node) in TENSORS:
+    for part in parsed.of_kinds("preproc_include", "preproc_call"):
+        words = parsed.word(part)
+        if words.startswith(("#include", "#import")) and any(t in words for t in TORCH):
             return True
-    return False
+    return any(parsed.word(part) in TENSORS for part in parsed.of_kinds("qualified_identifier"))
 
 
 class _Tensor(Struct, frozen=True):
@@ -63,31 +58,27 @@ class _Host:
 
     def __init__(self, file: ObjectiveC) -> None:
         self.file = file
-        self.syntax = file.syntax
-        nodes = file.syntax.nodes
-        self.functions = [n for n in nodes if n.type == "function_definition"]
-        self.scopes = [n for n in nodes if n.type in ("function_definition", "lambda_expression")]
-        self.values: dict[str, list[Node]] = {}
-        for node in nodes:
-            if node.type == "init_declarator":
-                self.values.setdefault(self._declared(node), []).append(node)
+        self.parsed = file.parsed
+        self.functions = list(self.parsed.of_kinds("function_definition"))
+        self.scopes = list(self.parsed.of_kinds("function_definition", "lambda_expression"))
+        self.values: dict[str, list[SyntaxNode]] = {}
+        for part in self.parsed.of_kinds("init_declarator"):
+            self.values.setdefault(self._declared(part), []).append(part)
         self.contents = {m.start for m in file.messages if m.selector == "contents"}
 
     def reports(self) -> Iterator[MetalReport]:
         """The copies and synchronizations of the file."""
         yield from self._new_buffers()
-        for node in self.syntax.nodes:
-            if node.type == "call_expression":
-                yield from self._memory_copies(node)
-                yield from self._blobs(node)
+        for call in self.parsed.of_kinds("call_expression"):
+            yield from self._memory_copies(call)
+            yield from self._blobs(call)
         yield from self._waits()
 
     def _new_buffers(self) -> Iterator[MetalReport]:
         for message in self.file.messages:
             if not message.selector.startswith("newBufferWithBytes:"):
                 continue
-            argument = self._node(*message.arguments[0])
-            tensor = argument and self._tensor(argument)
+            tensor = self._tensor(self.parsed.spanning(*message.arguments[0]))
             if tensor is not None:
                 yield self._copied_in(tensor, "newBufferWithBytes", message.start, message.end)
 
@@ -96,7 +87,7 @@ class _Host:
         message = f"`{copy}` copies the tensor `{_shown(tensor)}` {how}"
         return self._report("HOST-COPY-001", start, end, message, OWN_BUFFER)
 
-    def _memory_copies(self, call: Node) -> Iterator[MetalReport]:
+    def _memory_copies(self, call: SyntaxNode) -> Iterator[MetalReport]:
         arguments = self._arguments(call, COPIES)
         if len(arguments) != 3:
             return
@@ -105,40 +96,40 @@ class _Host:
             tensor = self._tensor(target)
             if tensor is not None:
                 message = f"`memcpy` copies the result to the host, into `{_shown(tensor)}`"
-                start, end = call.start_byte, call.end_byte
+                start, end = call.start, call.end
                 yield self._report("HOST-COPY-002", start, end, message, OWN_OUTPUT)
         elif self._is_contents(target):
             tensor = self._tensor(source)
             if tensor is not None:
-                yield self._copied_in(tensor, "memcpy", call.start_byte, call.end_byte)
+                yield self._copied_in(tensor, "memcpy", call.start, call.end)
 
-    def _blobs(self, call: Node) -> Iterator[MetalReport]:
+    def _blobs(self, call: SyntaxNode) -> Iterator[MetalReport]:
         """``torch::from_blob([buffer contents], ...)`` that is cloned or moved afterwards."""
         arguments = self._arguments(call, frozenset({"torch::from_blob", "at::from_blob"}))
         if not arguments or not self._is_contents(arguments[0]) or not self._is_cloned(call):
             return
         yield self._report(
             "HOST-COPY-002",
-            call.start_byte,
-            call.end_byte,
+            call.start,
+            call.end,
             "`from_blob` copies the result to the host, into a tensor on the CPU",
             OWN_OUTPUT,
         )
 
-    def _is_cloned(self, call: Node) -> bool:
-        parent = self.syntax.parent(call)
-        if parent is not None and parent.type == "field_expression":
+    def _is_cloned(self, call: SyntaxNode) -> bool:
+        parent = self.parsed.parent(call)
+        if parent is not None and parent.kind == "field_expression":
             return self._field(parent) in ("clone", "to")
-        if parent is None or parent.type != "init_declarator":
+        if parent is None or parent.kind != "init_declarator":
             return False
         name = self._declared(parent)
-        function = self._enclosing(self.functions, call.start_byte)
-        for node in self.syntax.nodes:
-            if node.type != "field_expression" or self._field(node) not in ("clone", "to"):
+        function = self._enclosing(self.functions, call.start)
+        for node in self.parsed.of_kinds("field_expression"):
+            if self._field(node) not in ("clone", "to"):
                 continue
-            argument = node.child_by_field_name("argument")
-            inside = self._enclosing(self.functions, node.start_byte) is function
-            if inside and argument is not None and self.syntax.words(argument) == name:
+            argument = node.get("argument")
+            inside = self._enclosing(self.functions, node.start) is function
+            if inside and argument is not None and self.parsed.word(argument) == name:
                 return True
         return False
 
@@ -157,110 +148,100 @@ class _Host:
                 "Encode into `torch::mps::get_command_buffer()`, end with `torch::mps::commit()`",
             )
 
-    def _dispatches(self, scope: Node) -> bool:
+    def _dispatches(self, scope: SyntaxNode) -> bool:
         return any(
             message.selector.startswith(("dispatchThreads:", "dispatchThreadgroups:"))
-            and scope.start_byte <= message.start < scope.end_byte
+            and scope.start <= message.start < scope.end
             for message in self.file.messages
         )
 
-    def _reads_back(self, scope: Node) -> bool:
+    def _reads_back(self, scope: SyntaxNode) -> bool:
         """Test whether the host reads a buffer in the same function: then it must synchronize."""
-        if any(scope.start_byte <= start < scope.end_byte for start in self.contents):
+        if any(scope.start <= start < scope.end for start in self.contents):
             return True
         return any(
-            node.type == "field_expression" and self._field(node) == "contents"
-            for node in _below(scope)
+            node.kind == "field_expression" and self._field(node) == "contents"
+            for node in scope.below()
         )
 
-    def _tensor(self, node: Node, steps: int = STEPS) -> _Tensor | None:
+    def _tensor(self, node: SyntaxNode) -> _Tensor | None:
         """The tensor whose address is taken, directly or through variables."""
-        for inner in _below(node):
-            if inner.type == "call_expression":
-                field = inner.child_by_field_name("function")
-                if field is None or field.type != "field_expression":
-                    continue
-                owner = field.child_by_field_name("argument")
-                if self._field(field) in POINTERS and owner is not None:
-                    name = " ".join(self.syntax.words(owner).split())
-                    return _Tensor(name, self._is_by_cpu(owner))
-        value = self._value(node) if steps else None
-        return None if value is None else self._tensor(value, steps - 1)
+        for inner in self._with_values(node):
+            field = inner.get("function") if inner.kind == "call_expression" else None
+            if field is None or field.kind != "field_expression":
+                continue
+            owner = field.get("argument")
+            if self._field(field) in POINTERS and owner is not None:
+                name = " ".join(self.parsed.word(owner).split())
+                return _Tensor(name, self._is_by_cpu(owner))
+        return None
 
-    def _is_by_cpu(self, node: Node, steps: int = STEPS) -> bool:
-        for inner in _below(node):
-            if inner.type == "field_expression" and self._field(inner) == "cpu":
-                return True
-            if inner.type == "qualified_identifier" and self.syntax.words(inner).endswith("kCPU"):
-                return True
-        value = self._value(node) if steps else None
-        return value is not None and self._is_by_cpu(value, steps - 1)
+    def _is_by_cpu(self, node: SyntaxNode) -> bool:
+        return any(
+            (inner.kind == "field_expression" and self._field(inner) == "cpu")
+            or (inner.kind == "qualified_identifier" and self.parsed.word(inner).endswith("kCPU"))
+            for inner in self._with_values(node)
+        )
 
-    def _is_contents(self, node: Node, steps: int = STEPS) -> bool:
-        for inner in _below(node):
-            if inner.start_byte in self.contents:
-                return True
-            if inner.type == "field_expression" and self._field(inner) == "contents":
-                return True
-        value = self._value(node) if steps else None
-        return value is not None and self._is_contents(value, steps - 1)
+    def _is_contents(self, node: SyntaxNode) -> bool:
+        return any(
+            inner.start in self.contents
+            or (inner.kind == "field_expression" and self._field(inner) == "contents")
+            for inner in self._with_values(node)
+        )
 
-    def _value(self, node: Node) -> Node | None:
+    def _with_values(self, node: SyntaxNode) -> Iterator[SyntaxNode]:
+        """Yield the parts of an expression; of a variable also those of its value, and so on."""
+        following: SyntaxNode | None = node
+        for _ in range(1 + STEPS):
+            if following is not None:
+                yield from following.below()
+                following = self._value(following)
+
+    def _value(self, node: SyntaxNode) -> SyntaxNode | None:
         """The value of a variable's last declaration before its use in the same function."""
-        while node.type in ("cast_expression", "parenthesized_expression"):
-            inner = node.child_by_field_name("value") or next(iter(node.named_children), None)
+        while node.kind in ("cast_expression", "parenthesized_expression"):
+            inner = node.get("value") or next(iter(node.inner), None)
             if inner is None:
                 return None
             node = inner
-        if node.type != "identifier":
+        if node.kind != "identifier":
             return None
-        function = self._enclosing(self.functions, node.start_byte)
-        for declarator in reversed(self.values.get(self.syntax.words(node), [])):
-            start = declarator.start_byte
-            if start < node.start_byte and self._enclosing(self.functions, start) is function:
-                return declarator.child_by_field_name("value")
+        function = self._enclosing(self.functions, node.start)
+        for declarator in reversed(self.values.get(self.parsed.word(node), [])):
+            start = declarator.start
+            if start < node.start and self._enclosing(self.functions, start) is function:
+                return declarator.get("value")
         return None
 
-    def _declared(self, declarator: Node) -> str:
-        name = declarator.child_by_field_name("declarator")
-        return "" if name is None else self.syntax.words(name).lstrip("*& ")
+    def _declared(self, declarator: SyntaxNode) -> str:
+        name = declarator.get("declarator")
+        return "" if name is None else self.parsed.word(name).lstrip("*& ")
 
-    def _arguments(self, call: Node, names: frozenset[str]) -> list[Node]:
-        callee = call.child_by_field_name("function")
-        arguments = call.child_by_field_name("arguments")
-        if callee is None or arguments is None or self.syntax.words(callee) not in names:
+    def _arguments(self, call: SyntaxNode, names: frozenset[str]) -> list[SyntaxNode]:
+        callee = call.get("function")
+        arguments = call.get("arguments")
+        if callee is None or arguments is None or self.parsed.word(callee) not in names:
             return []
-        return [child for child in arguments.named_children if child.type != "comment"]
+        return arguments.inner
 
-    def _field(self, node: Node) -> str:
-        field = node.child_by_field_name("field")
-        if field is not None and field.type == "template_method":
-            field = field.child_by_field_name("name")
-        return "" if field is None else self.syntax.words(field)
+    def _field(self, node: SyntaxNode) -> str:
+        field = node.get("field")
+        if field is not None and field.kind == "template_method":
+            field = field.get("name")
+        return "" if field is None else self.parsed.word(field)
 
-    def _node(self, start: int, end: int) -> Node | None:
-        """The node of a range of bytes."""
-        return self.syntax.root.descendant_for_byte_range(start, max(end - 1, start))
-
-    def _enclosing(self, nodes: list[Node], byte: int) -> Node | None:
+    def _enclosing(self, nodes: list[SyntaxNode], byte: int) -> SyntaxNode | None:
         """The innermost of the nodes that contain a byte."""
-        around = [node for node in nodes if node.start_byte <= byte < node.end_byte]
+        around = [node for node in nodes if node.start <= byte < node.end]
         return around[-1] if around else None
 
     def _report(self, code: str, start: int, end: int, what: str, advice: str) -> MetalReport:
-        return MetalReport(code, Spot("file", self.syntax.stretch(start, end)), what, advice)
+        return MetalReport(code, Spot("file", self.parsed.stretch(start, end)), what, advice)
 
 
 def _shown(tensor: _Tensor) -> str:
     return quoted(tensor.name, MOST_QUOTED)
-
-
-def _below(node: Node) -> Iterator[Node]:
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        yield current
-        pending.extend(current.children)
 
 
 #: Prefixes of classes whose operations a shader does not replace.
@@ -272,16 +253,16 @@ def only_launches(file: ObjectiveC) -> Iterator[MetalReport]:
     """``[device newLibraryWithSource:...]`` of text in the file, and launches of its kernels."""
     compiled = [m for m in file.messages if m.selector.startswith("newLibraryWithSource:")]
     launches = [m for m in file.messages if m.selector.startswith("dispatchThread")]
-    if len(compiled) != 1 or not launches or not uses_torch(file.syntax):
+    if len(compiled) != 1 or not launches or not uses_torch(file.parsed):
         return
-    names = (file.syntax.words(n) for n in file.syntax.nodes if n.type.endswith("identifier"))
+    names = (file.parsed.word(p) for p in file.parsed.tree.below() if p.kind.endswith("identifier"))
     if any(name.startswith(_OTHER_WORK) for name in names):
         return
     if any(True for _ in embedded_units(file)):
         message = compiled[0]
         yield MetalReport(
             "TORCH-KERNEL-004",
-            Spot("file", file.syntax.stretch(message.start, message.end)),
+            Spot("file", file.parsed.stretch(message.start, message.end)),
             "this extension only launches kernels, which PyTorch can do without C++",
             "Pass the source to `torch.mps.compile_shader` in Python, and launch its kernels there",
         )

@@ -11,7 +11,7 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import lanes_where, threads_of
 from embercoach.metal.execution.events import Access, SimdOperation
 from embercoach.metal.execution.footprints import outside, past_buffers
-from embercoach.metal.execution.memory import elements_of
+from embercoach.metal.execution.path_state import elements_of
 from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, WITHIN, LaneValue
 
 if TYPE_CHECKING:

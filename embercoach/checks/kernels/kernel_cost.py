@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
 from embercoach.checks.registry import check
@@ -31,7 +33,7 @@ from embercoach.metal.program.walk import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from embercoach.metal.program.nodes import Expression, Loop, Program, Variable
     from embercoach.metal.program.walk import Node, Values
@@ -55,7 +57,7 @@ def _divisions(program: Program, values: Values) -> Iterator[MetalReport]:
     """
     given = _given(program)
     for body in bodies(program):
-        origins = _origins(body)
+        origins = _Origins(values, _single_values(body), given)
         reported: set[tuple[Loop, Variable]] = set()
         for node, path in with_path(body):
             divided = _divided(node)
@@ -64,7 +66,7 @@ def _divisions(program: Program, values: Values) -> Iterator[MetalReport]:
                 continue
             dividend, divisor = divided
             loop = around[-1]
-            owner = _runtime(divisor, values, origins, given)
+            owner = origins.runtime(divisor)
             if owner is None or (loop, owner) in reported or _is_short(loop, values):
                 continue
             moving = changed(loop)
@@ -101,7 +103,7 @@ def _divided(node: Node) -> tuple[Expression, Expression] | None:
     return sides if whole else None
 
 
-def _origins(body: Node) -> dict[Variable, Expression | None]:
+def _single_values(body: Node) -> dict[Variable, Expression | None]:
     """The one value that each local variable has, None for those that have several."""
     found: dict[Variable, Expression | None] = {}
     for node in below(body):
@@ -114,30 +116,50 @@ def _origins(body: Node) -> dict[Variable, Expression | None]:
     return found
 
 
-def _runtime(
-    divisor: Expression,
-    values: Values,
-    origins: dict[Variable, Expression | None],
-    given: frozenset[Variable],
-) -> Variable | None:
-    """The variable of the launch that a divisor certainly stems from."""
-    if fold(divisor, values) is not None:
-        return None
-    pending, seen = [divisor], set()
-    while pending:
-        current = pending.pop()
-        if any(isinstance(inner, (Call, OpaqueExpression)) for inner in below(current)):
-            return None
-        for variable in sorted(mentioned(current), key=lambda v: v.spot.place.start):
-            if variable in given:
-                return variable
-            initial = origins.get(variable)
-            if variable.kind != "local" or initial is None:
-                return None
-            if variable not in seen:
+class _Origins(Struct, frozen=True):
+    """The origins of values in a body.
+
+    Attributes:
+        values: of the variables that a compiler knows.
+        single: the one value of each local variable, None for those that have several.
+        given: the values that a launch passes.
+    """
+
+    values: Values
+    single: dict[Variable, Expression | None]
+    given: frozenset[Variable]
+
+    def of(
+        self, expression: Expression, fixed: Collection[Variable] = ()
+    ) -> Iterator[Variable | None]:
+        """Yield the variables that an expression stems from; None for what is not followed.
+
+        Args:
+            expression: its local variables are followed to their values.
+            fixed: variables that are left out.
+        """
+        pending, seen = [expression], set(fixed)
+        while pending:
+            current = pending.pop()
+            if any(isinstance(inner, (Call, OpaqueExpression)) for inner in below(current)):
+                yield None
+            for variable in sorted(mentioned(current) - seen, key=lambda v: v.spot.place.start):
                 seen.add(variable)
-                pending.append(initial)
-    return None
+                yield variable
+                initial = self.single.get(variable) if variable.kind == "local" else None
+                if initial is None:
+                    yield None
+                else:
+                    pending.append(initial)
+
+    def runtime(self, expression: Expression) -> Variable | None:
+        """Return the variable of the launch that an expression certainly stems from."""
+        if fold(expression, self.values) is not None:
+            return None
+        for variable in self.of(expression):
+            if variable is None or variable in self.given:
+                return variable
+        return None
 
 
 def _dynamic_indices(program: Program, values: Values) -> Iterator[MetalReport]:
@@ -145,21 +167,22 @@ def _dynamic_indices(program: Program, values: Values) -> Iterator[MetalReport]:
     given = _given(program)
     for body in bodies(program):
         reported: set[Variable] = set()
-        origins = _origins(body)
+        origins = _Origins(values, _single_values(body), given)
         for node, path in with_path(body):
             array = base(node) if isinstance(node, Index) else None
             if array is None or array in reported or not _is_private(array):
                 continue
             assert isinstance(node, Index)
-            fixed = {
+            fixed = values.keys() | {
                 counter.variable
                 for loop in loops(path)
                 if (counter := counter_of(loop, values)) is not None
                 and counter.trips is not None
                 and counter.trips <= MOST_UNROLLED
             }
-            turning = _turning(loops(path), values, origins, given)
-            by = _dynamic(node.index, values, origins, fixed, given | turning.keys())
+            turning = _turning(loops(path), origins)
+            known = given | turning.keys()
+            by = next((v for v in origins.of(node.index, fixed) if v in known), None)
             by = by if by is None else turning.get(by, by)
             if by is not None:
                 reported.add(array)
@@ -172,21 +195,16 @@ def _dynamic_indices(program: Program, values: Values) -> Iterator[MetalReport]:
                 )
 
 
-def _turning(
-    around: tuple[Loop, ...],
-    values: Values,
-    origins: dict[Variable, Expression | None],
-    given: frozenset[Variable],
-) -> dict[Variable, Variable]:
+def _turning(around: tuple[Loop, ...], origins: _Origins) -> dict[Variable, Variable]:
     """Counters of loops that turn as often as the launch says, with what it says it by."""
     found: dict[Variable, Variable] = {}
     for loop in around:
-        counter = counter_of(loop, values)
+        counter = counter_of(loop, origins.values)
         if counter is None or counter.trips is not None or not isinstance(loop.condition, Binary):
             continue
         sides = (loop.condition.left, loop.condition.right)
         bounds = [side for side in sides if counter.variable not in mentioned(side)]
-        owner = _runtime(bounds[0], values, origins, given) if len(bounds) == 1 else None
+        owner = origins.runtime(bounds[0]) if len(bounds) == 1 else None
         if owner is not None:
             found[counter.variable] = owner
     return found
@@ -202,29 +220,6 @@ def _is_private(variable: Variable) -> bool:
         elements *= size
     known = bool(sizes) and len(sizes) == len(kind.dimensions)
     return known and elements >= SMALL_ARRAY and kind.space in (None, "thread")
-
-
-def _dynamic(
-    index: Expression,
-    values: Values,
-    origins: dict[Variable, Expression | None],
-    fixed: set[Variable],
-    given: frozenset[Variable],
-) -> Variable | None:
-    """A variable that makes an index unknown to the compiler for certain."""
-    pending, seen = [index], set()
-    while pending:
-        current = pending.pop()
-        for variable in mentioned(current):
-            if variable in seen or variable in fixed or variable in values:
-                continue
-            seen.add(variable)
-            if variable in given:
-                return variable
-            initial = origins.get(variable)
-            if variable.kind == "local" and initial is not None:
-                pending.append(initial)
-    return None
 
 
 @check(DIVISION)

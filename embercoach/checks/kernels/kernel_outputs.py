@@ -27,6 +27,7 @@ from embercoach.metal.execution.footprints import (
     exclusive,
     footprint,
     footprint_of,
+    is_alike,
     meetings,
     past_buffers,
     same_members,
@@ -36,6 +37,7 @@ from embercoach.metal.execution.values import GROUP_AXES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import StepCount, Trace
     from embercoach.metal.execution.values import LaneValue, UnknownNumber
     from embercoach.metal.program.nodes import Spot, Variable
@@ -69,15 +71,21 @@ class Side(Struct, frozen=True):
     @classmethod
     def of(cls, access: Access, axis: int) -> Side:
         """The dependence of an access on its threadgroup."""
+        compared = [(c, _symbols(c)) for c in access.mask.conditions]
+        deciding = [(c, found) for c, found in compared if c.symbol.origin.axes >> axis & 1]
+        own = GROUP_AXES[axis]
         return cls(
             access,
-            _split(access.index, axis),
-            _position(access, axis),
-            _guarded(access, axis),
-            _is_settled(access, axis),
-            _depends(access, axis),
-            _is_alike(access),
-            footprint(access),
+            split=_split(access.index, axis),
+            position=next((s for _, found in compared for s in found if s.operation == own), None),
+            guarded=any(
+                c.sides is None or any(_split(side, axis) is None for side in c.sides)
+                for c, _ in deciding
+            ),
+            settled=all(found and all(s.operation == own for s in found) for _, found in deciding),
+            depends=bool(deciding),
+            alike=is_alike(access),
+            elements=footprint(access),
         )
 
     def by_residue(self, factor: int) -> Mapping[int, list[int]]:
@@ -145,49 +153,9 @@ def _split(value: LaneValue, axis: int) -> _Split | None:
     return position, factor, rest
 
 
-def _is_alike(access: Access) -> bool:
-    """Return whether the conditions of an access are equal for all of its threads."""
-    return not any(
-        condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
-        for condition in access.mask.conditions
-    )
-
-
-def _depends(access: Access, axis: int) -> bool:
-    """Return whether a condition on the threadgroup's position selects the threads."""
-    return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
-
-
-def _position(access: Access, axis: int) -> UnknownNumber | None:
-    """The threadgroup's position along an axis, as a condition of an access has it."""
-    for condition in access.mask.conditions:
-        for side in condition.sides or ():
-            for symbol, _ in side.terms:
-                if symbol.operation == GROUP_AXES[axis]:
-                    return symbol
-    return None
-
-
-def _is_settled(access: Access, axis: int) -> bool:
-    """Return whether conditions on the threadgroup's position are exact, or there are none."""
-    for condition in access.mask.conditions:
-        if condition.symbol.origin.axes >> axis & 1:
-            sides = condition.sides or ()
-            terms = [symbol for side in sides for symbol, _ in side.terms]
-            if not terms or any(symbol.operation != GROUP_AXES[axis] for symbol in terms):
-                return False
-    return True
-
-
-def _guarded(access: Access, axis: int) -> bool:
-    """Return whether an unknown that depends on the threadgroup selects the threads."""
-    for condition in access.mask.conditions:
-        sides = condition.sides
-        if not condition.symbol.origin.axes >> axis & 1:
-            continue
-        if sides is None or any(_split(side, axis) is None for side in sides):
-            return True
-    return False
+def _symbols(condition: Condition) -> list[UnknownNumber]:
+    """The unknowns that a condition compares."""
+    return [symbol for side in condition.sides or () for symbol, _ in side.terms]
 
 
 _NEVER, _ALWAYS = (False,) * 3, (True,) * 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
-from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
+from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
 from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import (
     Array,
@@ -300,12 +300,10 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
 def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> Iterator[Report]:
     """The three entries of a grid or a threadgroup."""
     assert isinstance(argument.value, Sequence)
-    scope = scope_at(fact, module)
-    written = items(Expression(argument.node, scope)) or ()
-    inline = display(argument.node) is not None
+    written = items(Expression(argument.node, scope_at(fact, module))) or ()
     for index, value in enumerate(argument.value.items or ()):
         size = written[index] if len(written) == 3 else None
-        node = size.node if inline and size is not None else argument.node
+        node = item_node(argument, index)
         if _is_float(value, size):
             yield Report.at(
                 fact,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.checks.file_reports import LineOffsets
 from embercoach.checks.programs.kernels import definitions, kernel_file
 from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile
 from embercoach.checks.registry import ProposedFix, Report, check, checks_on, load_kernel_checks
 from embercoach.finding import Finding, Step
+from embercoach.fixes.source_file import LineIndex
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def _line_of(where: Target, module: Module) -> str:
     """The line of the file that a place is on."""
     assert where.span is not None
     spans = module.parsed.spans({where.node: where.place.statement})
-    lines = LineOffsets(module.source)
-    start = lines.offset(spans[where.node].line, spans[where.node].column)
-    return f"line {lines.position(start + where.span[0])[0]}"
+    lines = LineIndex(module.source)
+    start = lines.offset(spans[where.node].line, spans[where.node].column + 1)
+    return f"line {lines.place(start + where.span[0])[0]}"
 
 
 #: Where a finding of these files stands: there is nothing like a loop of Python around it.
@@ -133,7 +133,7 @@ def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ..
 
     load_kernel_checks()
     file = parse(source)
-    if file.syntax.is_exceeded:
+    if file.parsed.is_exceeded:
         budget.note(TOO_INTRICATE)
     found: list[Finding] = []
     for host_check in checks_on("ObjectiveC"):
@@ -165,7 +165,7 @@ def placed(
         source: the file.
         offsets: of that text's characters in the file; None where the text is the file.
     """
-    lines = LineOffsets(source)
+    lines = LineIndex(source)
     unique: dict[tuple[str, int, int], Finding] = {}
     for report in reports:
         start, end = report.spot.place.start, report.spot.place.end
@@ -177,13 +177,13 @@ def placed(
             other = report.other.place.start, report.other.place.end
             if offsets is not None:
                 other = offsets[other[0]], offsets[max(other[1] - 1, other[0])] + 1
-            line, _ = lines.position(other[0])
+            line, column = lines.place(other[0])
             message = message.replace(ELSEWHERE, f"line {line}")
-            related = (Step(*_place(lines, other[0]), *_place(lines, other[1]), OTHER),)
+            related = (Step(line, column, *lines.place(other[1]), OTHER),)
         finding = Finding(
             report.code,
-            *_place(lines, start),
-            *_place(lines, end),
+            *lines.place(start),
+            *lines.place(end),
             message,
             report.help,
             CONTEXT,
@@ -191,8 +191,3 @@ def placed(
         )
         unique.setdefault((report.code, start, end), finding)
     return tuple(unique.values())
-
-
-def _place(lines: LineOffsets, offset: int) -> tuple[int, int]:
-    line, column = lines.position(offset)
-    return line, column + 1

@@ -11,9 +11,9 @@ from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
     follow_expressions,
     places,
 )
+from embercoach.metal.execution.accessing import fitted, number
 from embercoach.metal.execution.arithmetic import both, compare, negate, truth
 from embercoach.metal.execution.conditions import narrow
-from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError, Trace
 from embercoach.metal.execution.follow_calls import made, structure_of
 from embercoach.metal.execution.machine import (
@@ -26,15 +26,16 @@ from embercoach.metal.execution.machine import (
     execute,
     link,
 )
-from embercoach.metal.execution.memory import (
+from embercoach.metal.execution.path_state import (
     Bundle,
     Cells,
     Pointer,
     Reference,
     Result,
+    State,
     elements_of,
+    met,
 )
-from embercoach.metal.execution.path_state import State, met
 from embercoach.metal.execution.values import (
     ALL_AXES,
     WITHIN,
@@ -63,7 +64,7 @@ from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.execution.memory import Binding
+    from embercoach.metal.execution.path_state import Binding
     from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
 
 MAX_TURNS = 72

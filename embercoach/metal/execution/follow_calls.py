@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from embercoach.metal.execution import accessing, places
+from embercoach.metal.execution.accessing import fitted, number
 from embercoach.metal.execution.arithmetic import (
     add,
     choose,
@@ -17,11 +18,9 @@ from embercoach.metal.execution.arithmetic import (
     wrap,
 )
 from embercoach.metal.execution.conditions import threads_of
-from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError, SimdOperation, Synchronization
 from embercoach.metal.execution.machine import CallFrame, evaluate, evaluate_number, execute, link
-from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference, Result
-from embercoach.metal.execution.path_state import met
+from embercoach.metal.execution.path_state import Bundle, Cells, Pointer, Reference, Result, met
 from embercoach.metal.execution.values import (
     ALL_AXES,
     ANYWHERE,
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.memory import Binding
-    from embercoach.metal.execution.path_state import State
+    from embercoach.metal.execution.path_state import Binding, State
     from embercoach.metal.program.nodes import Call, MetalFunction, MetalStruct, Spot
     from embercoach.metal.program.types import Type
 
@@ -229,7 +227,7 @@ def _tile(m: Machine, state: State, start: Pointer, stride: Result | None, node:
     apart = stride.constant if isinstance(stride, LaneValue) else None
     rows = range(TILE if apart is not None else 1)
     for row in rows:
-        place = accessing.component(m, start, row * (apart or 0), TILE)
+        place = accessing.components_at(m, start, row * (apart or 0), TILE)
         if len(node.arguments) > 3:
             place = place._replace(offset=m.pool.unknown("tile"), known=False)
         if write:

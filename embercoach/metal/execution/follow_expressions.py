@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution import accessing, places
+from embercoach.metal.execution.accessing import (
+    cast,
+    component,
+    converted,
+    fitted,
+    number,
+    swizzled,
+)
 from embercoach.metal.execution.arithmetic import (
     add,
     binary,
@@ -16,26 +24,19 @@ from embercoach.metal.execution.arithmetic import (
     wrap,
 )
 from embercoach.metal.execution.conditions import Conditions, narrow
-from embercoach.metal.execution.conversions import (
-    cast,
-    component,
-    converted,
-    fitted,
-    number,
-    swizzled,
-)
 from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.follow_calls import made, structure_of
 from embercoach.metal.execution.machine import RULES, call, evaluate, evaluate_number, link, unheard
-from embercoach.metal.execution.memory import (
+from embercoach.metal.execution.path_state import (
     Bundle,
     Cells,
     Pointer,
     Reference,
     Result,
+    joined,
+    met,
     moved,
 )
-from embercoach.metal.execution.path_state import joined, met
 from embercoach.metal.execution.values import ANYWHERE, ZERO, LaneValue
 from embercoach.metal.program.nodes import (
     Assign,

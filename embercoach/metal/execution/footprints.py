@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Access
-from embercoach.metal.execution.memory import elements_of
+from embercoach.metal.execution.path_state import elements_of
 from embercoach.metal.execution.values import GROUP_AXES, LANE, SIMD, SIMD_WIDTH
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
     )
     if not (first.mask.conditions or second.mask.conditions):
         yield from tried
-    elif tried and not _varies(first, second):
+    elif tried and is_alike(first) and is_alike(second):
         # One answer for all threads.
         if _can_meet(first, second, *tried[0][1:]):
             yield from tried
@@ -192,12 +192,11 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
         yield from (found for found in tried if _can_meet(first, second, *found[1:]))
 
 
-def _varies(first: Access, second: Access) -> bool:
-    """Return whether it may depend on the threads that both conditions hold."""
-    conditions = (*first.mask.conditions, *second.mask.conditions)
-    return any(
-        condition.varies or any(not isinstance(side.offsets, int) for side in condition.sides or ())
-        for condition in conditions
+def is_alike(access: Access) -> bool:
+    """Return whether the conditions of an access are equal for all of its threads."""
+    return not any(
+        condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
+        for condition in access.mask.conditions
     )
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from embercoach.metal.execution.accessing import number
 from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
-from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
-from embercoach.metal.execution.memory import Bundle, ratio
+from embercoach.metal.execution.path_state import Bundle, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.execution.conditions import Conditions
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.execution.memory import Binding, Pointer, Result
-    from embercoach.metal.execution.path_state import State
+    from embercoach.metal.execution.path_state import Binding, Pointer, Result, State
     from embercoach.metal.program.nodes import (
         Assign,
         Expression,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.metal.execution import accessing
+from embercoach.metal.execution.accessing import COMPONENTS, cast, component, number, swizzled
 from embercoach.metal.execution.arithmetic import add
-from embercoach.metal.execution.conversions import COMPONENTS, cast, component, number, swizzled
 from embercoach.metal.execution.machine import assign, call, evaluate, evaluate_number
-from embercoach.metal.execution.memory import Pointer, Reference, Result, moved
+from embercoach.metal.execution.path_state import Pointer, Reference, Result, moved
 from embercoach.metal.execution.values import ZERO
 from embercoach.metal.program.nodes import (
     Assign,
@@ -118,7 +118,7 @@ def _element(m: Machine, state: State, node: Index) -> Designation:
             return Designation(None, component(m, state, vector, index, node))
         at = index.constant
         if at is not None:
-            return Designation(accessing.component(m, place, at, 1))
+            return Designation(accessing.components_at(m, place, at, 1))
         kind = accessing.with_width(place.type, 1)
         return Designation(place._replace(type=kind, offset=add(m.pool, place.offset, index)))
     base = evaluate(m, state, node.base)
@@ -136,4 +136,4 @@ def _place_of_member(m: Machine, base: Pointer, node: Member) -> Pointer | None:
     at = [COMPONENTS.get(letter, 0) for letter in node.field]
     if not at or at != list(range(at[0], at[0] + len(at))):
         return None
-    return accessing.component(m, base, at[0], len(at))
+    return accessing.components_at(m, base, at[0], len(at))

@@ -19,8 +19,8 @@ from embercoach.metal.porting.entry_points import (
     ThreadgroupArgument,
     arguments_of,
 )
-from embercoach.metal.program.declarators import unpack_initialized
 from embercoach.metal.program.lowering import SignatureNames, lower_body
+from embercoach.metal.program.texts import unpack_initialized
 from embercoach.metal.program.written_names import NAMES
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.library import is_standard_header
 from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program import written_names
-from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.texts import as_written
+from embercoach.metal.program.texts import as_written, unpack
 from embercoach.metal.program.types import DTYPES, INTEGER_NAMES, SCALARS
 from embercoach.metal.program.written_names import NestingError, names_of
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
@@ -19,8 +18,7 @@ from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
+    from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
     from embercoach.metal.program.written_names import Scopes
     from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
 
@@ -268,12 +266,7 @@ class _Reader:
             raise PortError("parameter without a name", parsed.place(part))
         declaration = self._scopes.bindings[declarator.name.start]
         _plain_name(declaration.name, declaration.place)
-        constant = declaration.address_space == "constant" or any(
-            child.kind == "type_qualifier"
-            and child.start not in parsed.qualifiers
-            and parsed.word(child) == "const"
-            for child in part.parts
-        )
+        constant = declaration.address_space == "constant" or parsed.is_constant(part)
         return KernelParameter(
             declaration, constant, declarator, tuple(parsed.declared_marks(part))
         )

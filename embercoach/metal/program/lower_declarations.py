@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program import typing
-from embercoach.metal.program.declarators import unpack, unpack_initialized
 from embercoach.metal.program.lower_calls import made
 from embercoach.metal.program.lower_expressions import initial_value
 from embercoach.metal.program.lowering_state import Field, Twins
@@ -24,16 +23,16 @@ from embercoach.metal.program.nodes import (
     Return,
     Variable,
 )
+from embercoach.metal.program.texts import unpack, unpack_initialized
 from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.program.walk import fitted, fold, fold_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.lowering_state import Lowering, Meaning
     from embercoach.metal.program.nodes import Expression, Statement
-    from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.program.texts import Declarator, SyntaxNode
 
 _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from embercoach.metal.preprocessor import Expanded, preprocess
 from embercoach.metal.program import lower_declarations, lower_expressions
-from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.lower_declarations import (
     define_struct,
     make_function,
@@ -38,7 +37,7 @@ from embercoach.metal.program.nodes import (
     Spot,
     Switch,
 )
-from embercoach.metal.program.texts import Parsed
+from embercoach.metal.program.texts import Parsed, unpack
 from embercoach.metal.program.types import UNKNOWN
 from embercoach.metal.program.walk import fold_int
 from embercoach.metal.text_facts import TextSpan

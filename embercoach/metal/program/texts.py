@@ -1,7 +1,11 @@
-"""A parsed text as plain objects, whose parts have their places in the written one."""
+"""A parsed text as plain objects, whose parts have their places in the written one.
+
+A body is wrapped into a function for the grammar's sake.
+"""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from functools import cached_property
 from operator import attrgetter
@@ -11,9 +15,8 @@ from msgspec import Struct, field
 
 from embercoach.metal.library import ADDRESS_SPACES
 from embercoach.metal.preprocessor import Expanded
-from embercoach.metal.program.declarators import attribute_parts
 from embercoach.metal.program.nodes import Opaque, Spot
-from embercoach.metal.syntax import line_starts, parse_body, parse_unit
+from embercoach.metal.syntax import exchange_words, tree_of
 from embercoach.metal.text_facts import AttributeMark, TextSpan
 
 if TYPE_CHECKING:
@@ -23,6 +26,139 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Text
 
+_NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
+_POINTERS = frozenset(
+    {"pointer_declarator", "pointer_type_declarator", "abstract_pointer_declarator"}
+)
+_REFERENCES = frozenset({"reference_declarator", "abstract_reference_declarator"})
+_ARRAYS = frozenset({"array_declarator", "abstract_array_declarator"})
+FUNCTIONS = frozenset({"function_declarator", "abstract_function_declarator"})
+_WRAPPERS = frozenset(
+    {
+        "parenthesized_declarator",
+        "abstract_parenthesized_declarator",
+        "attributed_declarator",
+        "variadic_declarator",
+    }
+)
+_CASTS = frozenset({"reinterpret_cast", "static_cast"})
+_UNNAMED = frozenset({"type_qualifier", "attribute_declaration"})
+
+
+class Declarator(Struct):
+    """A declarator.
+
+    Attributes:
+        end: the byte after it, where its name becomes visible.
+        name: None for an abstract one, and for a name that is not plain (``A::b``).
+        bindings: the names of a structured binding.
+        dimensions: sizes of an array, outermost first; None for ``[]``.
+        function: the part that declares a function, None where none is declared.
+        nested: a pointer to an array or to a pointer.
+        star: the innermost star, None without one.
+        rest: parts on the way that use other names.
+    """
+
+    end: int = 0
+    name: SyntaxNode | None = None
+    bindings: list[SyntaxNode] = field(default_factory=list)
+    pointers: int = 0
+    reference: bool = False
+    dimensions: list[SyntaxNode | None] = field(default_factory=list)
+    function: SyntaxNode | None = None
+    nested: bool = False
+    star: SyntaxNode | None = None
+    rest: list[SyntaxNode] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[SyntaxNode]:
+        """The declared names: one, none, or those of a structured binding."""
+        return self.bindings if self.name is None else [self.name]
+
+    @property
+    def is_address(self) -> bool:
+        """Return whether ``*`` or ``&`` is written."""
+        return self.pointers > 0 or self.reference
+
+
+def unpack(part: SyntaxNode | None) -> Declarator:
+    """Take a declarator apart, outside in."""
+    found = Declarator(0 if part is None else part.end)
+    current = part
+    while current is not None:
+        kind = current.kind
+        if kind in _NAMES:
+            found.name = current
+            return found
+        if kind == "structured_binding_declarator":
+            found.bindings = [child for child in current.inner if child.kind in _NAMES]
+            return found
+        if kind in _ARRAYS:
+            found.dimensions.insert(0, current.get("size"))
+        elif kind in _POINTERS:
+            found.pointers += 1
+            found.nested = found.nested or bool(found.dimensions)
+            found.star = current
+        elif kind in _REFERENCES:
+            found.reference = True
+        elif kind in FUNCTIONS:
+            # The innermost one names the function: int (*f(int))(float).
+            found.function = current
+        elif kind == "template_function":
+            found.name = current.get("name")
+            found.rest += current.all("arguments")
+            return found
+        elif kind not in _WRAPPERS:
+            found.rest.append(current)
+            return found
+        current = current.get("declarator") or _inner(current, kind)
+    return found
+
+
+def unpack_initialized(
+    part: SyntaxNode, value: SyntaxNode | None = None
+) -> tuple[Declarator, SyntaxNode | None]:
+    """A declarator with its initial value: of ``a = 1`` that of ``a``, and ``1``."""
+    if part.kind == "init_declarator":
+        return unpack(part.get("declarator") or part), part.get("value")
+    return unpack(part), value
+
+
+def cast_target(parsed: Parsed, part: SyntaxNode) -> SyntaxNode | None:
+    """Return the type that a part casts to: ``(T)x``, ``static_cast<T>(x)``; None without one."""
+    if part.kind == "cast_expression":
+        return part.get("type")
+    if part.kind == "call_expression":
+        part = part.get("function") or part
+    name, arguments = part.get("name"), part.get("arguments")
+    if part.kind != "template_function" or name is None or arguments is None:
+        return None
+    if parsed.word(name) not in _CASTS:
+        return None
+    return next(iter(arguments.inner), None)
+
+
+def attribute_parts(part: SyntaxNode) -> Iterator[SyntaxNode]:
+    """The ``attribute_declaration`` parts of a declaration and its declarators."""
+    pending = [part]
+    while pending:
+        for child in pending.pop().parts:
+            if child.kind == "attribute_declaration":
+                yield child
+            elif child.kind.endswith("_declarator"):
+                pending.append(child)
+
+
+def _inner(part: SyntaxNode, kind: str) -> SyntaxNode | None:
+    """The declarator inside one whose field the grammar does not name."""
+    if kind in FUNCTIONS or kind in _ARRAYS:
+        return None
+    inner = [child for child in part.inner if child.kind not in _UNNAMED]
+    return (inner[0] if kind == "attributed_declarator" else inner[-1]) if inner else None
+
+
+_PREFIX, _SUFFIX = b"void _(){\n", b"\n}\n"
+_LINE_BREAK = re.compile("\n")
 #: Children from which on their roles are looked up.
 _MANY = 30
 
@@ -81,25 +217,25 @@ class SyntaxNode(Struct, eq=False):
         return any(part.kind == kind for part in self.parts)
 
 
-def plain_tree(root: Node) -> SyntaxNode:
-    """The tree below a node."""
+def plain_tree(root: Node) -> tuple[SyntaxNode, list[SyntaxNode]]:
+    """Return the tree below a node, and its comments."""
     cursor = root.walk()
-    top = _part(root, "")
+    top, comments = _part(root, ""), list[SyntaxNode]()
     path = [top]
     if not cursor.goto_first_child():
-        return top
+        return top, comments
     while True:
         node = cursor.node
-        if node is not None and node.type != "comment":
+        if node is not None:
             part = _part(node, cursor.field_name or "")
-            path[-1].parts.append(part)
+            (comments if part.kind == "comment" else path[-1].parts).append(part)
             if cursor.goto_first_child():
                 path.append(part)
                 continue
         while not cursor.goto_next_sibling():
             path.pop()
             if not path or not cursor.goto_parent():
-                return top
+                return top, comments
 
 
 def _part(node: Node, role: str) -> SyntaxNode:
@@ -123,7 +259,18 @@ class _Specifiers(Struct, frozen=True):
 
 
 class Parsed:
-    """The tree of a text, and its way back to the text."""
+    """The tree of a text, and its way back to the text.
+
+    Attributes:
+        kind: a body, a header or a file.
+        expanded: the text that was parsed.
+        data: the same, in bytes, with what was wrapped around it.
+        qualifiers: byte offset of each exchanged qualifier, to the word that it replaces.
+        is_exceeded: the parse took more than it may: the tree is that of an empty text.
+        top: the whole tree, with what was wrapped around the text.
+        tree: of a body its ``compound_statement``, else the ``translation_unit``.
+        comments: those of the whole tree, which has none itself.
+    """
 
     def __init__(
         self,
@@ -132,16 +279,38 @@ class Parsed:
         expanded: Expanded,
         misread: Mapping[int, str] | None = None,
         blanks: frozenset[str] = frozenset(),
+        edited: bytes | None = None,
     ) -> None:
+        """Parse a text.
+
+        Args:
+            text: the text as it was written.
+            kind: a body, a header or a file.
+            expanded: the text after preprocessing.
+            misread: characters that the grammar gets instead of those at some offsets.
+            blanks: macros that represent a pragma, qualifiers or nothing.
+            edited: what the grammar gets, of the same length, where that is not Metal.
+        """
         self.kind = kind
         self.expanded = expanded
         self._misread = misread or {}
-        self._rows = line_starts(text)
-        self._syntax = (parse_body if kind == "body" else parse_unit)(self._readable(), blanks)
-        self._data = self._syntax.data
-        self.qualifiers = self._syntax.qualifiers
-        self.is_exceeded = self._syntax.is_exceeded
-        self.tree: SyntaxNode = plain_tree(self._syntax.root)
+        self._rows = [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
+        readable = self._readable()
+        # Lone surrogates cannot be encoded; a question mark keeps every offset.
+        encoded = readable.encode(errors="replace")
+        self._characters = None if len(encoded) == len(readable) else _character_table(encoded)
+        self.data = _PREFIX + encoded + _SUFFIX if kind == "body" else encoded
+        self._shift, tail = (len(_PREFIX), len(_SUFFIX)) if kind == "body" else (0, 0)
+        self._end = len(self.data) - tail
+        self.qualifiers: Mapping[int, str] = {}
+        if edited is None:
+            edited, self.qualifiers = exchange_words(self.data, blanks)
+        parsed = tree_of(edited, tail)
+        self.is_exceeded = parsed.is_exceeded
+        self.top, self.comments = plain_tree(parsed.root)
+        body = self._wrapped_body() if kind == "body" else self.top
+        self.tree: SyntaxNode = body or self.top
+        self._unread = (0, len(self.data)) if body is None else parsed.unread
         self._by_kind: dict[str, list[SyntaxNode]] = {}
         self._known_specifiers: dict[SyntaxNode, _Specifiers] = {}
 
@@ -152,9 +321,26 @@ class Parsed:
             characters[offset] = character
         return "".join(characters)
 
+    def _wrapped_body(self) -> SyntaxNode | None:
+        """The body of the wrapping function, None where the text closes it or leaves it open."""
+        functions = self.top.inner
+        if len(functions) != 1 or functions[0].kind != "function_definition":
+            return None
+        body = functions[0].get("body")
+        # The last byte of the wrapper is the line break after its brace.
+        return body if body is not None and body.end == len(self.data) - 1 else None
+
     def offset(self, part: SyntaxNode) -> int:
         """The start of a part in the text that was parsed, in characters."""
-        return self._syntax.offsets(part.start, part.end)[0]
+        return self.offsets(part.start, part.end)[0]
+
+    def offsets(self, start: int, end: int) -> tuple[int, int]:
+        """A stretch of the data in characters of the text that was parsed."""
+        table = self._characters
+        most = self._end - self._shift if table is None else len(table) - 1
+        first = min(max(start - self._shift, 0), most)
+        last = min(max(end - self._shift, 0), most)
+        return (first, last) if table is None else (table[first], table[last])
 
     def symbol(self, part: SyntaxNode) -> str:
         """The operator that a part is."""
@@ -165,8 +351,8 @@ class Parsed:
     def problems(self) -> list[Opaque]:
         """The places where the grammar had to guess."""
         faults = [
-            Opaque("the parser does not understand this", self._written(place.start, place.end))
-            for place in self._syntax.faults
+            Opaque("the parser does not understand this", self.spot(start, end))
+            for start, end in self._faults
         ]
         return faults + [
             Opaque(why, self._at(offset, offset)) for offset, why in self.expanded.problems
@@ -176,13 +362,13 @@ class Parsed:
         """The text of a part, which the parser may have seen shortened (``long(x)``)."""
         end = part.end
         if part.kind == "primitive_type":
-            while end < len(self._data) and _continues(self._data[end]):
+            while end < len(self.data) and _continues(self.data[end]):
                 end += 1
-        return self._data[part.start : end].decode()
+        return self.data[part.start : end].decode()
 
     def spot(self, start: int, end: int) -> Spot:
         """The place of a stretch of the data."""
-        return self._at(*self.expanded.original(*self._syntax.offsets(start, end)))
+        return self._at(*self.expanded.original(*self.offsets(start, end)))
 
     def of_kinds(self, *kinds: str) -> Iterator[SyntaxNode]:
         """The parts of these kinds, in the order of the text; the tree is searched once."""
@@ -205,6 +391,15 @@ class Parsed:
         """The part directly above one."""
         return next(self.around(part), None)
 
+    def spanning(self, start: int, end: int) -> SyntaxNode:
+        """The innermost part around a stretch of the data."""
+        found: SyntaxNode | None = self.top
+        part = self.top
+        while found is not None:
+            part = found
+            found = next((p for p in part.parts if p.start <= start and end <= p.end), None)
+        return part
+
     def before(self, part: SyntaxNode) -> SyntaxNode | None:
         """The part in front of one, directly under the same part."""
         return self._places[part][1]
@@ -222,11 +417,11 @@ class Parsed:
 
     def text_between(self, start: int, end: int) -> str:
         """The text of a stretch of the data."""
-        return self._syntax.text_between(start, end)
+        return self.data[start:end].decode()
 
     def holds(self, part: SyntaxNode) -> bool:
         """Return whether a part is in the text, not in what was wrapped around it."""
-        return self._syntax.shift <= part.start < len(self._data) - self._syntax.tail
+        return self._shift <= part.start < self._end
 
     def place(self, part: SyntaxNode) -> TextSpan:
         """The place of a part."""
@@ -290,12 +485,15 @@ class Parsed:
 
     @property
     def faults(self) -> tuple[TextSpan, ...]:
-        """The places where the grammar had to guess."""
-        return self._syntax.faults
+        """The places where the grammar had to guess; none means a clean parse."""
+        return tuple(self.stretch(start, end) for start, end in self._faults)
 
-    def _written(self, start: int, end: int) -> Spot:
-        """The place of a stretch of the expanded text in the written one."""
-        return self._at(*self.expanded.original(start, end))
+    @cached_property
+    def _faults(self) -> list[tuple[int, int]]:
+        """The stretches of the data where the grammar had to guess, and what it did not get."""
+        parts = self.top.below() if self.top.has_error else ()
+        found = [(part.start, part.end) for part in parts if part.broken]
+        return found if self._unread is None else [*found, self._unread]
 
     def _at(self, start: int, end: int) -> Spot:
         row = bisect_right(self._rows, start) - 1
@@ -316,3 +514,15 @@ def as_written(text: str, kind: Text, blanks: frozenset[str] = frozenset()) -> P
 def _continues(byte: int) -> bool:
     character = chr(byte)
     return character == "_" or (character.isascii() and character.isalnum())
+
+
+def _character_table(encoded: bytes) -> list[int]:
+    """Byte offset to character offset, with an entry for the end."""
+    table: list[int] = []
+    character = -1
+    for byte in encoded:
+        if byte & 0xC0 != 0x80:
+            character += 1
+        table.append(character)
+    table.append(character + 1)
+    return table

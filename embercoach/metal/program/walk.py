@@ -210,9 +210,15 @@ _CHILDREN: Mapping[type, Callable[[Any], tuple[Node, ...]]] = {
 
 def below(node: Node) -> Iterator[Node]:
     """The node and all below it, in order. Functions that are called are not entered."""
-    if type(node) is Block:
-        yield from _block(node)
-        return
+    return iter(_block(node)) if type(node) is Block else _descend(node)
+
+
+@lru_cache(maxsize=256)  # one inspection after the other walks the same bodies
+def _block(block: Block) -> tuple[Node, ...]:
+    return tuple(_descend(block))
+
+
+def _descend(node: Node) -> Iterator[Node]:
     pending = [node]
     while pending:
         current = pending.pop()
@@ -220,19 +226,6 @@ def below(node: Node) -> Iterator[Node]:
         inner = _CHILDREN.get(type(current))
         if inner is not None:
             pending.extend(inner(current)[::-1])
-
-
-@lru_cache(maxsize=256)  # one inspection after the other walks the same bodies
-def _block(block: Block) -> tuple[Node, ...]:
-    found: list[Node] = []
-    pending: list[Node] = [block]
-    while pending:
-        current = pending.pop()
-        found.append(current)
-        inner = _CHILDREN.get(type(current))
-        if inner is not None:
-            pending.extend(inner(current)[::-1])
-    return tuple(found)
 
 
 @lru_cache(maxsize=256)  # one inspection after the other walks the same bodies

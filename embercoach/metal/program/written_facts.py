@@ -14,9 +14,14 @@ from msgspec import Struct, field
 
 from embercoach.metal.library import is_known, is_standard_header
 from embercoach.metal.preprocessor import Macros, read_macros
-from embercoach.metal.program.declarators import attribute_parts, unpack, unpack_initialized
 from embercoach.metal.program.nodes import Spot
-from embercoach.metal.program.texts import as_written
+from embercoach.metal.program.texts import (
+    as_written,
+    attribute_parts,
+    cast_target,
+    unpack,
+    unpack_initialized,
+)
 from embercoach.metal.program.types import INTEGER_NAMES
 from embercoach.metal.program.written_names import NestingError, is_include_guard, names_of
 from embercoach.metal.text_facts import BareCast, Foreign, SizeName, TextSpan
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     )
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})
-_CASTS = frozenset({"reinterpret_cast", "static_cast"})
 #: Types of the library whose variables at program scope need no ``constant``.
 _HANDLES = frozenset({"sampler", "metal::sampler"})
 _ORDERS = frozenset(
@@ -68,24 +72,17 @@ def refused_parts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, 
 
 def pointer_casts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, SyntaxNode]]:
     """Casts to pointers without an address space: the written target, and its element type."""
-    for part in _cast_targets(parsed) if not macros.blanks else ():
+    if macros.blanks:
+        return
+    for cast in parsed.of_kinds("cast_expression", "template_function"):
+        part = cast_target(parsed, cast)
+        if part is None or part.kind != "type_descriptor":
+            continue
         kind, declarator = part.get("type"), part.get("declarator")
         if kind is None or declarator is None or parsed.word(kind) in macros.names:
             continue
         if unpack(declarator).is_address and parsed.space(part) is None:
             yield part, kind
-
-
-def _cast_targets(parsed: Parsed) -> Iterator[SyntaxNode]:
-    for part in parsed.of_kinds("cast_expression", "template_function"):
-        if part.kind == "cast_expression":
-            target = part.get("type")
-        else:
-            name, arguments = part.get("name"), part.get("arguments")
-            is_cast = name is not None and parsed.word(name) in _CASTS
-            target = next(iter(arguments.inner), None) if is_cast and arguments else None
-        if target is not None and target.kind == "type_descriptor":
-            yield target
 
 
 def _at_file_scope(parsed: Parsed) -> Iterator[SyntaxNode]:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import ENTRY_QUALIFIERS
-from embercoach.metal.program.declarators import FUNCTIONS, unpack, unpack_initialized
+from embercoach.metal.program.texts import FUNCTIONS, unpack, unpack_initialized
 from embercoach.metal.text_facts import (
     Declaration,
     PreprocessorLine,
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from embercoach.metal.preprocessor import Macros
-    from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
+    from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
     from embercoach.metal.text_facts import DeclarationKind, DirectiveKind, UseKind
 
 #: Attributes of the entry points of a mesh pipeline.

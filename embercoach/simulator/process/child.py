@@ -1,17 +1,21 @@
 """The process that kernels run in: a separate program, with the standard library alone.
 
-It is started with the numbers of two pipes and of the file that buffers travel in, and the path of
-the runtime. Requests and answers are JSON after their length. Whatever happens to it, the process
-that started it goes on.
+It is started with the numbers of two pipes and of the file that buffers travel in, its limits, and
+the path of the runtime. It confines itself before it loads a kernel, and ends together with the
+caller. Requests and answers are JSON after their length. Whatever happens to it, the process that
+started it goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import importlib
+import errno
 import json
 import mmap
 import os
+import resource
+import select
 import signal
 import sys
 from ctypes import (
@@ -23,6 +27,7 @@ from ctypes import (
     c_double,
     c_int64,
     c_uint8,
+    c_uint16,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -34,7 +39,8 @@ PATTERNS = (0xA5, 0x5A)
 _OUT_OF_BOUNDS, _WRITE_TO_INPUT, _LANE_SYNCHRONOUS = 0, 1, 13
 _INTEGERS = (c_uint32, c_uint64, c_int64)
 #: What each message about a request repeats of it.
-MARKS = ("request", "nonce")
+#: A request or an answer.
+MessageS = ("request", "nonce")
 
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -147,7 +153,10 @@ class Pipe:
     def reply(self) -> Message:
         """The answer to a question about the request."""
         reply = self._receive()
-        if any(reply.get(mark) != self._asked[mark] for mark in MARKS):
+        if any(
+            reply.get(mark) != self._asked[mark]
+            for mark in MessageS  #: A request or an answer.
+        ):
             os._exit(1)
         return reply
 
@@ -155,7 +164,11 @@ class Pipe:
         """Hand the parent a message, marked as an answer to its last request."""
         if os.getpid() != self.owner:
             os._exit(0)
-        marks = {mark: self._asked[mark] for mark in MARKS if mark in self._asked}
+        marks = {
+            mark: self._asked[mark]
+            for mark in MessageS  #: A request or an answer.
+            if mark in self._asked
+        }
         data = json.dumps(message | marks).encode()
         self._writing.write(len(data).to_bytes(4, "little") + data)
         self._writing.flush()
@@ -438,8 +451,97 @@ def serve(reading: int, writing: int, file: int, library: str) -> None:
             pipe.send({"is": "refusal", "why": f"{type(error).__name__}: {error}"})
 
 
+#: Seconds between looks at whether the process still lives.
+_LOOK = 0.5
+_FILES = 1024
+_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT = 0, 4
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EAGAIN
+#: The architecture's number, where the calls of another begin, and fork, vfork, clone and clone3.
+_CALLS = {
+    "x86_64": (0xC000003E, 0x40000000, (57, 58, 56, 435)),
+    "aarch64": (0xC00000B7, 0xFFFFFFFF, (220, 435)),
+}
+
+
+class FilterInstruction(Structure):
+    """Linux's ``sock_filter``."""
+
+    _fields_ = [("code", c_uint16), *_fields(c_uint8, "if_true if_false"), ("value", c_uint32)]
+
+
+class FilterProgram(Structure):
+    """Linux's ``sock_fprog``."""
+
+    _fields_ = [("length", c_uint16), ("start", POINTER(FilterInstruction))]
+
+
+def confine(lifeline: int, limits: str) -> None:
+    """End this process with its caller, limit its resources, and refuse child processes.
+
+    Args:
+        lifeline: reading end of a pipe that the caller holds open.
+        limits: names and values of resource limits, as ``DATA=1000,CORE=0``.
+    """
+    _start_watcher(lifeline)
+    os.close(lifeline)
+    for limit in limits.split(","):
+        name, _, value = limit.partition("=")
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        bound = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+        resource.setrlimit(kind, (bound, bound))
+    if sys.platform == "linux":
+        # Where memory is short, the system ends this process first.
+        with contextlib.suppress(OSError):
+            # Without pathlib, which takes longer to import than all else here.
+            file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+            os.write(file, b"1000")
+            os.close(file)
+        _refuse_processes()
+
+
+def _start_watcher(lifeline: int) -> None:
+    """Start a process that kills the group that this one leads when the caller or this one ends."""
+    watched = os.getpid()
+    if os.fork():
+        return
+    try:
+        os.closerange(3, lifeline)
+        os.closerange(lifeline + 1, _FILES)
+        while os.getppid() == watched and not select.select([lifeline], [], [], _LOOK)[0]:
+            pass
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(watched, signal.SIGKILL)
+        os._exit(0)
+
+
+def _refuse_processes() -> None:
+    """Let Linux refuse every new process, also to root, whom its limit does not hold for.
+
+    Where the system does not filter calls, the limit has to do.
+    """
+    architecture, foreign, calls = _CALLS[os.uname().machine]
+    last = len(calls)
+    # Jumps count instructions to skip; the last one refuses.
+    code = [
+        FilterInstruction(_LOAD, 0, 0, _ARCHITECTURE_AT),
+        FilterInstruction(_EQUAL, 0, last + 3, architecture),
+        FilterInstruction(_LOAD, 0, 0, _NUMBER_AT),
+        FilterInstruction(_AT_LEAST, last + 1, 0, foreign),
+        *(FilterInstruction(_EQUAL, last - i, 0, call) for i, call in enumerate(calls)),
+        FilterInstruction(_RETURN, 0, 0, _ALLOW),
+        FilterInstruction(_RETURN, 0, 0, _REFUSE),
+    ]
+    program = FilterProgram(len(code), (FilterInstruction * len(code))(*code))
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    prctl(_PR_SET_SECCOMP, _FILTER, byref(program), 0, 0)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    sys.path.append(__file__.rpartition("/")[0])  # an isolated interpreter leaves it out
-    importlib.import_module("confinement").confine(int(sys.argv[4]), sys.argv[5])
+    confine(int(sys.argv[4]), sys.argv[5])
     serve(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[6])

@@ -276,7 +276,7 @@ class Child:
 
 
 def _limits(memory: int) -> str:
-    """The resource limits of the child, for `confinement`."""
+    """The resource limits of the child, as it takes them."""
     limits = {"CORE": 0, "FSIZE": 1 << 20, "NOFILE": 256, "NPROC": 0}
     if sys.platform == "linux":  # macOS bounds neither
         data = _BASE + memory

@@ -45,9 +45,9 @@ class EditedText(Struct, frozen=True):
             The same line and the column in characters from 1.
         """
         before, after = self._line(self.original, line), self._line(self.text, line)
-        start = sum(len(text) + 1 for text in self.text.split("\n")[: line - 1])
+        start = start_of_line(self.text, line)
         inside = len(after.encode(errors="replace")[: column - 1].decode(errors="ignore"))
-        column_before = self._offset(start + inside) - self._line_start(line)
+        column_before = self._offset(start + inside) - start_of_line(self.original, line)
         return line, min(max(column_before, 0), len(before)) + 1
 
     def insertions(self) -> Iterator[tuple[int, int, int]]:
@@ -71,9 +71,6 @@ class EditedText(Struct, frozen=True):
                 return min(edit.start + (offset - edit.start - moved), max(edit.start, edit.end))
             moved = shift
         return offset - moved
-
-    def _line_start(self, line: int) -> int:
-        return sum(len(text) + 1 for text in self.original.split("\n")[: line - 1])
 
     @staticmethod
     def _line(text: str, line: int) -> str:
@@ -107,6 +104,11 @@ def blanked(text: str, start: int, end: int) -> LineEdit:
     """The edit that leaves spaces, and the line breaks, of a stretch."""
     kept = "".join(c if c in "\r\n" else " " for c in text[start:end])
     return LineEdit(start, end, kept)
+
+
+def start_of_line(text: str, line: int) -> int:
+    """The first character of a line, which counts from 1."""
+    return sum(len(each) + 1 for each in text.split("\n")[: line - 1])
 
 
 def line_of(text: str, offset: int) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from embercoach.metal.library import ADDRESS_SPACES
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.program.types import NAMED
@@ -21,20 +19,11 @@ if TYPE_CHECKING:
 _KINDS = {"pointer_declarator": "pointer", "reference_declarator": "reference"}
 
 
-class BareParameter(Struct, frozen=True):
-    """A parameter that must not be compiled.
+def bare_parameters(parsed: Parsed) -> Iterator[tuple[int, str]]:
+    """Pointers and references without an address space, of functions that are surely compiled.
 
-    Attributes:
-        start: its first character in the parsed text.
-        problem: why Metal refuses it.
+    Yields the first character of each in the parsed text, and why Metal refuses it.
     """
-
-    start: int
-    problem: str
-
-
-def bare_parameters(parsed: Parsed) -> Iterator[BareParameter]:
-    """Pointers and references without an address space, of functions that are surely compiled."""
     for node in parsed.of_kinds("parameter_declaration"):
         declarator = node.get("declarator")
         if (
@@ -46,11 +35,11 @@ def bare_parameters(parsed: Parsed) -> Iterator[BareParameter]:
             and _is_bare(parsed, node, declarator)
         ):
             kind = _KINDS[declarator.kind]
-            yield BareParameter(
-                parsed.place(node).start,
+            what = (
                 f"{kind} without an address space: write device, constant, threadgroup or "
-                f"thread before {parsed.word(node)!r}",
+                f"thread before {parsed.word(node)!r}"
             )
+            yield parsed.place(node).start, what
 
 
 def _is_of_function(parsed: Parsed, node: SyntaxNode) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.metal.program.texts import cast_target
 from embercoach.metal.program.types import SCALARS
 from embercoach.simulator.rewrite.line_edits import LineEdit
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 _CHECKED = "ember::aligned"
-_CASTS = frozenset({"reinterpret_cast", "static_cast"})
 _POINTERS = frozenset({"pointer_declarator", "abstract_pointer_declarator"})
 #: A pointer to one of these, if it was not cast, has its alignment.
 _SCALARS = SCALARS.keys() | {"void"}
@@ -43,19 +43,8 @@ def _casts(parsed: Parsed) -> Iterator[SyntaxNode]:
 
 def _is_cast(parsed: Parsed, node: SyntaxNode) -> bool:
     """Return whether an expression is a cast to a pointer, in any spelling."""
-    if node.kind == "cast_expression":
-        return _is_pointer(node.get("type"))
-    function = node.get("function")
-    if node.kind != "call_expression" or function is None or function.kind != "template_function":
-        return False
-    name, given = (function.get(field) for field in ("name", "arguments"))
-    if name is None or given is None or parsed.word(name) not in _CASTS:
-        return False
-    return any(_is_pointer(child) for child in given.inner)
-
-
-def _is_pointer(type_descriptor: SyntaxNode | None) -> bool:
-    declarator = type_descriptor and type_descriptor.get("declarator")
+    target = cast_target(parsed, node)
+    declarator = None if target is None else target.get("declarator")
     return declarator is not None and declarator.kind in _POINTERS
 
 
@@ -153,7 +142,7 @@ def _waits(parsed: Parsed, loop: SyntaxNode) -> bool:
     asked = frozenset() if condition is None else frozenset(_names(parsed, condition))
     if not read.isdisjoint(asked):
         return True
-    for choice in _inside(body):
+    for choice in () if body is None else body.below():
         given = choice.get("condition") if choice.kind == "if_statement" else None
         if given is None:
             continue
@@ -165,14 +154,14 @@ def _waits(parsed: Parsed, loop: SyntaxNode) -> bool:
 
 def _leaves(parsed: Parsed, choice: SyntaxNode, asked: frozenset[str]) -> bool:
     """Return whether an `if` leaves the loop, or sets a variable of the loop's condition."""
-    return any(node.kind in _LEAVES for node in _inside(choice)) or not asked.isdisjoint(
+    return any(node.kind in _LEAVES for node in choice.below()) or not asked.isdisjoint(
         _assigned(parsed, choice)
     )
 
 
 def _asks(parsed: Parsed, node: SyntaxNode, changed: frozenset[str]) -> bool:
     """Return whether an expression has the value of an atomic that another thread must change."""
-    return any(_is_awaited(parsed, call, changed) for call in _inside(node))
+    return any(_is_awaited(parsed, call, changed) for call in node.below())
 
 
 def _is_awaited(parsed: Parsed, call: SyntaxNode, changed: frozenset[str]) -> bool:
@@ -194,7 +183,7 @@ def _is_awaited(parsed: Parsed, call: SyntaxNode, changed: frozenset[str]) -> bo
 
 def _set_by_atomics(parsed: Parsed, loop: SyntaxNode, changed: frozenset[str]) -> Iterator[str]:
     """Variables that get the value of an atomic in a loop."""
-    for node in _inside(loop):
+    for node in loop.below():
         value = node.get("right" if node.kind == _ASSIGNMENT else "value")
         if value is not None and _asks(parsed, value, changed):
             yield from _assigned(parsed, node)
@@ -202,7 +191,7 @@ def _set_by_atomics(parsed: Parsed, loop: SyntaxNode, changed: frozenset[str]) -
 
 def _assigned(parsed: Parsed, node: SyntaxNode) -> Iterator[str]:
     """Variables that a statement and those inside of it assign or declare with a value."""
-    for each in _inside(node):
+    for each in node.below():
         target = None
         if each.kind == _ASSIGNMENT:
             target = each.get("left")
@@ -215,12 +204,4 @@ def _assigned(parsed: Parsed, node: SyntaxNode) -> Iterator[str]:
 
 
 def _names(parsed: Parsed, node: SyntaxNode) -> Iterator[str]:
-    return (parsed.word(each) for each in _inside(node) if each.kind == "identifier")
-
-
-def _inside(node: SyntaxNode | None) -> Iterator[SyntaxNode]:
-    pending = [] if node is None else [node]
-    while pending:
-        each = pending.pop()
-        yield each
-        pending += reversed(each.inner)
+    return (parsed.word(each) for each in node.below() if each.kind == "identifier")

@@ -17,7 +17,14 @@ from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program.texts import Parsed, as_written
 from embercoach.metal.program.written_facts import read_body, read_unit
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
-from embercoach.simulator.rewrite.line_edits import EditedText, LineEdit, apply, blanked, line_of
+from embercoach.simulator.rewrite.line_edits import (
+    EditedText,
+    LineEdit,
+    apply,
+    blanked,
+    line_of,
+    start_of_line,
+)
 from embercoach.simulator.rewrite.metal_dialect import (
     array_edits,
     bare_parameters,
@@ -263,17 +270,16 @@ def rewrite(
     for shift, parsed in zip(shifts, texts, strict=True):
         _refuse_line_directives(parsed, source, shift)
         edits += _attribute_edits(parsed, source, shift)
-        starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
+        starts = {start_of_line(source, line) + column - 1 - shift for line, column in casts}
         edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
         dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
         edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
-        problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(parsed))
+        problems += (_problem(source, shift + at, what) for at, what in bare_parameters(parsed))
         shared = tuple(threadgroup_storage(parsed, words))
         for filling in fillings(parsed):
             # Macros that say threadgroup are not in the tree.
-            if all(filling.at != found.end for found in shared):
-                at = shift + filling.at
-                edits.append(LineEdit(at, at, filling.text))
+            if all(filling.end != found.end for found in shared):
+                edits.append(_moved(filling, shift))
         for found in shared:
             start, end = shift + found.start, shift + found.end
             if found.problem:
@@ -283,11 +289,9 @@ def rewrite(
                 edits.append(LineEdit(start, end, found.text + breaks))
     # Inside of a cast that begins at the same place.
     edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(texts))
-    problems += (_problem(source, start, what) for start, what in header_refusals(header))
-    problems += (
-        _problem(source, layout.body_start + start, what)
-        for start, what in body_refusals(body, header)
-    )
+    around = read_unit(header)
+    for shift, text in zip(shifts, (around, read_body(body, around)), strict=True):
+        problems += (_problem(source, shift + start, what) for start, what in _refusals(text))
     return Rewritten(
         edited=apply(source, _outermost(edits)),
         thunk=_thunk(layout),
@@ -305,10 +309,6 @@ def _problem(source: str, start: int, message: str) -> TranslationProblem:
 
 def _moved(edit: LineEdit, shift: int) -> LineEdit:
     return LineEdit(shift + edit.start, shift + edit.end, edit.new)
-
-
-def _start_of_line(source: str, line: int) -> int:
-    return sum(len(text) + 1 for text in source.split("\n")[: line - 1])
 
 
 def _outermost(edits: Sequence[LineEdit]) -> Iterator[LineEdit]:
@@ -405,17 +405,8 @@ def _argument(parameter: LaunchParameter) -> str:
     return f"{parameter.type}({', '.join(parts)})"
 
 
-def header_refusals(header: str) -> Iterator[tuple[int, str]]:
-    """The places of a header, in characters, each with the problem."""
-    yield from _of_text(read_unit(header))
-
-
-def body_refusals(body: str, header: str) -> Iterator[tuple[int, str]]:
-    """The places of a body, in characters, each with the problem."""
-    yield from _of_text(read_body(body, read_unit(header)))
-
-
-def _of_text(text: MetalText) -> Iterator[tuple[int, str]]:
+def _refusals(text: MetalText) -> Iterator[tuple[int, str]]:
+    """Yield the places of a text that Metal refuses, in characters, each with the problem."""
     for part in text.foreign:
         problem = _PROBLEMS.get(part.kind)
         if problem is not None:

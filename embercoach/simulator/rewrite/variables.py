@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.metal.program.declarators import unpack, unpack_initialized
+from embercoach.metal.program.texts import unpack, unpack_initialized
 from embercoach.metal.tokens import tokens_of
+from embercoach.simulator.rewrite.line_edits import LineEdit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.preprocessor import Macros
-    from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
+    from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
 
 SPACE = "threadgroup"
 #: What the unit's first header declares storage with.
@@ -205,20 +205,8 @@ _FIXED = frozenset({"const", "constexpr", "consteval", "constinit"})
 _SPACE = "thread"
 
 
-class Filling(Struct, frozen=True):
-    """An insertion after a declaration.
-
-    Attributes:
-        at: after its semicolon, in characters of the parsed text.
-        text: statements, on the same line.
-    """
-
-    at: int
-    text: str
-
-
-def fillings(parsed: Parsed) -> Iterator[Filling]:
-    """Every declaration of variables without a value in the functions of a text."""
+def fillings(parsed: Parsed) -> Iterator[LineEdit]:
+    """Fill the variables without a value in the functions of a text, after their declarations."""
     for node in parsed.of_kinds("declaration"):
         if node.has_error or not parsed.holds(node):
             continue
@@ -231,7 +219,8 @@ def fillings(parsed: Parsed) -> Iterator[Filling]:
         ]
         if names:
             text = "".join(f" {FILL_MACRO}({name})" for name in names)
-            yield Filling(parsed.place(node).end, text)
+            end = parsed.place(node).end
+            yield LineEdit(end, end, text)
 
 
 def _is_local(parsed: Parsed, node: SyntaxNode) -> bool:
