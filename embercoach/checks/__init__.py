@@ -48,7 +48,7 @@ class FileReport(Struct, frozen=True):
 
 
 def registered_codes() -> frozenset[str]:
-    """All codes that the checks may report."""
+    """Return all codes that the checks may report."""
     load_kernel_checks()
     load_torch_checks()
     return frozenset(CODES)

@@ -32,7 +32,7 @@ def is_meant_to_raise(module: Module, node: cst.CSTNode) -> bool:
 
 @kept_for_file
 def _tested(tree: cst.CSTNode) -> set[cst.CSTNode]:
-    """All nodes below tests of errors, and of local functions that these name."""
+    """Return all nodes below tests of errors, and of local functions that these name."""
     contents = contents_of(tree)
     found: set[cst.CSTNode] = set()
     for node in contents.of(cst.Call, cst.With):
@@ -148,7 +148,7 @@ def _names_of(module: Module) -> _Names:
 
 
 def _owners(tree: ast.Module) -> Iterator[str]:
-    """The objects of ``setattr(mx.random, name, f)`` and ``hasattr(mx.fast, name)``."""
+    """Yield the objects of ``setattr(mx.random, name, f)`` and ``hasattr(mx.fast, name)``."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -172,7 +172,7 @@ def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:
 
 
 def _outwards(module: Module, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """The nodes around a statement, each with the one that it directly contains."""
+    """Yield the nodes around a statement, each with the one that it directly contains."""
     yield node, node  # the test of an ``if``, the items of a ``with``
     for outer in contents_of(module.tree).above(node):
         yield outer, node
@@ -209,7 +209,7 @@ def _handles(
 
 @kept_for_file
 def _asserted(block: cst.IndentedBlock | cst.Module) -> frozenset[cst.CSTNode]:
-    """The statements of a block that follow one which asserts a version or a feature."""
+    """Return the statements of a block that follow one which asserts a version or a feature."""
     for at, line in enumerate(block.body):
         if isinstance(line, cst.SimpleStatementLine) and any(
             isinstance(small, cst.Assert) and _is_question(small.test) for small in line.body

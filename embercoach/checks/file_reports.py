@@ -49,7 +49,7 @@ MOST_QUOTED = 60
 
 
 def reports_of(module: Module) -> tuple[list[Report], str | None]:
-    """The reports of a module, without covered ones, and why they are incomplete if they are.
+    """Get the reports of a module, without covered ones, and why they are incomplete if they are.
 
     Where the file exceeds its work budget, these are the reports of the facts up to that point.
     Work is counted, so they are the same in every run.
@@ -92,7 +92,7 @@ def _exceeded(error: WorkExceededError) -> str:
 
 
 def _uncovered(module: Module, found: list[Report]) -> list[Report]:
-    """Reports without those that others cover or repeat."""
+    """Return reports without those that others cover or repeat."""
     if module.path.suffix == ".pyi":  # nothing in a stub runs
         found = [report for report in found if report.code.startswith(NAMES)]
     # Code that raises is not a finding in a test of the error.
@@ -114,7 +114,7 @@ def _uncovered(module: Module, found: list[Report]) -> list[Report]:
 
 
 def _parts(node: cst.CSTNode) -> set[cst.CSTNode]:
-    """An operation, and its arguments or what it is indexed by."""
+    """Return an operation, and its arguments or what it is indexed by."""
     parts = {node}
     if isinstance(node, cst.Call):
         parts.update(arg.value for arg in node.args)
@@ -124,7 +124,7 @@ def _parts(node: cst.CSTNode) -> set[cst.CSTNode]:
 
 
 def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
-    """Findings with their positions."""
+    """Return findings with their positions."""
     if not reports:
         return ()
     origins = Origins(module)
@@ -169,7 +169,7 @@ def _without_broken_fixes(found: list[Finding], module: Module) -> list[Finding]
 
 
 def _broken(source: str, fixes: list[Fix]) -> set[int]:
-    """The ``id`` of each fix that breaks a source; those in doubt after `MOST_TRIED` are."""
+    """Return the ``id`` of each fix that breaks a source; those in doubt after `MOST_TRIED` are."""
     broken: set[int] = set()
     pending = [fixes]
     for _ in range(MOST_TRIED):
@@ -208,11 +208,11 @@ class LineOffsets:
         self._lines = len(self.starts) - is_open
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a line, from 1, and a column, from 0."""
+        """Return the offset of a line, from 1, and a column, from 0."""
         return self.starts[line - 1] + column
 
     def position(self, offset: int) -> tuple[int, int]:
-        """The inverse of :meth:`offset`."""
+        """Return the inverse of :meth:`offset`."""
         from bisect import bisect_right
 
         line = bisect_right(self.starts, offset, hi=self._lines)
@@ -258,7 +258,7 @@ def _finding(
 
 
 def _fix(change: ProposedFix, spans: dict[cst.CSTNode, Span], lines: LineOffsets) -> Fix | None:
-    """A fix with positions, None where a line cannot be inserted."""
+    """Return a fix with positions, None where a line cannot be inserted."""
     edits: list[Edit] = []
     for node, text in change.lines_before:
         edit = _line_before(spans[node], text, lines)
@@ -288,7 +288,7 @@ def _line_before(span: Span, text: str, lines: LineOffsets) -> Edit | None:
 
 
 def _within(span: Span, part: tuple[int, int] | None, lines: LineOffsets) -> Span:
-    """The part of a span between two offsets in characters."""
+    """Return the part of a span between two offsets in characters."""
     if part is None:
         return span
     base = lines.offset(span.line, span.column)
@@ -304,7 +304,7 @@ def _step(stop: Stop, spans: dict[cst.CSTNode, Span], lines: LineOffsets) -> Ste
 
 
 def _quoted(span: Span, lines: LineOffsets) -> str:
-    """The source of a span in one short line."""
+    """Return the source of a span in one short line."""
     start = lines.offset(span.line, span.column)
     end = lines.offset(span.end_line, span.end_column)
     text = " ".join(lines.source[start : min(end, start + 4 * MOST_QUOTED)].split())

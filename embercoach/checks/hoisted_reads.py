@@ -40,7 +40,7 @@ def may_be_none(module: Module, function: FunctionInfo | None, name: str) -> boo
 
 @kept_for_file
 def _tested(body: cst.CSTNode) -> frozenset[str]:
-    """The names whose own truth a body tests, or that it compares with None."""
+    """Return the names whose own truth a body tests, or that it compares with None."""
     found: list[cst.CSTNode] = []
     for node in contents_of(body):
         if isinstance(node, (cst.If, cst.IfExp, cst.While, cst.Assert)):
@@ -57,7 +57,7 @@ def _tested(body: cst.CSTNode) -> frozenset[str]:
 
 
 def comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst.BaseComp]:
-    """The comprehensions of a statement that evaluate a node repeatedly, outermost first."""
+    """Return the comprehensions of a statement that evaluate a node repeatedly, outermost first."""
     if not isinstance(statement, cst.BaseSmallStatement):
         return []
     found: list[cst.BaseComp] = []
@@ -74,7 +74,7 @@ def comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst
 
 
 def clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
-    """The ``for`` clauses of a comprehension, outermost first."""
+    """Yield the ``for`` clauses of a comprehension, outermost first."""
     clause: cst.CompFor | None = comprehension.for_in
     while clause is not None:
         yield clause
@@ -82,7 +82,7 @@ def clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
 
 
 def comprehension_of(statement: cst.CSTNode, clause: cst.CompFor) -> cst.CSTNode | None:
-    """The comprehension that has a clause."""
+    """Return the comprehension that has a clause."""
     above = contents_of(statement).above(clause)
     return next((node for node in above if isinstance(node, COMPREHENSIONS)), None)
 
@@ -149,7 +149,7 @@ def _before_loops(
 def _binders(
     module: Module, place: FactPlace, node: cst.CSTNode
 ) -> list[cst.For | cst.While | cst.CompFor]:
-    """The loops and the clauses of comprehensions around a node, innermost first."""
+    """Return the loops and the clauses of comprehensions around a node, innermost first."""
     inner = comprehensions_around(place.statement, node)
     found = [clause for one in inner for clause in clauses(one)]
     return [*reversed(found), *layout_of(module, place.function).loops(place.statement)]
@@ -208,7 +208,7 @@ def _iteration(
 
 
 def _uses(binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]) -> Iterator[cst.Name]:
-    """The uses of a loop's variables that still hold what the loop bound."""
+    """Yield the uses of a loop's variables that still hold what the loop bound."""
     if isinstance(binder, cst.CompFor):
         whole = comprehension_of(place.statement, binder)
         for node in () if whole is None else contents_of(whole).of(cst.Name):
@@ -258,7 +258,7 @@ def _pairs(
 def _indexed(
     subject: cst.BaseExpression,
 ) -> tuple[cst.BaseExpression, list[cst.BaseExpression] | None]:
-    """The array and the indices of ``x[i]``, ``x[i, j]`` and ``x[i][j]``; None for a slice."""
+    """Get the array and the indices of ``x[i]``, ``x[i, j]`` and ``x[i][j]``; None for a slice."""
     found: list[cst.BaseExpression] = []
     while isinstance(subject, cst.Subscript):
         here: list[cst.BaseExpression] = []

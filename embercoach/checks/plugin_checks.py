@@ -88,7 +88,7 @@ class AnalysedFile:
         return Sources(self.module)
 
     def computed_by(self, node: cst.BaseExpression, place: FactPlace) -> cst.CSTNode | None:
-        """The one expression of this file that computes the value of another, through names."""
+        """Get the one expression of this file that computes the value of another, through names."""
         ends = self.sources.ends(self.sources.at_place(node, place))
         return ends[0].node if len(ends) == 1 and ends[0].module is self.module else None
 
@@ -191,7 +191,7 @@ class CallView(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, fact: CallFact, file: AnalysedFile) -> CallView | None:
-        """The view of a call; None if nothing has a name."""
+        """Return the view of a call; None if nothing has a name."""
         callee = fact.callee
         if type(callee) is Symbol:
             return cls(fact, file, callee.name)
@@ -287,7 +287,7 @@ def _reports(check: api.Check, file: AnalysedFile) -> Iterator[Report]:
 
 
 def _converted(check: api.Check, report: object, module: Module) -> Report:
-    """The report of a plugin as one of ours.
+    """Return the report of a plugin as one of ours.
 
     Raises:
         TypeError: it is not an ``api.Report`` of texts and of what the check got.

@@ -103,7 +103,7 @@ class Report(Struct, frozen=True):
         )
 
     def about(self, subject: cst.CSTNode) -> Report:
-        """The report with the expression of the array that is meant."""
+        """Return the report with the expression of the array that is meant."""
         return replace(self, subject=subject)
 
 
@@ -197,12 +197,12 @@ def load_torch_checks() -> None:
 
 
 def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:
-    """The checks of facts of a type, in the order of registration."""
+    """Return the checks of facts of a type, in the order of registration."""
     return [check.function for check in CHECKS[fact]]
 
 
 def checks_of(fact: Fact) -> Sequence[Callable[..., Iterator[Report]]]:
-    """The checks that may report something about a fact, in the order of registration."""
+    """Return the checks that may report something about a fact, in the order of registration."""
     if type(fact) is not CallFact:
         return _of_fact(type(fact).__name__)
     callee = fact.callee
@@ -218,7 +218,7 @@ def _of_fact(kind: str) -> tuple[Callable[..., Iterator[Report]], ...]:
 
 @lru_cache(maxsize=4096)
 def _of_call(name: str) -> tuple[Callable[..., Iterator[Report]], ...]:
-    """The checks of calls of a function, a ``.method``, or a ``VALUE``."""
+    """Return the checks of calls of a function, a ``.method``, or a ``VALUE``."""
     return tuple(
         check.function
         for check in CHECKS["CallFact"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @kept_for_file
 def mlx_alias(module: Module) -> str | None:
-    """The name of ``mlx.core`` everywhere in the module, None if there is none."""
+    """Return the name of ``mlx.core`` everywhere in the module, None if there is none."""
     names = module.frame.names.items()
     found = (name for name, value in names if value == Symbol("mlx.core") and "." not in name)
     alias = next(found, None)

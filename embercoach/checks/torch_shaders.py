@@ -42,7 +42,7 @@ _OTHER_TABLES = frozenset(("texture", "sampler", "threadgroup", "stage_in"))
 
 
 def _launched(fact: CallFact) -> tuple[str, MetalText] | None:
-    """The kernel that a call launches, and the text of its library; None if unknown."""
+    """Return the kernel that a call launches, and the text of its library; None if unknown."""
     callee = fact.callee
     if not isinstance(callee, BoundMember) or not isinstance(callee.owner, ShaderLibrary):
         return None
@@ -75,7 +75,7 @@ def unknown_kernel(fact: CallFact, module: Module) -> Iterator[Report]:
 
 @check("TORCH-KERNEL-002", of=(".",))
 def argument_count(fact: CallFact, module: Module) -> Iterator[Report]:
-    """A launch with fewer or more arguments than the kernel has buffers."""
+    """Yield a launch with fewer or more arguments than the kernel has buffers."""
     buffers = _buffers(fact)
     given = [a for a in fact.arguments if a.keyword is None]
     if buffers is None or len(buffers) == len(given):
@@ -94,7 +94,7 @@ def argument_count(fact: CallFact, module: Module) -> Iterator[Report]:
 
 @check("TORCH-KERNEL-003", of=(".",))
 def scalar_type(fact: CallFact, module: Module) -> Iterator[Report]:
-    """A Python number whose bytes the kernel reads as another type."""
+    """Yield a Python number whose bytes the kernel reads as another type."""
     if fact.keyword("arg_casts") is not None:
         return
     given = [a for a in fact.arguments if a.keyword is None]
@@ -134,7 +134,7 @@ def _as_float(argument: Argument) -> ProposedFix | None:
 
 
 def _buffers(fact: CallFact) -> tuple[WrittenParameter, ...] | None:
-    """The arguments of the kernel that is launched, by buffer index; None if unknown."""
+    """Return the arguments of the kernel that is launched, by buffer index; None if unknown."""
     launched = _launched(fact)
     if launched is None or any(argument.star for argument in fact.arguments):
         return None
@@ -166,7 +166,7 @@ def _by_index(function: WrittenFunction) -> tuple[WrittenParameter, ...] | None:
 
 @check()
 def shader_texts(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Each text that is known as a whole, once."""
+    """Yield each text that is known as a whole, once."""
     calls = [fact for fact in facts if isinstance(fact, CallFact)]
     for fact in calls:
         given = fact.argument(0, "source") if fact.symbol == COMPILE_SHADER else None
@@ -178,7 +178,7 @@ def shader_texts(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _library_of(fact: CallFact) -> Str | None:
-    """The text of the library whose kernel a call launches."""
+    """Return the text of the library whose kernel a call launches."""
     callee = fact.callee
     if isinstance(callee, BoundMember) and isinstance(callee.owner, ShaderLibrary):
         return callee.owner.source
@@ -203,7 +203,7 @@ def _reports(
 
 
 def _kernels(text: str, launches: list[CallFact], budget: WorkBudget) -> tuple[MetalKernel, ...]:
-    """The kernels of a text, as the file launches them where it says so."""
+    """Return the kernels of a text, as the file launches them where it says so."""
     from embercoach.checks.programs.kernel_plans import kernels_of_unit
 
     found = []
@@ -219,7 +219,7 @@ def _kernels(text: str, launches: list[CallFact], budget: WorkBudget) -> tuple[M
 
 
 def _configuration(fact: CallFact) -> Configuration | None:
-    """The launch of ``library.kernel(..., threads=..., group_size=...)``; None if unknown."""
+    """Get the launch of ``library.kernel(..., threads=..., group_size=...)``; None if unknown."""
     from embercoach.metal.execution.events import Configuration
 
     group = _sizes(fact.keyword("group_size"))
@@ -234,7 +234,7 @@ def _configuration(fact: CallFact) -> Configuration | None:
 
 
 def _sizes(argument: Argument | None) -> tuple[int | None, int | None, int | None] | None:
-    """The sizes along x, y and z, None for an unknown one; None where even their number is."""
+    """Get the sizes along x, y and z, None for an unknown one; None where even their number is."""
     value = None if argument is None else argument.value
     items = value.items if isinstance(value, Sequence) else (value,) if value is not None else None
     if items is None or not 1 <= len(items) <= 3:

@@ -118,7 +118,7 @@ class Input(Struct, frozen=True):
 
     @classmethod
     def of_shape(cls, name: str, shape: Sequence[int], dtype: str | None = None) -> Input:
-        """The input of a known shape, such as ``(4, 128)``; ``()`` is a scalar."""
+        """Return the input of a known shape, such as ``(4, 128)``; ``()`` is a scalar."""
         return cls(name, dtype, len(shape), prod(shape))
 
     @property
@@ -257,22 +257,22 @@ class Signature(Struct, frozen=True, dict=True):
         return frozenset(p.name for p in self.parameters if p.certain).union(templates)
 
     def attributes(self) -> tuple[str, ...]:
-        """Names of the thread attributes that are passed, in order."""
+        """Return names of the thread attributes that are passed, in order."""
         return tuple(p.name for p in self.parameters if p.role == "attribute")
 
 
 def mentioned_attributes(source: str) -> tuple[str, ...]:
-    """The attributes that MLX passes for this body: those whose name is a substring of it."""
+    """Get the attributes that MLX passes for this body: those whose name is a substring of it."""
     return tuple(name for name in ATTRIBUTES if name in source)
 
 
 def shape_names(name: str) -> tuple[str, str, str]:
-    """The names of an input's shape, strides and rank parameters, in MLX's order."""
+    """Return the names of an input's shape, strides and rank parameters, in MLX's order."""
     return f"{name}_shape", f"{name}_strides", f"{name}_ndim"
 
 
 def signature(kernel: KernelArguments) -> Signature:
-    """The signature that MLX generates for this kernel."""
+    """Return the signature that MLX generates for this kernel."""
     bare = [*_input_parameters(kernel), *_output_parameters(kernel)]
     buffers = tuple(_indexed(bare))
     attributes = tuple(

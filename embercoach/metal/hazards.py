@@ -26,7 +26,7 @@ UNWRITTEN_HELP = "Write every element, or pass `init_value=0` to the launch"
 
 
 def data_race(spot: str, here: str, there: str, where: str = "", scope: Scope = "") -> str:
-    """Two accesses that nothing orders; ``where`` is the other one's line, if it is another."""
+    """Get two accesses that nothing orders; ``where`` is the other one's line, if it is another."""
     if not where:
         accesses = _plural(here) if here == there else f"{here} and {there}"
         return f"data race on `{spot}`{scope}: unsynchronized {accesses}"
@@ -48,28 +48,28 @@ def _plural(access: str) -> str:
 
 
 def missing_flag(flag: str, spot: str) -> str:
-    """A barrier between two accesses whose flags leave their memory out."""
+    """Return a barrier between two accesses whose flags leave their memory out."""
     return f"barrier without `{flag}` does not order `{spot}`"
 
 
 def out_of_bounds(access: str, spot: str, extent: str = "") -> str:
-    """An access past either end of ``spot``; ``extent`` states the array's size."""
+    """Return an access past either end of ``spot``; ``extent`` states the array's size."""
     word = "to" if access.endswith(("write", "access")) else "of"
     return f"out-of-bounds {access} {word} `{spot}`{extent and ': '}{extent}"
 
 
 def barrier_divergence(who: str) -> str:
-    """A barrier that not all threads of its threadgroup or simdgroup reach."""
+    """Return a barrier that not all threads of its threadgroup or simdgroup reach."""
     return f"barrier divergence: {who} never reach this barrier"
 
 
 def input_write(spot: str) -> str:
-    """A write to an input, whose memory other arrays may share."""
+    """Return a write to an input, whose memory other arrays may share."""
     return f"write to input `{spot}`"
 
 
 def uninitialized_read(spot: str) -> str:
-    """A read of memory that the kernel has not written."""
+    """Return a read of memory that the kernel has not written."""
     return f"uninitialized read of `{spot}`"
 
 

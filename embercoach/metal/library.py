@@ -269,7 +269,7 @@ _ATOMIC_VALUES = ("atomic_load", "atomic_fetch_", "atomic_exchange")
 
 
 def result_type(name: str, arguments: Sequence[Type], template: Type | None = None) -> Type:
-    """The type that a function of Metal's library, or of MLX's preamble, returns.
+    """Return the type that a function of Metal's library, or of MLX's preamble, returns.
 
     Args:
         name: without namespaces.
@@ -303,7 +303,7 @@ def result_type(name: str, arguments: Sequence[Type], template: Type | None = No
 
 
 def _of_template(name: str, first: Type, template: Type | None) -> Type | None:
-    """The result of a function that a template argument decides, None for others."""
+    """Return the result of a function that a template argument decides, None for others."""
     if name in _LOCATIONS:
         # MLX's take the type of the index from the one-dimensional element, else it is long.
         deduced = _number(first) if name == "elem_to_loc" and first.width == 1 else LONG
@@ -336,7 +336,7 @@ def _number(kind: Type) -> Type:
 
 
 def _same(arguments: Sequence[Type]) -> Type:
-    """The one type of all arguments; a scalar may represent a vector of its type."""
+    """Return the one type of all arguments; a scalar may represent a vector of its type."""
     widest = max(arguments, key=lambda kind: kind.width)
     if all(a.scalar == widest.scalar and a.width in (1, widest.width) for a in arguments):
         return _number(widest)
@@ -369,7 +369,7 @@ _COUNTED_LIMITS = ("DIG", "EXP", "RADIX")
 
 
 def constant_type(name: str) -> Type:
-    """The type of a constant of Metal's library, unknown for other names."""
+    """Return the type of a constant of Metal's library, unknown for other names."""
     if name in _CONSTANT_TYPES:
         return _CONSTANT_TYPES[name]
     if name.startswith("M_"):

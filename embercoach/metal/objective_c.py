@@ -46,7 +46,7 @@ class Embedded(Struct, frozen=True):
 
 
 def embedded_units(file: ObjectiveC) -> Iterator[Embedded]:
-    """The literals that hold whole functions of Metal, in the order of the file."""
+    """Yield the literals that hold whole functions of Metal, in the order of the file."""
     for literal in _literals(file.parsed):
         if not any(word in file.parsed.word(literal) for word in _ENTRIES):
             continue
@@ -75,7 +75,7 @@ def _literals(parsed: Parsed) -> Iterator[SyntaxNode]:
 
 
 def _characters(literal: SyntaxNode, parsed: Parsed) -> list[tuple[str, int]] | None:
-    """The characters of a literal with their offsets in the file; None if unknown."""
+    """Return the characters of a literal with their offsets in the file; None if unknown."""
     parts = literal.inner if literal.kind == "concatenated_string" else [literal]
     found: list[tuple[str, int]] = []
     for part in parts:
@@ -138,7 +138,7 @@ class Message(Struct, frozen=True):
 
 
 def find_messages(atoms: Sequence[Atom], data: bytes) -> Iterator[Message]:
-    """The message expressions among atoms, inner ones before those around them.
+    """Yield the message expressions among atoms, inner ones before those around them.
 
     Args:
         atoms: of a text, brackets one by one.
@@ -153,7 +153,7 @@ def find_messages(atoms: Sequence[Atom], data: bytes) -> Iterator[Message]:
 
 
 def closing_brackets(atoms: Sequence[Atom]) -> dict[int, int]:
-    """The index of the bracket that closes each one, inner ones first; any closes any."""
+    """Return the index of the bracket that closes each one, inner ones first; any closes any."""
     opened: list[int] = []
     closing: dict[int, int] = {}
     for index, atom in enumerate(atoms):
@@ -176,7 +176,7 @@ def top_level(closing: dict[int, int], bracket: int) -> Iterator[tuple[int, int]
 def _message(
     atoms: Sequence[Atom], first: int, closing: dict[int, int], data: bytes
 ) -> Message | None:
-    """The message in a bracket, None if that is a subscript, a lambda or an attribute."""
+    """Return the message in a bracket, None if that is a subscript, a lambda or an attribute."""
     top, last = list(top_level(closing, first)), closing[first]
     at = _selector_at(atoms, top, subscript=first > 0 and _ends_value(atoms[first - 1]))
     if at is None:
@@ -246,7 +246,7 @@ def _with_arguments(
 def _selector_at(
     atoms: Sequence[Atom], top: list[tuple[int, int]], *, subscript: bool
 ) -> int | None:
-    """The start of the selector: the first word after a value; None without one."""
+    """Return the start of the selector: the first word after a value; None without one."""
     for number in range(1, len(top)):
         before, name = atoms[top[number - 1][1]], atoms[top[number][0]]
         if not (_is_word(name) and _ends_value(before)):
@@ -348,7 +348,7 @@ def parse(text: str) -> ObjectiveC:
 
 
 def _atoms(data: bytes) -> list[Atom]:
-    """The words, literals and signs of a text, in order, those of directives left out."""
+    """Return the words, literals and signs of a text, in order, those of directives left out."""
     found = tokens(data.decode("latin-1"))  # a character for each byte
     atoms: list[Atom] = []
     done = 0
@@ -425,7 +425,7 @@ def _exchange_collection(
 
 
 def _colons(atoms: list[Atom], index: int, closing: dict[int, int]) -> Iterator[int]:
-    """Where a dictionary's keys end: its colons that belong to no conditional expression."""
+    """Yield where a dictionary's keys end: its colons that belong to no conditional expression."""
     questions = 0
     for number, _ in top_level(closing, index):
         atom = atoms[number]

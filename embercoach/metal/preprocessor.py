@@ -102,7 +102,7 @@ def directives(tokens: Sequence[Token]) -> Iterator[Directive]:
 
 
 def _defined(words: Sequence[Token]) -> Macro | None:
-    """The macro that the words after ``#define`` define."""
+    """Return the macro that the words after ``#define`` define."""
     if not words or words[0].kind != "name":
         return None
     name, inner = words[0].text, words[1:]
@@ -167,7 +167,7 @@ def _vanishes(macro: Macro) -> bool:
 
 
 def read_macros(text: str) -> Macros:
-    """The macros that a text defines, under whatever condition."""
+    """Return the macros that a text defines, under whatever condition."""
     if "define" not in text:
         return Macros()
     found = (one.macro for one in directives(tokens(text)) if one.name == "define")
@@ -201,7 +201,7 @@ class Expander:
     def expand(
         self, tokens: Sequence[Token], more: Callable[[bool], Token | None] | None = None
     ) -> Iterator[Token]:
-        """The tokens with all macros in them replaced.
+        """Yield the tokens with all macros in them replaced.
 
         Args:
             tokens: what to expand, without white space.
@@ -242,7 +242,7 @@ class Expander:
     def _arguments(
         self, macro: Macro, pending: list[Token], more: Callable[[bool], Token | None] | None
     ) -> tuple[dict[str, list[Token]], int]:
-        """The arguments of a use by parameter, and where it ends."""
+        """Return the arguments of a use by parameter, and where it ends."""
         names = macro.parameters or ()
         listed: list[list[Token]] = [[]]
         depth = 0
@@ -270,7 +270,7 @@ class Expander:
         return dict(zip(names, listed, strict=True)), token.end
 
     def _inside(self, argument: list[Token]) -> list[Token]:
-        """An argument with the macros in it replaced."""
+        """Return an argument with the macros in it replaced."""
         if self._nesting == _MAX_NESTING:
             raise ExpansionError("macros that are nested too deep")
         self._nesting += 1
@@ -287,7 +287,7 @@ class Expander:
         end: int,
         hidden: frozenset[str],
     ) -> list[Token]:
-        """The body of a macro with its arguments put in."""
+        """Return the body of a macro with its arguments put in."""
         body, found = macro.body, list[Token]()
         full: dict[str, list[Token]] = {}
         index = 0
@@ -382,7 +382,7 @@ class Expanded(Struct, frozen=True):
     spent: int = 0
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """The stretch of the original text that a stretch of this text stems from."""
+        """Return the stretch of the original text that a stretch of this text stems from."""
         if not self.starts:
             return start, end
         index = max(bisect_right(self.starts, start) - 1, 0)
@@ -515,7 +515,7 @@ class _Preprocessor:
             self._emit(token)
 
     def _following(self, take: bool) -> Token | None:
-        """The next token of the text that is not white space; ``take`` moves after it."""
+        """Return the next token of the text that is not white space; ``take`` moves after it."""
         at = self._at
         while at < len(self._tokens) and self._tokens[at].kind in ("space", "newline"):
             at += 1
@@ -644,7 +644,7 @@ class _Preprocessor:
         return None if self._foreign or is_known(name, "value") else False
 
     def _decide(self, words: Sequence[Token]) -> int | None:
-        """The value of a condition, None when it depends on something unknown."""
+        """Return the value of a condition, None when it depends on something unknown."""
         try:
             expanded = list(self._expander.expand(self._without_defined(words)))
         except ExpansionError:
@@ -657,7 +657,7 @@ class _Preprocessor:
         return self._evaluate(" ".join(texts)) if texts else None
 
     def _without_defined(self, words: Sequence[Token]) -> list[Token]:
-        """The condition with ``defined(x)`` replaced by its value, or by an unknown name."""
+        """Return the condition with ``defined(x)`` replaced by its value, or by an unknown name."""
         found: list[Token] = []
         index = 0
         while index < len(words):

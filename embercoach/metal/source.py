@@ -65,7 +65,7 @@ class Opening(Struct, frozen=True):
 
 
 def read_opening(source: str) -> Opening:
-    """The prefix and quotes of a string literal of any kind.
+    """Return the prefix and quotes of a string literal of any kind.
 
     Raises:
         LiteralError: the text is not a string literal.
@@ -81,7 +81,7 @@ def read_opening(source: str) -> Opening:
 
 
 def read_literal(source: str) -> tuple[LiteralRun, ...]:
-    """The value of one ``str`` literal as runs, in order.
+    """Return the value of one ``str`` literal as runs, in order.
 
     Raises:
         LiteralError: no literal, or one of bytes, an f-string or a t-string.
@@ -96,7 +96,7 @@ def read_literal(source: str) -> tuple[LiteralRun, ...]:
 def read_content(
     content: str, at: int = 0, *, raw: bool = False, doubled_braces: bool = False
 ) -> tuple[LiteralRun, ...]:
-    """The value of text between quotes, or between the replacement fields of an f-string.
+    """Return the value of text between quotes, or between the replacement fields of an f-string.
 
     Args:
         content: the text as it is in the source.
@@ -126,7 +126,7 @@ def _runs(content: str, at: int, special: re.Pattern[str]) -> Iterator[LiteralRu
 
 @lru_cache(maxsize=1024)
 def _meaning(written: str) -> str:
-    """The text that a line break, an escape or a doubled brace represents."""
+    """Return the text that a line break, an escape or a doubled brace represents."""
     if written.startswith(("\r", "{", "}")):
         # Python reads every kind of line break as a line feed.
         return "\n" if written[0] == "\r" else written[0]
@@ -163,14 +163,14 @@ class TextPiece(Struct, frozen=True):
     exact: bool
 
     def moved(self, by: int) -> TextPiece:
-        """The piece in a text where it begins elsewhere."""
+        """Return the piece in a text where it begins elsewhere."""
         if by == 0:
             return self
         start, end = self.start + by, self.end + by
         return TextPiece(start, end, self.origin, self.at, self.width, self.exact)
 
     def clipped(self, start: int, end: int) -> TextPiece:
-        """The part of the piece inside a slice, in the coordinates of the slice."""
+        """Return the part of the piece inside a slice, in the coordinates of the slice."""
         first, last = max(self.start, start), min(self.end, end)
         at, width = self.at, self.width
         if self.exact:
@@ -186,7 +186,7 @@ class FoldedText(Struct, frozen=True):
 
     @classmethod
     def of_literal(cls, source: str, origin: int) -> FoldedText:
-        """The value of a ``str`` literal, given as it is in the file.
+        """Return the value of a ``str`` literal, given as it is in the file.
 
         Raises:
             LiteralError: the text is not a plain string literal.
@@ -195,7 +195,7 @@ class FoldedText(Struct, frozen=True):
 
     @classmethod
     def of_fragment(cls, content: str, origin: int, at: int, *, raw: bool = False) -> FoldedText:
-        """The value of the text between two replacement fields of an f-string.
+        """Return the value of the text between two replacement fields of an f-string.
 
         Args:
             content: the text as it is in the file.
@@ -228,7 +228,7 @@ class FoldedText(Struct, frozen=True):
         return cls("".join(run.text for run in runs), tuple(pieces))
 
     def position(self, offset: int) -> tuple[int, int] | None:
-        """The literal that a character stems from, and the offset in that literal's source.
+        """Return the literal that a character stems from, and the offset in that literal's source.
 
         Args:
             offset: of the character in the text; the length of the text is after the last one.
@@ -244,7 +244,7 @@ class FoldedText(Struct, frozen=True):
         return piece.origin, piece.at + (offset - piece.start if piece.exact else 0)
 
     def end_position(self, offset: int) -> tuple[int, int] | None:
-        """The place after the character before ``offset``: where a stretch of text ends."""
+        """Return the place after the character before ``offset``: where a stretch of text ends."""
         piece = self._piece(offset - 1)
         if piece is None or piece.origin is None:
             return None
@@ -335,7 +335,7 @@ class FoldedText(Struct, frozen=True):
 
 
 def concat(parts: Iterable[FoldedText]) -> FoldedText:
-    """The texts one after the other."""
+    """Return the texts one after the other."""
     pieces: list[TextPiece] = []
     texts: list[str] = []
     length = 0
@@ -421,7 +421,7 @@ class _Field(NamedTuple):
 
 
 def _fields(text: str) -> Iterator[tuple[int, int] | _Field]:
-    """A format string as slices of literal text, doubled braces undone, and fields."""
+    """Yield a format string as slices of literal text, doubled braces undone, and fields."""
     done = index = 0
     while index < len(text):
         character = text[index]
@@ -523,7 +523,7 @@ def percent(text: FoldedText, values: Sequence[Value] | Mapping[str, Value]) -> 
 
 
 def _conversion(text: str, start: int) -> tuple[str | None, str, int]:
-    """The key of a ``%`` field, the field without it, and where it ends."""
+    """Return the key of a ``%`` field, the field without it, and where it ends."""
     index = start + 1
     key = None
     if text[index : index + 1] == "(":

@@ -62,7 +62,7 @@ def _language() -> Language:
 # The checks, the followed kernels and the suppressions read the same text.
 @lru_cache(maxsize=2)
 def tree_of(data: bytes, tail: int = 0) -> ParsedTree:
-    """The C++ tree of a text.
+    """Return the C++ tree of a text.
 
     An unclosed comment is left out, up to ``tail`` bytes before the text's end.
     """
@@ -83,7 +83,7 @@ def _empty() -> Node:
 
 
 def _parse_bytes(data: bytes) -> Node | None:
-    """The root of a text's tree, None where that takes more than it may.
+    """Return the root of a text's tree, None where that takes more than it may.
 
     The package reports progress only where it reads the text piece by piece, and nodes of such a
     tree have no safe text: so the first tree is only made to see that it can be.
@@ -114,7 +114,7 @@ def _ends(data: bytes) -> bool:
 
 
 def _open_comment(data: bytes) -> int | None:
-    """The start of a block comment that nothing ends, None without one."""
+    """Return the start of a block comment that nothing ends, None without one."""
     if data.find(b"/*", max(data.rfind(b"*/") - 1, 0)) < 0:
         return None
     for match in _LEXICAL.finditer(data):
@@ -218,12 +218,12 @@ def exchange_words(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int
 
 
 def _without_comments(directive: bytes) -> bytes:
-    """A directive with its block comments blanked: the grammar ends a macro's body at one."""
+    """Get a directive with its block comments blanked: the grammar ends a macro's body at one."""
     return _DIRECTIVE_TEXT.sub(_without_comment, directive)
 
 
 def _without_comment(match: re.Match[bytes]) -> bytes:
-    """The text of a match; of a closed block comment spaces, and its continued line ends."""
+    """Return the text of a match; of a closed block comment spaces, and its continued line ends."""
     comment = match["comment"]
     if comment is None or len(comment) < 4 or not comment.endswith(b"*/"):
         return match[0]

@@ -47,7 +47,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
-    """The tokens of a text; together they are the text.
+    """Yield the tokens of a text; together they are the text.
 
     Args:
         text: any text.
@@ -63,12 +63,12 @@ def tokens_of(text: str, at: int = 0) -> Iterator[Token]:
 
 @lru_cache(maxsize=4)  # the names of macros are read before the preprocessor runs
 def tokens(text: str) -> tuple[Token, ...]:
-    """All tokens of a text."""
+    """Return all tokens of a text."""
     return tuple(tokens_of(text))
 
 
 def line_comment(token: Token) -> int | None:
-    """The start of a ``//`` comment in a token of white space, None without one."""
+    """Return the start of a ``//`` comment in a token of white space, None without one."""
     if token.kind != "space":
         return None
     at = 0
@@ -88,7 +88,7 @@ MAX_DIGITS = 512
 
 
 def whole_number(digits: str, base: int = 10) -> int | None:
-    """The number that digits write, None for other text and for one that nothing holds.
+    """Return the number that digits write, None for other text and for one that nothing holds.
 
     Args:
         digits: without separators and suffixes.
@@ -137,7 +137,7 @@ _ESCAPES = {
 
 
 def escaped(words: str) -> str | None:
-    """The text of an escape of C; empty for a line end after a backslash, None for others."""
+    """Get the text of an escape of C; empty for a line end after a backslash, None for others."""
     inside = words[1:]
     if inside in ("\n", "\r\n"):
         return ""

@@ -39,12 +39,12 @@ def is_unknown_integer(name: str) -> bool:
 
 
 def readable_names(message: str) -> str:
-    """A message in which such names are fields as Python writes them, ``{...}``."""
+    """Return a message in which such names are fields as Python writes them, ``{...}``."""
     return _NAMES.sub("{...}", message)
 
 
 def with_names(texts: Sequence[tuple[str, Sequence[Stretch]]]) -> tuple[str, ...] | None:
-    """Texts with names for the numbers that are formatted in.
+    """Return texts with names for the numbers that are formatted in.
 
     Args:
         texts: each with where its numbers stand.
@@ -90,7 +90,7 @@ class _Marked:
         return all(self._is_variable(i) or self._is_macro(i) for i in self.numbers)
 
     def named(self, first: int) -> str:
-        """The text with names, counted from a number on."""
+        """Return the text with names, counted from a number on."""
         text = self._text
         for index, at in enumerate(self.numbers, first):
             token = self._tokens[at]

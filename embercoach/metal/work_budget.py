@@ -46,7 +46,7 @@ class WorkBudget(Struct):
 
     @classmethod
     def of(cls, text: str) -> WorkBudget:
-        """The budget of a file."""
+        """Return the budget of a file."""
         return cls(min(_FILE + _CHARACTER * len(text), _MOST))
 
     @property

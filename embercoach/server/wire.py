@@ -1,4 +1,4 @@
-"""What server and workers exchange: frames, documents, and the protocol's structures in JSON."""
+"""Messages of server and workers: frames, documents, and the protocol's structures in JSON."""
 
 from __future__ import annotations
 

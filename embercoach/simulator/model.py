@@ -106,7 +106,7 @@ class SourceMap(Struct, frozen=True):
     body_lines: int
 
     def place(self, line: int) -> tuple[Part, int]:
-        """The part of the kernel that a generated line comes from, and the line there."""
+        """Return the part of the kernel that a generated line comes from, and the line there."""
         if line <= self.header_lines:
             return "header", line
         if self.body_start <= line < self.body_start + self.body_lines:
@@ -152,7 +152,7 @@ class BuiltKernel(Struct, frozen=True):
     blocks: KernelBlocks | None = None
 
     def original_column(self, line: int, column: int) -> int:
-        """The column in the source of one in the compiled text, both from 1."""
+        """Return the column in the source of one in the compiled text, both from 1."""
         for at_line, at_column, more in self.insertions:
             if at_line == line and column >= at_column:
                 column = max(at_column, column - more)

@@ -83,7 +83,7 @@ class Promotions:
     def functions(
         self, module: Any, names: Sequence[str], prefix: str
     ) -> dict[str, Callable[..., Any]]:
-        """Functions of a module by name.
+        """Return functions of a module by name.
 
         Args:
             module: `mlx.core`, or `mlx.core.fast`.
@@ -140,7 +140,7 @@ class Promotions:
             self._recorder.add("promotion", operation, 0.0, copied=result.nbytes, detail=detail)
 
     def _detail(self, dtypes: frozenset[Any]) -> str:
-        """The dtypes by name, a 16-bit one first; empty if none is."""
+        """Return the dtypes by name, a 16-bit one first; empty if none is."""
         narrow = next((dtype for dtype in self._narrow if dtype in dtypes), None)
         if narrow is None:
             return ""
@@ -161,7 +161,7 @@ _Signature = dict[str, str]
 
 
 def replacements(mx: Any, recorder: Recorder) -> dict[str, Callable[..., Any]]:
-    """Functions of `mlx.core` by name; each trace of what they compile is recorded.
+    """Return functions of `mlx.core` by name; each trace of what they compile is recorded.
 
     Inside of a transformation MLX calls a compiled function's Python function each time, as part
     of the graph around it. That is not a trace, and is not recorded.
@@ -293,7 +293,7 @@ class _TracedFunction:
     def _signature(
         self, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Iterator[tuple[str, str]]:
-        """All that MLX compares before it uses an earlier trace, by path."""
+        """Yield all that MLX compares before it uses an earlier trace, by path."""
         array = self._mx.array
         for index, value in enumerate(arguments):
             name = self._parameters[index] if index < len(self._parameters) else str(index + 1)
@@ -305,7 +305,7 @@ class _TracedFunction:
 
 
 def _parameters(fun: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of positional parameters; without those that ``*args`` takes."""
+    """Return the names of positional parameters; without those that ``*args`` takes."""
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
@@ -315,7 +315,7 @@ def _parameters(fun: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _leaves(value: Any, array: type, path: str) -> Iterator[tuple[str, str]]:
-    """The parts of an argument that a compiled function depends on, by their paths."""
+    """Yield the parts of an argument that a compiled function depends on, by their paths."""
     if isinstance(value, array):
         dtype = str(value.dtype).rpartition(".")[2]  # type: ignore[attr-defined]
         yield path, f"{dtype} of shape {value.shape}"  # type: ignore[attr-defined]
@@ -359,7 +359,7 @@ class _Counter:
 
 
 def operations_of(values: tuple[Any, ...], mx: Any) -> int:
-    """The number of operations whose results arrays wait for.
+    """Return the number of operations whose results arrays wait for.
 
     Args:
         values: arrays, or lists, tuples and dicts of them; other values do not count.
@@ -387,7 +387,7 @@ def operations_of(values: tuple[Any, ...], mx: Any) -> int:
 
 
 def arrays_in(value: Any, array: type) -> Iterator[Any]:
-    """The arrays in a value: itself, or those of lists, tuples and dicts."""
+    """Yield the arrays in a value: itself, or those of lists, tuples and dicts."""
     if isinstance(value, array):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -41,7 +41,7 @@ WAITING = frozenset(
 
 
 def label_of(kind: str, operation: str) -> str:
-    """The name of events of a kind in reports for people."""
+    """Return the name of events of a kind in reports for people."""
     if kind == "promotion":
         return f"promotion by {operation}"
     return f"{operation} again" if kind == "retrace" else operation
@@ -142,12 +142,12 @@ class TraceRecord(Struct, frozen=True):
 
 
 def to_text(record: TraceRecord) -> str:
-    """A record as text, for another process."""
+    """Return a record as text, for another process."""
     return json.dumps(to_builtins(record))
 
 
 def from_text(text: str) -> TraceRecord:
-    """The record of a text that `to_text` made."""
+    """Return the record of a text that `to_text` made."""
     return convert(json.loads(text), TraceRecord)
 
 
@@ -159,7 +159,7 @@ def write(record: TraceRecord, target: Path) -> None:
 
 
 def read(path: Path) -> TraceRecord | None:
-    """The record in a file; None if the program ended without writing it."""
+    """Return the record in a file; None if the program ended without writing it."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:
@@ -168,7 +168,7 @@ def read(path: Path) -> TraceRecord | None:
 
 
 def merged(records: Sequence[TraceRecord]) -> TraceRecord:
-    """One record of processes that ran the same program, such as those of a test run.
+    """Return one record of processes that ran the same program, such as those of a test run.
 
     Seconds, counts and bytes are sums, memory is that of the process with the most. Single events
     are left out: the processes have no common clock.

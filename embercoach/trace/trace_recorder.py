@@ -103,13 +103,13 @@ class Recorder:
             self._count(events, clock() - seconds, seconds, copied, detail)
 
     def sites(self) -> tuple[Site, ...]:
-        """The events by place and kind, the longest waits first."""
+        """Return the events by place and kind, the longest waits first."""
         with self._lock:
             found = [site for site, _ in self._sorted()]
         return tuple(found)
 
     def timeline(self) -> tuple[tuple[Event, ...], int]:
-        """The single events, and how many more there were."""
+        """Return the single events, and how many more there were."""
         with self._lock:
             places = {events.index: place for place, (_, events) in enumerate(self._sorted())}
             single = tuple(event._replace(site=places[event.site]) for event in self._single)
@@ -179,7 +179,7 @@ class Recorder:
             self._cache = cache
 
     def _frame(self, kind: Kind) -> FrameType | None:
-        """The nearest frame of the program's files.
+        """Return the nearest frame of the program's files.
 
         Without one, the nearest of code in a string, such as of ``python -c``, or else of the
         standard library, such as of a thread's start. None for text that pytest shows of a failure.
@@ -207,7 +207,7 @@ class Recorder:
 
 @functools.cache
 def _folders_of(*packages: str) -> tuple[str, ...]:
-    """The folders of packages that are installed, which need not be in site-packages."""
+    """Return the folders of packages that are installed, which need not be in site-packages."""
     specs = (find_spec(name) for name in packages)
     found = (spec.submodule_search_locations or () for spec in specs if spec is not None)
     return tuple(f"{folder}{os.sep}" for folders in found for folder in folders)

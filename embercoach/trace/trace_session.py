@@ -123,7 +123,7 @@ class TraceSession:
 
 
 def _imported() -> set[str]:
-    """The files of the project's modules."""
+    """Return the files of the project's modules."""
     modules = [*sys.modules.values()]
     files = (getattr(module, "__file__", None) for module in modules)
     return {file for file in files if isinstance(file, str) and is_of_project(file)}

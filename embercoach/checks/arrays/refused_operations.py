@@ -196,7 +196,7 @@ def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | No
 
 
 def _unpacking(statement: cst.CSTNode) -> tuple[cst.CSTNode | None, int]:
-    """A value and the number of names for it: ``a, b = made``, ``a, b = map(f, made)``."""
+    """Return a value and the number of names for it: ``a, b = made``, ``a, b = map(f, made)``."""
     targets = assigned_to(statement)
     names = None if len(targets) != 1 else display(targets[0])
     if names is None or not isinstance(statement, cst.Assign):

@@ -32,7 +32,7 @@ STEPS = 3
 
 @check("HOST-COPY-001", "HOST-COPY-002", "HOST-COPY-003")
 def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
-    """The copies of a PyTorch extension; nothing in other files."""
+    """Yield the copies of a PyTorch extension; nothing in other files."""
     if uses_torch(file.parsed):
         yield from _Host(file).reports()
 
@@ -67,7 +67,7 @@ class _Host:
         self.contents = {m.start for m in file.messages if m.selector == "contents"}
 
     def reports(self) -> Iterator[MetalReport]:
-        """The copies and synchronizations of the file."""
+        """Yield the copies and synchronizations of the file."""
         yield from self._new_buffers()
         for call in self.parsed.of_kinds("call_expression"):
             yield from self._memory_copies(call)
@@ -165,7 +165,7 @@ class _Host:
         )
 
     def _tensor(self, node: SyntaxNode) -> _Tensor | None:
-        """The tensor whose address is taken, directly or through variables."""
+        """Return the tensor whose address is taken, directly or through variables."""
         for inner in self._with_values(node):
             field = inner.get("function") if inner.kind == "call_expression" else None
             if field is None or field.kind != "field_expression":
@@ -199,7 +199,7 @@ class _Host:
                 following = self._value(following)
 
     def _value(self, node: SyntaxNode) -> SyntaxNode | None:
-        """The value of a variable's last declaration before its use in the same function."""
+        """Return the value of a variable's last declaration before its use in the same function."""
         while node.kind in ("cast_expression", "parenthesized_expression"):
             inner = node.get("value") or next(iter(node.inner), None)
             if inner is None:
@@ -232,7 +232,7 @@ class _Host:
         return "" if field is None else self.parsed.word(field)
 
     def _enclosing(self, nodes: list[SyntaxNode], byte: int) -> SyntaxNode | None:
-        """The innermost of the nodes that contain a byte."""
+        """Return the innermost of the nodes that contain a byte."""
         around = [node for node in nodes if node.start <= byte < node.end]
         return around[-1] if around else None
 

@@ -83,7 +83,7 @@ def _is_filled(variable: Variable, writes: set[int], trace: Trace) -> bool:
 
 
 def _elements(access: Access) -> set[int]:
-    """The elements that an access touches, of all its threads."""
+    """Return the elements that an access touches, of all its threads."""
     return {access.index.offset(thread) for thread in threads_of(access.mask.lanes)}
 
 
@@ -141,7 +141,7 @@ def dropped_results(trace: Trace) -> Iterator[MetalReport]:
 
 
 def _reductions_in(access: Access) -> frozenset[Call]:
-    """The reductions whose results an access uses: stores, goes by, or is under."""
+    """Return the reductions whose results an access uses: stores, goes by, or is under."""
     calls = access.index.origin.reduced
     if access.value is not None:
         calls |= access.value.origin.reduced
@@ -151,7 +151,7 @@ def _reductions_in(access: Access) -> frozenset[Call]:
 
 
 def _contributing(operation: SimdOperation) -> set[int]:
-    """The simdgroups whose lanes pass their own values to a reduction.
+    """Return the simdgroups whose lanes pass their own values to a reduction.
 
     In the second of two stages the other groups pass zeros, or values equal in all groups.
     """
@@ -195,7 +195,7 @@ def _groups(lanes: int) -> set[int]:
 
 
 def _deciding(store: Access) -> list[Call]:
-    """The reductions whose results make the stored value differ between simdgroups."""
+    """Return the reductions whose results make the stored value differ between simdgroups."""
     value = store.value
     if value is None or value.origin.blurred or _by_data(store):
         return []
@@ -240,7 +240,7 @@ def absent_lanes(trace: Trace) -> Iterator[MetalReport]:
 
 
 def _missing(event: SimdOperation, given: LaneValue, sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """The lanes without a thread that are read, and how many the simdgroup has."""
+    """Yield the lanes without a thread that are read, and how many the simdgroup has."""
     name = event.call.name
     if not given.exact:
         return
@@ -261,7 +261,7 @@ def _missing(event: SimdOperation, given: LaneValue, sizes: list[int]) -> Iterat
 
 
 def _used(trace: Trace) -> frozenset[str]:
-    """The operations whose results are stored for sure: not where a condition selects them."""
+    """Get the operations whose results are stored for sure: not where a condition selects them."""
     found: set[str] = set()
     seen: set[UnknownNumber] = set()
     values = [e.value for e in trace.events if isinstance(e, Access) and e.value is not None]
@@ -278,7 +278,7 @@ def _used(trace: Trace) -> frozenset[str]:
 
 
 def _sizes(trace: Trace) -> Iterator[int]:
-    """The threads of a threadgroup, and of a smaller one at the end of the grid."""
+    """Yield the threads of a threadgroup, and of a smaller one at the end of the grid."""
     configuration = trace.configuration
     yield trace.threads
     grid, group = configuration.grid, configuration.threadgroup
@@ -296,7 +296,7 @@ def _source(name: str, lane: int, given: int) -> int:
 
 
 def past_arrays(trace: Trace) -> Iterator[MetalReport]:
-    """Accesses outside of threadgroup and private arrays, and of outputs of known size."""
+    """Yield accesses outside of threadgroup and private arrays, and of outputs of known size."""
     for found in (*outside(trace), *past_buffers(trace)):
         access = found.access
         index = found.index if found.index < 0 else max(found.index, found.count)

@@ -82,7 +82,7 @@ def _divisions(program: Program, values: Values) -> Iterator[MetalReport]:
 
 
 def _given(program: Program) -> frozenset[Variable]:
-    """The values that a launch passes; arguments of helper functions may be constants."""
+    """Return the values that a launch passes; arguments of helper functions may be constants."""
     return frozenset(v for v in program.variables.values() if v.kind in _RUNTIME)
 
 
@@ -104,7 +104,7 @@ def _divided(node: Node) -> tuple[Expression, Expression] | None:
 
 
 def _single_values(body: Node) -> dict[Variable, Expression | None]:
-    """The one value that each local variable has, None for those that have several."""
+    """Return the one value that each local variable has, None for those that have several."""
     found: dict[Variable, Expression | None] = {}
     for node in below(body):
         if isinstance(node, Declare):

@@ -37,7 +37,7 @@ ATOMIC = frozenset({"int32", "uint32", "float32", "uint64", "bool", "bool_"})
 
 @check("KERNEL-ATOMIC-001")
 def atomic_dtypes(kernel: PythonKernel) -> Iterator[Report]:
-    """The dtypes of atomic outputs."""
+    """Yield the dtypes of atomic outputs."""
     if kernel.flag("atomic_outputs", default=False) is not True:
         return
     for launch in kernel.launches:
@@ -165,7 +165,7 @@ def _is_conditional(stores: list[Access]) -> bool:
 
 
 def _deciding(store: Access) -> Condition | None:
-    """The first condition on data around a store."""
+    """Return the first condition on data around a store."""
     for condition in store.mask.conditions:
         if condition.varies and not _is_guard(condition) and not condition.symbol.origin.blurred:
             return condition
@@ -189,7 +189,7 @@ def _data(value: LaneValue) -> bool:
 
 @check("KERNEL-INIT-001")
 def conditional_stores(kernel: KernelBody) -> Iterator[MetalReport]:
-    """Kernels without ``init_value`` that decide by their data what to store.
+    """Yield kernels without ``init_value`` that decide by their data what to store.
 
     Every way of launching leaves some output unset in part.
     """

@@ -73,7 +73,7 @@ class Divergence(Struct, frozen=True):
 
 
 def divergences(trace: Trace) -> tuple[Divergence, ...]:
-    """The barriers that not all threads reach, one for each place in the text."""
+    """Return the barriers that not all threads reach, one for each place in the text."""
     found: dict[Spot, Divergence] = {}
     for event in trace.events:
         if not isinstance(event, Synchronization) or not event.name.endswith("group_barrier"):
@@ -115,7 +115,7 @@ def _missing(lanes: int, trace: Trace, *, whole: bool) -> int:
 
 
 def _varying(mask: Mask, bits: int) -> Condition | None:
-    """A condition that certainly differs between threads."""
+    """Return a condition that certainly differs between threads."""
     for condition in mask.conditions:
         symbol = condition.symbol
         if symbol.bits & bits and not symbol.origin.blurred and _differs(symbol, bits):
@@ -261,7 +261,7 @@ THREADS = frozenset(
     "KERNEL-SIMD-002",
 )
 def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
-    """Each kernel that can be followed."""
+    """Yield each kernel that can be followed."""
     for kernel in code.kernels:
         yield from _of_kernel(kernel, whole=code.whole)
 
@@ -309,7 +309,7 @@ class _Findings:
         self._everywhere = keys if self._everywhere is None else self._everywhere & keys
 
     def agreed(self, *, complete: bool) -> Iterator[MetalReport]:
-        """The reports that hold for a launch as it is known, or for all that may be.
+        """Yield the reports that hold for a launch as it is known, or for all that may be.
 
         Args:
             complete: whether all launches were followed.

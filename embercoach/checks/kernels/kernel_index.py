@@ -168,7 +168,7 @@ class FirstThread:
         return _combined(expression.operator, left, right)
 
     def offset(self, address: Expression) -> tuple[Variable, Quantity] | None:
-        """The buffer that an address lies in, and the element, not wrapped around."""
+        """Return the buffer that an address lies in, and the element, not wrapped around."""
         if isinstance(address, Name):
             if _is_buffer(address.variable):
                 return address.variable, 0
@@ -273,7 +273,7 @@ def _counts(loop: Loop) -> bool:
 
 
 def _changed_here(node: Assign | Call | Unary) -> frozenset[Variable]:
-    """The variables that one operation changes itself."""
+    """Return the variables that one operation changes itself."""
     if isinstance(node, Assign):
         variable = base(node.target)
         return frozenset() if variable is None else frozenset({variable})
@@ -390,7 +390,7 @@ def void_bounds(program: Program, values: Values) -> Iterator[MetalReport]:
 
 
 def _bounded_below(call: Call, values: Values) -> Expression | None:
-    """The number of ``max(number, 0u)`` or ``clamp(number, 0u, most)`` of unsigned type."""
+    """Return the number of ``max(number, 0u)`` or ``clamp(number, 0u, most)`` of unsigned type."""
     if any(is_signed(a.type) is not False or a.type.scalar == "bool" for a in call.arguments):
         return None
     if call.functions or len(call.arguments) != _BOUNDING[call.name]:
@@ -427,7 +427,7 @@ def _settled(node: Binary, values: Values) -> tuple[bool, Expression] | None:
 
 
 def _lowered(body: Node) -> frozenset[Variable]:
-    """The variables that something is subtracted from, or that hold a difference."""
+    """Return the variables that something is subtracted from, or that hold a difference."""
     found: set[Variable] = set()
     for node in below(body):
         if isinstance(node, Declare) and node.initial is not None and _subtracts(node.initial):

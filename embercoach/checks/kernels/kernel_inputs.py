@@ -40,7 +40,7 @@ FIXED = ("device", "constant")
 
 @check("KERNEL-SPACE-001", "KERNEL-SPACE-002", "KERNEL-RANK-001")
 def kernel_inputs(kernel: KernelBody) -> Iterator[MetalReport]:
-    """The inputs of each kernel whose texts and names are known."""
+    """Yield the inputs of each kernel whose texts and names are known."""
     for name, found in uses_of_inputs(kernel).items():
         given = kernel.given(name)
         yield from _space(kernel, name, found, given)
@@ -48,7 +48,7 @@ def kernel_inputs(kernel: KernelBody) -> Iterator[MetalReport]:
 
 
 def uses_of_inputs(kernel: KernelBody) -> dict[str, list[ParameterUse]]:
-    """The uses of each input in the body, none where the texts are not known to the end."""
+    """Return the uses of each input in the body, none where the texts are not known to the end."""
     program = kernel.program() if kernel.is_whole else None
     uses: dict[str, list[ParameterUse]] = {}
     for use in parameter_uses(program) if program is not None else ():
@@ -124,7 +124,7 @@ def _space_help(use: ParameterUse) -> str:
 
 
 def _written_space(use: ParameterUse) -> str | None:
-    """The address space that a pointer is declared for in so many words."""
+    """Return the address space that a pointer is declared for in so many words."""
     if use.manner != "address" or use.space not in FIXED:
         return None
     return use.space if use.declared is None or _is_explicit(use.declared) else None
@@ -139,7 +139,7 @@ def _is_explicit(pointer: Variable) -> bool:
 
 
 def _rank(name: str, uses: list[ParameterUse], given: tuple[Input, ...]) -> Iterator[MetalReport]:
-    """A scalar that is indexed, or an array that is taken for a number."""
+    """Yield a scalar that is indexed, or an array that is taken for a number."""
     indexed = next((u for u in uses if u.manner in ("element", "address")), None)
     number = next((u for u in uses if u.manner == "number"), None)
     scalar = any(g.declarator == "&" for g in given)
@@ -188,7 +188,7 @@ MAX_CALLERS = 4
 
 @check("KERNEL-STRIDE-001")
 def strided_inputs(kernel: KernelBody) -> Iterator[MetalReport]:
-    """The inputs of a kernel that is built with ``ensure_row_contiguous=False``."""
+    """Yield the inputs of a kernel that is built with ``ensure_row_contiguous=False``."""
     if not kernel.launches or kernel.flag("ensure_row_contiguous", default=True) is not False:
         return
     if any("stride" in name for name in kernel.inputs or ()):
@@ -255,14 +255,14 @@ def _reason(
 
 
 def _calls(module: Module, function: FunctionInfo) -> Iterator[FunctionVisit]:
-    """The calls of a function that the file makes."""
+    """Yield the calls of a function that the file makes."""
     for fact in module.facts():
         if isinstance(fact, FunctionVisit) and fact.function is function:
             yield fact
 
 
 def _argument(kernel: KernelBody, name: str, fact: CallFact) -> cst.BaseExpression | None:
-    """The expression that a launch passes for an input."""
+    """Return the expression that a launch passes for an input."""
     inputs = fact.keyword("inputs")
     if inputs is None or kernel.inputs is None:
         return None

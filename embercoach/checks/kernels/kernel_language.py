@@ -31,7 +31,7 @@ UNSIGNED = frozenset(n for n, kind in SCALARS.items() if kind.scalar in ("uint",
 
 @check("KERNEL-UNIT-001")
 def locations(code: MetalFile) -> Iterator[MetalReport]:
-    """Two arguments of a function with the same index."""
+    """Yield two arguments of a function with the same index."""
     for function in _entries(code):
         taken: dict[tuple[str, int], str] = {}
         for parameter in function.parameters:
@@ -50,7 +50,7 @@ def locations(code: MetalFile) -> Iterator[MetalReport]:
 
 @check("KERNEL-UNIT-002")
 def indices(code: MetalFile) -> Iterator[MetalReport]:
-    """An index beyond the end of the buffer table."""
+    """Yield an index beyond the end of the buffer table."""
     for function in _entries(code):
         for parameter in function.parameters:
             mark, index = _location(parameter)
@@ -65,7 +65,7 @@ def indices(code: MetalFile) -> Iterator[MetalReport]:
 
 @check("KERNEL-UNIT-003")
 def results(code: MetalFile) -> Iterator[MetalReport]:
-    """A kernel that returns a value."""
+    """Yield a kernel that returns a value."""
     for function in _entries(code):
         result = function.result
         known = result not in code.text.macros.names and result not in ("", "auto", "void")
@@ -106,7 +106,7 @@ def spaces(code: MetalFile) -> Iterator[MetalReport]:
 
 @check("KERNEL-UNIT-005")
 def attribute_types(code: MetalFile) -> Iterator[MetalReport]:
-    """An attribute of a thread with a type that it cannot have."""
+    """Yield an attribute of a thread with a type that it cannot have."""
     for function in _entries(code):
         for parameter in function.parameters:
             mark = next((m for m in parameter.attributes if m.name in ATTRIBUTES), None)
@@ -126,7 +126,7 @@ def attribute_types(code: MetalFile) -> Iterator[MetalReport]:
 
 @check("KERNEL-SIG-005")
 def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
-    """Names that nothing declares."""
+    """Yield names that nothing declares."""
     from embercoach.metal.program.written_facts import undeclared
 
     if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
@@ -153,7 +153,7 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
 
 
 def _entries(code: MetalCode) -> Iterator[WrittenFunction]:
-    """The entry points that are defined, and that the parser understood whole."""
+    """Yield the entry points that are defined, and that the parser understood whole."""
     doubtful = code.text.doubtful
     for function in code.text.entry_points:
         extent = function.extent
@@ -259,5 +259,5 @@ def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _short(text: str) -> str:
-    """The name in a text: ``std::vector`` of ``std::vector<float>``."""
+    """Return the name in a text: ``std::vector`` of ``std::vector<float>``."""
     return text.split("<", 1)[0] if text.startswith("std::") else text.removesuffix(";")

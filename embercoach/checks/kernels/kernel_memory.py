@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def threadgroup_arrays(program: Program) -> dict[Variable, int]:
-    """The threadgroup variables that occupy memory together with their bytes, as far as known.
+    """Get the threadgroup variables that occupy memory together with their bytes, as far as known.
 
     Unused ones take none. Of alternative scopes only the largest counts:
     a compiler may give them the same memory.
@@ -75,7 +75,7 @@ def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _with(kernel: MetalKernel) -> str:
-    """The template arguments of the launch that the sizes are of."""
+    """Return the template arguments of the launch that the sizes are of."""
     values = kernel.configurations[0].template if kernel.configurations else {}
     known = [f"{name} = {value}" for name, value in values.items() if value is not None]
     return f" ({quoted(', '.join(known), _MOST_ARGUMENTS)})" if known else ""
@@ -92,7 +92,7 @@ def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _runtime_names(code: MetalCode) -> frozenset[str]:
-    """Names from outside a text that stand for what is known at run time only."""
+    """Return names from outside a text that stand for what is known at run time only."""
     buffers = frozenset(
         name
         for kernel in code.kernels
@@ -138,7 +138,7 @@ def _threadgroup_variables(text: MetalText) -> Iterator[MetalReport]:
 
 
 def _helper_around(text: MetalText, array: Declaration) -> WrittenFunction | None:
-    """The function that a variable is declared in, None if that is a kernel, or unclear."""
+    """Return the function that a variable is declared in, None if that is a kernel, or unclear."""
     start = array.place.start
     around = [f for f in text.functions if f.body and f.extent.start <= start < f.extent.end]
     if not around or any(f.entry is not None for f in around):

@@ -101,7 +101,7 @@ def _clash(name: str, kernel: PythonKernel) -> str | None:
 
 @check("KERNEL-NAME-001")
 def types_of_the_preamble(kernel: KernelBody) -> Iterator[MetalReport]:
-    """Types of the header with the name of one that MLX defines before it."""
+    """Yield types of the header with the name of one that MLX defines before it."""
     declared = kernel.header.declarations
     if not kernel.is_whole or any(d.kind == "namespace" for d in declared):
         return
@@ -127,7 +127,7 @@ def _has_rank(name: str, kernel: PythonKernel) -> bool:
 
 @check("KERNEL-NAME-002")
 def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Two sources under one name."""
+    """Yield two sources under one name."""
     sources: dict[str, str] = {}
     for kernel in definitions(module, facts):
         argument, source = kernel.argument("name"), kernel.source
@@ -156,7 +156,7 @@ def shared_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _formatted(kernel: PythonKernel) -> str | None:
-    """A parameter of the function around it that is formatted into the source, if one is.
+    """Return a parameter of the function around it that is formatted into the source, if one is.
 
     Only one of unknown value, which the name does not depend on.
     """

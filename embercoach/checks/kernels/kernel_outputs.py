@@ -70,7 +70,7 @@ class Side(Struct, frozen=True):
 
     @classmethod
     def of(cls, access: Access, axis: int) -> Side:
-        """The dependence of an access on its threadgroup."""
+        """Return the dependence of an access on its threadgroup."""
         compared = [(c, _symbols(c)) for c in access.mask.conditions]
         deciding = [(c, found) for c, found in compared if c.symbol.origin.axes >> axis & 1]
         own = GROUP_AXES[axis]
@@ -89,7 +89,7 @@ class Side(Struct, frozen=True):
         )
 
     def by_residue(self, factor: int) -> Mapping[int, list[int]]:
-        """The elements by what is left of them when they are divided by a factor."""
+        """Return the elements by what is left of them when they are divided by a factor."""
         access = self.access
         return _residues(access.index.offsets, access.mask.lanes, access.width, factor)
 
@@ -134,13 +134,13 @@ class Sides:
         return side
 
     def class_of(self, access: Access) -> int:
-        """A number that accesses share which differ in their places and values alone."""
+        """Return a number that accesses share which differ in their places and values alone."""
         key = (access.index, access.mask, access.width)
         return self._classes.setdefault(key, len(self._classes))
 
 
 def _split(value: LaneValue, axis: int) -> _Split | None:
-    """The threadgroup's position along an axis with its factor, and the other unknowns."""
+    """Return the threadgroup's position along an axis with its factor, and the other unknowns."""
     rest: dict[UnknownNumber, int] = {}
     position, factor = None, 0
     for symbol, times in value.terms:
@@ -154,7 +154,7 @@ def _split(value: LaneValue, axis: int) -> _Split | None:
 
 
 def _symbols(condition: Condition) -> list[UnknownNumber]:
-    """The unknowns that a condition compares."""
+    """Return the unknowns that a condition compares."""
     return [symbol for side in condition.sides or () for symbol, _ in side.terms]
 
 
@@ -183,7 +183,7 @@ class Crossing(Race, frozen=True):
 
 
 def crossings(trace: Trace) -> tuple[Crossing, ...]:
-    """The races between threadgroups, one for each pair of places in the text."""
+    """Return the races between threadgroups, one for each pair of places in the text."""
     found: dict[tuple[int, int], Crossing] = {}
     # Numbers compare in less time than spots.
     spots: dict[Spot, int] = {}
@@ -219,7 +219,7 @@ def crossings(trace: Trace) -> tuple[Crossing, ...]:
 
 
 def _shared(trace: Trace) -> Iterator[list[Access]]:
-    """Accesses of each variable in device memory, each kind of them once.
+    """Yield accesses of each variable in device memory, each kind of them once.
 
     Atomics of another variable and fences may synchronize: then nothing is reported.
     """
@@ -243,7 +243,7 @@ def _shared(trace: Trace) -> Iterator[list[Access]]:
 def _meeting(
     classes: tuple[int, int], first: Access, second: Access, trace: Trace, sides: Sides
 ) -> int | None:
-    """The axis along which two accesses race, computed once for all equal ones."""
+    """Return the axis along which two accesses race, computed once for all equal ones."""
     trace.inspected.spend(_PAIR)
     agreements = _agreements(first, second)
     key = (classes, agreements, (first.value, second.value) if None in agreements else None)
@@ -259,7 +259,7 @@ def _nearest(
     trace: Trace,
     sides: Sides,
 ) -> int | None:
-    """The first axis along which two accesses race."""
+    """Return the first axis along which two accesses race."""
     alike: set[object] = set()
     for axis, count in enumerate(trace.configuration.groups):
         if count == 1 or agreements[axis]:
@@ -428,7 +428,7 @@ class Overlap(Struct, frozen=True):
 
 
 def overlaps(trace: Trace) -> tuple[Overlap, ...]:
-    """The stores that several threads make to one element, one for each place in the text."""
+    """Get the stores that several threads make to one element, one for each place in the text."""
     found: dict[Spot, Overlap] = {}
     for event in trace.events:
         if not isinstance(event, Access) or (event.kind, event.memory) != ("write", "device"):
@@ -514,7 +514,7 @@ def outputs(trace: Trace) -> Iterator[MetalReport]:
 
 
 def _counted_on(trace: Trace) -> frozenset[int]:
-    """The axes with several threadgroups for sure, or by which the kernel asks for its own."""
+    """Get the axes with several threadgroups for sure, or by which the kernel asks for its own."""
     asked = {
         symbol.operation
         for event in trace.events

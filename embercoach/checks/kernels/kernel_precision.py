@@ -209,7 +209,7 @@ def _wanted(path: Path, node: Binary) -> tuple[str, bool]:
 
 
 def _only_literals(node: Binary) -> tuple[str, NumberLiteral] | None:
-    """The scalar of all operands but literals, and the first ``float`` literal among them."""
+    """Get the scalar of all operands but literals, and the first ``float`` literal among them."""
     literal: NumberLiteral | None = None
     scalars: set[str] = set()
     pending: list[Expression] = [node]

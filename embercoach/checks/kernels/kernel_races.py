@@ -76,7 +76,7 @@ class Race(Struct, frozen=True):
 
 
 def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
-    """The races in memory of a kind, one for each pair of places in the text."""
+    """Return the races in memory of a kind, one for each pair of places in the text."""
     if trace.threads <= SIMD_WIDTH:
         return ()
     barriers = [
@@ -102,7 +102,7 @@ def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
 
 
 def _together(trace: Trace, memory: Memory) -> Iterator[list[Access]]:
-    """Accesses of one variable that no barrier orders, each kind of them once."""
+    """Yield accesses of one variable that no barrier orders, each kind of them once."""
     groups: dict[tuple[Variable, int], dict[object, Access]] = defaultdict(dict)
     for event in trace.events:
         if isinstance(event, Access) and event.memory == memory and event.index.comparable:
@@ -180,7 +180,7 @@ def _may_be_rare(race: Race) -> bool:
 
 
 def _directness(race: Race) -> tuple[int, bool, bool]:
-    """Those first that one barrier decides, and those where a value is handed on."""
+    """Return those first that one barrier decides, and those where a value is handed on."""
     return len(race.barriers), race.first.kind == "read", race.in_later_iteration
 
 
@@ -205,7 +205,7 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
 
 
 def missing_barrier(race: Race) -> MetalReport:
-    """The report of two accesses with no barrier between them."""
+    """Return the report of two accesses with no barrier between them."""
     if race.is_at_once:
         advice = "Give each thread its own element, or separate reads from writes by a barrier"
         return race.report("KERNEL-RACE-001", "", advice, at_once=True)
@@ -216,7 +216,7 @@ def missing_barrier(race: Race) -> MetalReport:
 
 
 def causes(found: Iterable[Race]) -> Iterator[Race]:
-    """One race for each barrier that is missing.
+    """Yield one race for each barrier that is missing.
 
     Of races forward in the text, a barrier before the second access of one mends all that reach
     over it. Races into the next turn of a loop are mended together by one at the loop's end.

@@ -29,7 +29,7 @@ STAGE_IN = frozenset(("grid_size", "grid_origin"))
 
 @check("KERNEL-SIG-006", "KERNEL-SIG-007", "KERNEL-SIG-008", "KERNEL-SIG-009")
 def kernel_signatures(kernel: KernelBody) -> Iterator[MetalReport]:
-    """Each kernel of the file whose texts and names are known."""
+    """Yield each kernel of the file whose texts and names are known."""
     arguments = [kernel.arguments(launch) for launch in kernel.ways] if kernel.is_whole else []
     made = [one for one in arguments if one is not None]
     if made:
@@ -43,7 +43,7 @@ def kernel_signatures(kernel: KernelBody) -> Iterator[MetalReport]:
 def _out_of_reach(
     kernel: KernelBody, made: list[contract.KernelArguments]
 ) -> Iterator[MetalReport]:
-    """Names of the kernel that its header mentions."""
+    """Yield names of the kernel that its header mentions."""
     header = kernel.header
     if not header.text.strip():
         return
@@ -93,7 +93,7 @@ def _expanded(
 
 
 def _reached(macro: Macro, header: MetalText) -> set[str]:
-    """The names that a macro expands to, through further macros of the header."""
+    """Return the names that a macro expands to, through further macros of the header."""
     table = {m.name: m for m in header.macros.items}
     found: set[str] = set()
     pending = [macro]
@@ -139,7 +139,7 @@ def _redeclared(kernel: KernelBody, made: list[contract.KernelArguments]) -> Ite
 
 
 def _indexed(kernel: KernelBody) -> frozenset[str]:
-    """The inputs that the body takes elements of, so that they cannot be 0-d.
+    """Return the inputs that the body takes elements of, so that they cannot be 0-d.
 
     Asked for only where the body declares the name of something that 0-d inputs lack.
     """
@@ -189,7 +189,7 @@ def _mismatched(kernel: KernelBody) -> Iterator[MetalReport]:
 
 
 def _malformed(kernel: KernelBody, made: list[contract.KernelArguments]) -> Iterator[MetalReport]:
-    """Two outputs, no attribute, and the shape of an input: MLX's own bug."""
+    """Yield two outputs, no attribute, and the shape of an input: MLX's own bug."""
     metadata = {n for name in kernel.inputs or () for n in shape_names(name)}
     used = [use for use in kernel.text.free if use.name in metadata]
     if not used:

@@ -87,7 +87,7 @@ class _Breaks:
         return None
 
     def _escape(self, at: int) -> str | None:
-        """The escape that a line break is written as, None for other line breaks."""
+        """Return the escape that a line break is written as, None for other line breaks."""
         start, end = self._text.position(at), self._text.end_position(at + 1)
         source = None if start is None else self._source_of(start[0])
         if start is None or end is None or source is None or source[start[1]] != "\\":
@@ -108,12 +108,12 @@ class _Breaks:
         )
 
     def _next(self, start: int) -> int:
-        """The end of a line of the text."""
+        """Return the end of a line of the text."""
         end = self._text.text.find("\n", start)
         return len(self._text.text) if end < 0 else end
 
     def _end(self, start: int) -> int:
-        """The end of a line: of the literal, if that has several, else of the text."""
+        """Return the end of a line: of the literal, if that has several, else of the text."""
         end = self._next(start)
         while self._has_lines(start) and end < len(self._text.text) and self._escape(end):
             end = self._next(end + 1)
@@ -145,7 +145,7 @@ def _is_quote(token: Token) -> bool:
 
 
 def _nesting(line: list[Token]) -> int:
-    """The change in depth of conditions that a directive brings."""
+    """Return the change in depth of conditions that a directive brings."""
     words = [token.text for token in line if token.kind != "space"]
     if len(words) < 2 or words[0] != "#":
         return 0
@@ -154,7 +154,7 @@ def _nesting(line: list[Token]) -> int:
 
 @check("KERNEL-SIG-010")
 def kernel_escapes(kernel: PythonKernel) -> Iterator[MetalReport]:
-    """The body and the header of a kernel."""
+    """Yield the body and the header of a kernel."""
     for source, text in ((kernel.source, kernel.text), (kernel.header_source, kernel.header)):
         if source is not None:
             yield from _Breaks(source, text).found()
@@ -210,7 +210,7 @@ PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
     "KERNEL-BUFFER-001",
 )
 def kernel_sources(kernel: PythonKernel) -> Iterator[Report | MetalReport]:
-    """The problems of a kernel's source; of a whole function only that it is one."""
+    """Yield the problems of a kernel's source; of a whole function only that it is one."""
     text = kernel.text
     for directive in text.directives:
         yield from _directive(text, directive)
@@ -248,7 +248,7 @@ def _directive(text: MetalText, directive: PreprocessorLine) -> Iterator[MetalRe
 
 
 def _function(text: MetalText) -> WrittenFunction | None:
-    """A function that the body defines: the kernel itself, or else the first helper."""
+    """Return a function that the body defines: the kernel itself, or else the first helper."""
     written = [f for f in text.functions if f.body and not f.member]
     entry = next((f for f in written if f.entry is not None), None)
     return entry if entry is not None or not text.parse_ok else next(iter(written), None)

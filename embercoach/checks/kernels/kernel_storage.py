@@ -89,7 +89,7 @@ _NUMBERS = frozenset(NAMED) - {"void", "auto"}
 
 
 def unset_reads(program: Program) -> Iterator[tuple[Variable, Spot]]:
-    """The first read of each variable without a value, in functions that are understood."""
+    """Yield the first read of each variable without a value, in functions that are understood."""
     for body in bodies(program):
         nodes = tuple(below(body))
         if not any(isinstance(node, (Opaque, OpaqueExpression)) for node in nodes):
@@ -209,7 +209,7 @@ def _is_alias(node: Node) -> bool:
 
 
 def _handed_on(call: Call) -> frozenset[Variable]:
-    """The variables that a call may write.
+    """Return the variables that a call may write.
 
     A simdgroup's matrices are passed by reference; a function of another file may take one, too.
     """
@@ -220,7 +220,7 @@ def _handed_on(call: Call) -> frozenset[Variable]:
 
 
 def _set_in(loop: Loop, unset: frozenset[Variable]) -> frozenset[Variable]:
-    """The variables that a loop assigns by other operations than updates of their value."""
+    """Return the variables that a loop assigns by other operations than updates of their value."""
     found: set[Variable] = set()
     for node in below(loop):
         if isinstance(node, Assign):
@@ -251,7 +251,7 @@ def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
 
 @check(UNSET)
 def unset_variables(code: MetalCode) -> Iterator[MetalReport]:
-    """Variables that are declared without a value and read: ``float sum; sum += x[i];``."""
+    """Yield variables that are declared without a value and read: ``float sum; sum += x[i];``."""
     if code.text.marks and not code.whole:
         return  # KERNEL-SIG-002: `uint i [[thread_position_in_grid]];` is meant to have a value
     for kernel in code.kernels:

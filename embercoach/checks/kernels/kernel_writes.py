@@ -66,7 +66,7 @@ class _Origin(Struct, frozen=True):
 
 
 def input_writes(program: Program) -> Iterator[InputWrite]:
-    """Every write to an input in the body of a kernel, in order."""
+    """Yield every write to an input in the body of a kernel, in order."""
     if program.body is not None:
         yield from _Writes(program.body).found()
 
@@ -105,7 +105,7 @@ class _Writes:
             self.pointers[variable] = None
 
     def _origin(self, address: Expression, *, reference: bool = False) -> _Origin | None:
-        """The input that an address lies in; with ``reference`` that an element lies in."""
+        """Return the input that an address lies in; with ``reference`` that an element lies in."""
         if reference:
             return self._place(address)
         if isinstance(address, Name):
@@ -124,7 +124,7 @@ class _Writes:
         return None
 
     def _place(self, place: Expression) -> _Origin | None:
-        """The input that an element, a component or a scalar input belongs to."""
+        """Return the input that an element, a component or a scalar input belongs to."""
         while isinstance(place, Member):
             place = place.base
         if isinstance(place, Index):

@@ -296,7 +296,7 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _doubles(fact: CallFact) -> Iterator[tuple[cst.CSTNode, str]]:
-    """The inputs and outputs that are float64."""
+    """Yield the inputs and outputs that are float64."""
     for name, noun in (("inputs", "kernel input"), ("output_dtypes", "kernel output")):
         argument = fact.keyword(name)
         if argument is None or not isinstance(argument.value, Sequence):

@@ -100,7 +100,7 @@ def _launches(call: cst.Call, build: Build) -> bool:
 
 
 def _made_by_a_factory(kernel: PythonKernel, facts: list[Fact]) -> Iterator[Build]:
-    """The calls of a function that returns a new kernel each time."""
+    """Yield the calls of a function that returns a new kernel each time."""
     factory, module = kernel.fact.place.function, kernel.module
     if factory is None or runs_once(factory) or not _returns_new(kernel.fact, factory):
         return
@@ -252,7 +252,7 @@ def _reports(fact: CallFact, values: Iterator[Expression], module: Module) -> It
 
 
 def _template_values(launch: CallFact, module: Module) -> Iterator[Expression]:
-    """The values of the template arguments, as far as they are written in the call."""
+    """Yield the values of the template arguments, as far as they are written in the call."""
     argument = launch.keyword("template")
     if argument is None:
         return
@@ -264,7 +264,7 @@ def _template_values(launch: CallFact, module: Module) -> Iterator[Expression]:
 
 
 def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
-    """The values that an f-string formats into the texts of a kernel."""
+    """Yield the values that an f-string formats into the texts of a kernel."""
     for name in TEXTS:
         argument = definition.keyword(name)
         if argument is None or not isinstance(argument.value, Str):
@@ -322,7 +322,7 @@ class _Varying(Struct, frozen=True):
         return array is not None and array.dtype == "bool"
 
     def _of_name(self, size: Expression) -> str | None:
-        """The counter of a long loop around the launch, or one that grows in the loop."""
+        """Return the counter of a long loop around the launch, or one that grows in the loop."""
         assert isinstance(size.node, cst.Name)
         name = size.node.value
         found = size.scope.find(name)
@@ -355,7 +355,7 @@ class _Varying(Struct, frozen=True):
         return end.known > FEW if end.known is not None else is_data_size(end)
 
     def _of_attribute(self, node: cst.Attribute) -> str | None:
-        """A counter of the object: ``self.step += 1`` in one of its methods."""
+        """Return a counter of the object: ``self.step += 1`` in one of its methods."""
         path, cls = dotted(node), self.function.cls
         if cls is None or path is None or not path.startswith("self.") or path.count(".") != 1:
             return None
@@ -376,7 +376,7 @@ def _enumerated(loop: cst.For, name: str) -> set[str] | None:
 
 
 def _names_in_inputs(statement: cst.CSTNode) -> set[str]:
-    """The names in the ``inputs`` of a launch: of a loop's items those that are arrays."""
+    """Return the names in the ``inputs`` of a launch: of a loop's items those that are arrays."""
     found: set[str] = set()
     pending: list[tuple[cst.CSTNode, bool]] = [(statement, False)]
     while pending:

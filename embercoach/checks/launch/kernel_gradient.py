@@ -110,7 +110,7 @@ def _reached(
 
 
 def _roots(facts: list[Fact]) -> Iterator[GradientVisit]:
-    """The functions that are differentiated, with the parameters that it is done for."""
+    """Yield the functions that are differentiated, with the parameters that it is done for."""
     for fact in facts:
         if not isinstance(fact, CallFact) or not isinstance(fact.callee, Symbol):
             continue
@@ -130,7 +130,7 @@ def _roots(facts: list[Fact]) -> Iterator[GradientVisit]:
 
 
 def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[GradientVisit]:
-    """A model's own ``__call__``, where the loss calls the model that it is given."""
+    """Yield a model's own ``__call__``, where the loss calls the model that it is given."""
     method = find_method(model.info, "__call__")
     if method is None or not method.parameters or not loss.parameters:
         return
@@ -177,7 +177,7 @@ def _is_discrete(launch: CallFact) -> bool:
 def _entered(
     node: cst.Call, arguments: tuple[Argument, ...], visit: GradientVisit, names: frozenset[str]
 ) -> Iterator[GradientVisit]:
-    """The functions of linted files that a call enters with what depends on the names."""
+    """Yield the functions of linted files that a call enters with what depends on the names."""
     for info in _called(node, visit.function):
         if _has_gradient(info):
             continue
@@ -201,7 +201,7 @@ def _has_gradient(info: FunctionInfo) -> bool:
 
 @lru_cache(maxsize=4)
 def _given_gradients(module: Module) -> frozenset[str]:
-    """The names of which a file mentions ``name.vjp`` or ``name.jvp``."""
+    """Return the names of which a file mentions ``name.vjp`` or ``name.jvp``."""
     found: set[str] = set()
     for node in walk(module.tree):
         if isinstance(node, cst.Attribute) and node.attr.value in ("vjp", "jvp"):
@@ -212,7 +212,7 @@ def _given_gradients(module: Module) -> frozenset[str]:
 
 
 def _called(node: cst.Call, function: FunctionInfo) -> list[FunctionInfo]:
-    """The functions that a call may enter, by the name of the callee."""
+    """Return the functions that a call may enter, by the name of the callee."""
     callee = node.func
     name = callee.value if isinstance(callee, cst.Name) else None
     if isinstance(callee, cst.Attribute):
@@ -224,7 +224,7 @@ def _called(node: cst.Call, function: FunctionInfo) -> list[FunctionInfo]:
 
 
 def _given(node: cst.Call, info: FunctionInfo, names: frozenset[str]) -> set[str]:
-    """The parameters that are passed something that depends on the names."""
+    """Return the parameters that are passed something that depends on the names."""
     parameters = [p.name for p in info.parameters if not p.star]
     plain = itertools.takewhile(lambda argument: not argument.star, node.args)
     pairs = ((a.keyword.value if a.keyword else None, a.value) for a in plain)
@@ -236,7 +236,7 @@ def _given(node: cst.Call, info: FunctionInfo, names: frozenset[str]) -> set[str
 
 
 def _dependent(visit: GradientVisit) -> frozenset[str]:
-    """The names of a function that depend on some of them, whatever the order of statements."""
+    """Get the names of a function that depend on some of them, whatever the order of statements."""
     names = set(visit.names)
     bindings = list(_bindings(visit.function.node.body))
     while True:

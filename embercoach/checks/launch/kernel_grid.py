@@ -78,7 +78,7 @@ class ThreadValues:
         return iter(()) if self._body is None else below(self._body)
 
     def _of(self, *variables: Variable) -> frozenset[str]:
-        """The thread attributes that variables depend on."""
+        """Return the thread attributes that variables depend on."""
         pairs = ((one, self._sources.get(one, ())) for one in variables)
         found = (one for variable, sources in pairs for one in (variable, *sources))
         return frozenset(one.attribute for one in found if _is_attribute(one))
@@ -111,7 +111,7 @@ class ThreadValues:
         return False
 
     def _factors(self) -> Iterator[tuple[MetalExpression, MetalExpression, bool]]:
-        """The sides of each multiplication, and whether it is a shift to the left."""
+        """Yield the sides of each multiplication, and whether it is a shift to the left."""
         for node in self._nodes():
             if isinstance(node, (Binary, Assign)):
                 operator = node.operator.removesuffix("=") or "="
@@ -147,7 +147,7 @@ def _is_attribute(variable: Variable) -> bool:
 
 
 def _first_value(statement: Node) -> MetalExpression | None:
-    """The value that the start of a loop gives its counter."""
+    """Return the value that the start of a loop gives its counter."""
     for node in below(statement):
         if isinstance(node, Declare):
             return node.initial
@@ -374,7 +374,7 @@ class _Axis:
         return written is not None and written == size.known
 
     def _passed(self, name: str, kernel: PythonKernel) -> SymInt | None:
-        """The expression that the launch passes under a name, as template argument or input."""
+        """Get the expression that the launch passes under a name, as template argument or input."""
         template = self.fact.keyword("template")
         for pair in self._items(template):
             parts = items(pair) or ()
@@ -398,7 +398,7 @@ class _Texts(Struct, frozen=True):
 
 
 def _texts(kernel: PythonKernel) -> _Texts | None:
-    """The texts of a kernel, None where some of them is unknown or not understood."""
+    """Return the texts of a kernel, None where some of them is unknown or not understood."""
     body, header = kernel.text, kernel.header
     if kernel.source is None or not kernel.header_known or kernel.has_holes or not body.parse_ok:
         return None
@@ -424,7 +424,7 @@ def _written(name: str, body: _Texts) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    """The value of an integer literal of Metal, such as ``32u``; None for other text."""
+    """Return the value of an integer literal of Metal, such as ``32u``; None for other text."""
     digits = text.strip().strip("()").rstrip("uUlL")
     return whole_number(digits) if digits.isascii() and digits.isdecimal() else None
 

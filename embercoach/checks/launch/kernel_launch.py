@@ -62,7 +62,7 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
 
 @check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003", of=(VALUE,))
 def launch_arguments(fact: CallFact, module: Module) -> Iterator[Report]:
-    """The inputs, shapes and dtypes of a launch."""
+    """Yield the inputs, shapes and dtypes of a launch."""
     kernels = launched(fact, module)
     if not kernels:
         return
@@ -247,7 +247,7 @@ def _counts(kernels: tuple[PythonKernel, ...], parameter: str) -> frozenset[int]
 
 
 def _known_count(fact: CallFact, argument: Argument) -> int | None:
-    """The length of a list, None where callers elsewhere may pass another or items may come."""
+    """Get the length of a list, None where callers elsewhere may pass another or items may come."""
     known = count(argument.value)
     if known is None or not isinstance(argument.value, Sequence):
         return None
@@ -298,7 +298,7 @@ def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> Iterator[Report]:
-    """The three entries of a grid or a threadgroup."""
+    """Yield the three entries of a grid or a threadgroup."""
     assert isinstance(argument.value, Sequence)
     written = items(Expression(argument.node, scope_at(fact, module))) or ()
     for index, value in enumerate(argument.value.items or ()):
@@ -327,7 +327,7 @@ def _entries(fact: CallFact, module: Module, argument: Argument, name: str) -> I
 
 
 def _is_float(value: Value, size: Expression | None) -> bool:
-    """The items of a tuple as written, in this expression or where its name is bound."""
+    """Return whether a size is a float, by its value or as it is written."""
     array = as_array(value)
     if array is not None:
         return array.dtype in FLOATING

@@ -92,7 +92,7 @@ def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:
 
 
 def _of_count(launch: Launch, rounded: CeilDivision) -> set[str]:
-    """The outputs that have as many elements, along some axis, as was rounded up from."""
+    """Return the outputs that have as many elements, along some axis, as was rounded up from."""
     names = [output.name for output in launch.outputs or ()]
     pairs = zip(names, launch.shapes, strict=False)
     return {name for name, shape in pairs if _has(shape, rounded.count)}
@@ -200,7 +200,7 @@ def _follows_data(entry: Entry, group: Entry) -> bool:
 
 
 def unguarded(trace: Trace, axis: int) -> frozenset[Variable]:
-    """The outputs that all threads of a group write to at an index that grows with an axis.
+    """Return the outputs that all threads of a group write to at an index that grows with an axis.
 
     The index is the thread's position in the grid along that axis, times something, plus something
     else, and no condition keeps a thread from writing: not even the last of the grid. One on the
@@ -226,7 +226,7 @@ def _is_whole(lanes: int, trace: Trace, axis: int) -> bool:
 
 
 def _step(trace: Trace, axis: int) -> int:
-    """The increase of a thread's index with its position along an axis."""
+    """Return the increase of a thread's index with its position along an axis."""
     x, y, _ = trace.configuration.threadgroup
     return (1, x, x * y)[axis]
 

@@ -31,7 +31,7 @@ class UnknownFactError(ValueError):
 
 
 def function_name(kernel: KernelArguments) -> str:
-    """The name of the generated function, unique to name, template, dtypes and input kinds.
+    """Return the name of the generated function, unique to name, template, dtypes and input kinds.
 
     Raises:
         UnknownFactError: a dtype, a size, a rank or a template argument is unknown.
@@ -55,7 +55,7 @@ def function_name(kernel: KernelArguments) -> str:
 
 
 def head(kernel: KernelArguments) -> str:
-    """The head of the function, as far as it is known: choices represent what is unknown.
+    """Return the head of the function, as far as it is known: choices represent what is unknown.
 
     MLX's code generation bug is left out: ``Signature.malformed`` reports it.
     """
@@ -103,7 +103,7 @@ class WrittenKernel(Struct, frozen=True):
         return any(first <= line <= last for first, last in self.lines)
 
     def captions(self) -> Iterator[tuple[str, str]]:
-        """Each head, after the sentence that introduces it."""
+        """Yield each head, after the sentence that introduces it."""
         name = f"The kernel `{self.name}`" if self.name else "The kernel"
         for head, launches in self.heads:
             where = ""
@@ -123,7 +123,7 @@ def mentions_kernels(source: str, builders: tuple[KernelBuilder, ...]) -> bool:
 
 
 def written_kernels(source: str, path: Path, project: Project) -> tuple[WrittenKernel, ...]:
-    """The kernels of a Python file whose texts and names are known, in the order of the file.
+    """Get the kernels of a Python file whose texts and names are known, in the order of the file.
 
     Raises:
         SyntaxProblem: the source does not parse, or nests too deeply to be analysed.

@@ -46,7 +46,7 @@ _OF_SIMD_GROUPS = frozenset({"simdgroup_index_in_threadgroup", "simdgroups_per_t
 
 
 def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
-    """The kernels of a text at file scope: entry points that were understood whole.
+    """Return the kernels of a text at file scope: entry points that were understood whole.
 
     Args:
         text: a file, or a text inside one.
@@ -80,7 +80,7 @@ def _kernel(
     written: frozenset[int],
     budget: WorkBudget,
 ) -> MetalKernel:
-    """One entry point: its arguments are what the body finds in scope.
+    """Return one entry point: its arguments are what the body finds in scope.
 
     Args:
         program: the file.
@@ -103,7 +103,7 @@ def _kernel(
 def _called(
     entry: MetalFunction, order: dict[MetalFunction, int]
 ) -> dict[str, tuple[MetalFunction, ...]]:
-    """The functions of a file that an entry point calls, directly or not, by name."""
+    """Return the functions of a file that an entry point calls, directly or not, by name."""
     reached = {entry}
     pending = [entry]
     while pending:
@@ -204,7 +204,7 @@ def _asks_for_the_grid_alone(entry: MetalFunction) -> bool:
 
 
 def _numbers(statement: Statement) -> Iterator[int]:
-    """The numbers in a statement that may be the size of a threadgroup."""
+    """Yield the numbers in a statement that may be the size of a threadgroup."""
     for node in below(statement):
         written: tuple[object, ...] = ()
         if isinstance(node, NumberLiteral):
@@ -217,6 +217,6 @@ def _numbers(statement: Statement) -> Iterator[int]:
 
 
 def values_of(kernel: MetalKernel) -> Mapping[Variable, int | float]:
-    """The numbers that template arguments and constants of a kernel hold."""
+    """Return the numbers that template arguments and constants of a kernel hold."""
     template = kernel.configurations[0].template if kernel.configurations else {}
     return known_values(kernel.own, template)

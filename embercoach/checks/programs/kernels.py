@@ -64,7 +64,7 @@ class PythonKernel(MetalCode):
     # The arguments of ``metal_kernel``
 
     def argument(self, parameter: str) -> Argument | None:
-        """The argument for one of the first parameters."""
+        """Return the argument for one of the first parameters."""
         return self.fact.argument(PARAMETERS.index(parameter), parameter)
 
     def names(self, parameter: str) -> tuple[str, ...] | None:
@@ -86,7 +86,7 @@ class PythonKernel(MetalCode):
         return self.names("output_names")
 
     def flag(self, name: str, *, default: bool) -> bool | None:
-        """A flag that the kernel is built with, None if it is unknown."""
+        """Return a flag that the kernel is built with, None if it is unknown."""
         argument = self.fact.keyword(name)
         if argument is None:
             return None if has_spread(self.fact) else default
@@ -190,7 +190,7 @@ class PythonKernel(MetalCode):
         return tuple(given for given in inputs if given.name == name)
 
     def arguments(self, launch: Launch | None = None) -> KernelArguments | None:
-        """The kernel as MLX gets it from a launch, or what holds for any.
+        """Return the kernel as MLX gets it from a launch, or what holds for any.
 
         Returns:
             None where the names of inputs or outputs, or some of the texts, are unknown.
@@ -227,7 +227,7 @@ class PythonKernel(MetalCode):
         return tuple(known_first[:MAX_CONFIGURATIONS])
 
     def program(self, launch: Launch | None = None) -> Program | None:
-        """The body as a launch types it, the first one by default.
+        """Return the body as a launch types it, the first one by default.
 
         Returns:
             None where ``arguments`` is, and where the file's kernels took all steps of its budget.
@@ -333,7 +333,7 @@ class KernelFile(Struct):
     alike: dict[int, list[MetalKernel]] = field(default_factory=dict)
 
     def lowered(self, source: str, header: str, names: SignatureNames) -> Program | None:
-        """The program of a body; None where the file's kernels took all steps of its budget."""
+        """Get the program of a body; None where the file's kernels took all steps of its budget."""
         from embercoach.metal.program.lowering import lower_body
 
         key = source, header, names
@@ -371,7 +371,7 @@ def kernel_file(module: Module) -> KernelFile:
 
 
 def definitions(module: Module, facts: list[Fact]) -> list[PythonKernel]:
-    """The kernels that a file builds or launches, each once for each way it is built.
+    """Return the kernels that a file builds or launches, each once for each way it is built.
 
     Left out are calls of what may be ``metal_kernel`` or something else: the texts may belong to
     the other, as with ``mx.fast.cuda_kernel``.
@@ -427,7 +427,7 @@ def _is_passed(launch: cst.Call, function: FunctionInfo | None) -> bool:
 
 
 def launched(fact: CallFact, module: Module) -> tuple[PythonKernel, ...]:
-    """The kernels that a call may launch."""
+    """Return the kernels that a call may launch."""
     return tuple(PythonKernel(kernel.definition, module) for kernel in kernels_in(fact.callee))
 
 

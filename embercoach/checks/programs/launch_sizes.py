@@ -91,7 +91,7 @@ class SymInt(Struct, frozen=True):
         return SymInt(frozenset({(Term("*", (frozenset((left + right).items()),)), m * n)}))
 
     def _factors(self) -> tuple[Counter[SymInt], int]:
-        """The factors of a product, and the number that it is multiplied by."""
+        """Return the factors of a product, and the number that it is multiplied by."""
         sole = self.sole
         if sole is None or self.number:
             return Counter({self: 1}), 1
@@ -99,7 +99,7 @@ class SymInt(Struct, frozen=True):
 
 
 def factors_of(term: Term) -> tuple[tuple[SymInt, int], ...]:
-    """The factors of a product, or the one of another term, with how often each occurs."""
+    """Return the factors of a product, or the one of another term, with how often each occurs."""
     if term.kind != "*":
         return ((SymInt(frozenset({(term, 1)})), 1),)
     (factors,) = term.parts
@@ -108,17 +108,17 @@ def factors_of(term: Term) -> tuple[tuple[SymInt, int], ...]:
 
 
 def of_term(kind: str, *parts: Hashable) -> SymInt:
-    """The integer that is one term."""
+    """Return the integer that is one term."""
     return SymInt(frozenset({(Term(kind, parts), 1)}))
 
 
 def symbolic(expression: Expression) -> SymInt:
-    """The symbolic integer of an expression."""
+    """Return the symbolic integer of an expression."""
     return _Evaluation().of(expression, MAX_DEPTH)
 
 
 def argument_list(term: Term, *names: str) -> tuple[SymInt, ...] | None:
-    """The positional arguments of a call of one of some functions, None for anything else."""
+    """Get the positional arguments of a call of one of some functions, None for anything else."""
     if term.kind != "call" or term.parts[0] not in names:
         return None
     arguments = [part for part in term.parts[2:] if isinstance(part, SymInt)]
@@ -132,7 +132,7 @@ class _Evaluation:
         self.left = MAX_STEPS
 
     def of(self, expression: Expression, depth: int) -> SymInt:
-        """The symbolic integer of an expression that is ``depth`` operations deep at most."""
+        """Get the symbolic integer of an expression that is ``depth`` operations deep at most."""
         expression = resolve_name(expression)
         node = expression.node
         self.left -= 1
@@ -190,7 +190,7 @@ def _operation(operator: cst.BaseBinaryOp, left: SymInt, right: SymInt) -> SymIn
 
 
 def _of_name(name: str, expression: Expression) -> SymInt:
-    """A name that is bound to no expression: a parameter, or an imported number."""
+    """Return a name that is bound to no expression: a parameter, or an imported number."""
     found = expression.scope.find(name)
     if found is not None and found[0].outer is None:
         value = expression.scope.module.frame.names.get(name)
@@ -249,7 +249,7 @@ class CeilDivision(Struct, frozen=True):
 
 
 def ceil_division(size: SymInt) -> CeilDivision | None:
-    """The division that a size is, None if it is none that is rounded up.
+    """Return the division that a size is, None if it is none that is rounded up.
 
     ``(n + d - 1) // d``, ``n // d + 1``, ``-(-n // d)``, ``math.ceil(n / d)``.
     """
@@ -280,7 +280,7 @@ def ceil_division(size: SymInt) -> CeilDivision | None:
 
 
 def rounded_down(size: SymInt) -> SymInt | None:
-    """The divisor of an array's size that is divided without rounding up: ``x.size // d``."""
+    """Get the divisor of an array's size that is divided without rounding up: ``x.size // d``."""
     term = size.term
     divided = None if term is None else _operands(term, "//")
     if divided is None or not is_data_size(divided[0]):
@@ -354,6 +354,6 @@ def grows_with_data(size: SymInt) -> bool:
 
 
 def alternatives(size: SymInt) -> tuple[SymInt, ...]:
-    """A size, or what ``min(...)`` chooses from."""
+    """Return a size, or what ``min(...)`` chooses from."""
     chosen = None if size.term is None else argument_list(size.term, "min")
     return chosen or (size,)

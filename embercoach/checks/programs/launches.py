@@ -47,12 +47,12 @@ def has_spread(fact: CallFact) -> bool:
 
 
 def items_of(value: Value | None) -> tuple[Value, ...] | None:
-    """The items of a list or tuple, None if they are unknown or it is something else."""
+    """Return the items of a list or tuple, None if they are unknown or it is something else."""
     return value.items if isinstance(value, Sequence) and value.kind in ("list", "tuple") else None
 
 
 def count(value: Value | None) -> int | None:
-    """The length of a list or tuple, None if it is unknown or something else."""
+    """Return the length of a list or tuple, None if it is unknown or something else."""
     items = items_of(value)
     return None if items is None else len(items)
 
@@ -90,7 +90,7 @@ class Item(NamedTuple):
 
 
 def passed(fact: CallFact, name: str, module: Module) -> Item:
-    """The argument that a launch passes by a keyword."""
+    """Return the argument that a launch passes by a keyword."""
     argument = fact.keyword(name)
     if argument is None:
         return Item()
@@ -113,7 +113,7 @@ class Entry(Struct, frozen=True):
 
     @classmethod
     def of(cls, item: Item) -> Entry:
-        """The entry by what is written and by what inference knows."""
+        """Return the entry by what is written and by what inference knows."""
         size = None if item.expression is None else symbolic(item.expression)
         known = None if size is None else size.known
         if known is None and type(item.value) is Number and type(item.value.const) is int:
@@ -130,7 +130,7 @@ Entries = tuple[Entry, Entry, Entry]
 
 
 def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
-    """The three entries of ``grid`` or ``threadgroup``, None where they are not to be seen."""
+    """Get the three entries of ``grid`` or ``threadgroup``, None where they are not to be seen."""
     entries = [Entry.of(item) for item in passed(fact, name, module).items()]
     if len(entries) != 3:
         return None
@@ -159,7 +159,7 @@ class OutputShape(Struct, frozen=True):
 
     @classmethod
     def of(cls, item: Item) -> OutputShape:
-        """The shape that is passed."""
+        """Return the shape that is passed."""
         entries = [Entry.of(size) for size in item.items()]
         sizes = tuple(entry.size for entry in entries if entry.size is not None)
         is_known = items_of(item.value) is not None or type(item.sizes) is tuple
@@ -223,7 +223,7 @@ class Launch(Struct, frozen=True):
 
 
 def _template(fact: CallFact, module: Module) -> dict[str, TemplateValue] | None:
-    """The template arguments of a launch by name, None where they are unknown."""
+    """Return the template arguments of a launch by name, None where they are unknown."""
     argument = fact.keyword("template")
     if argument is None:
         return None if has_spread(fact) else {}
@@ -243,7 +243,7 @@ def _template(fact: CallFact, module: Module) -> dict[str, TemplateValue] | None
 
 
 def _plain(value: Value) -> TemplateValue:
-    """A template argument as the contract takes it, None where it is unknown."""
+    """Return a template argument as the contract takes it, None where it is unknown."""
     if isinstance(value, DType):
         return value.name
     if type(value) is Number and isinstance(value.const, int):
@@ -273,13 +273,13 @@ def _output(name: str, dtype: Item) -> Output:
 
 
 def _elements(sizes: Sizes | None) -> int | None:
-    """The number of elements of an array, None if unknown."""
+    """Return the number of elements of an array, None if unknown."""
     known = [size for size in sizes or () if size is not None]
     return prod(known) if sizes is not None and len(known) == len(sizes) else None
 
 
 def dtype_of(value: Value) -> str | None:
-    """The dtype that a value has as an input: MLX makes int32 and float32 of Python numbers."""
+    """Get the dtype that a value has as an input: MLX makes int32 and float32 of Python numbers."""
     array = as_array(value)
     if array is not None:
         return array.dtype
@@ -290,7 +290,7 @@ def dtype_of(value: Value) -> str | None:
 def configurations_of(
     arguments: KernelArguments, launch: Launch | None = None
 ) -> Iterator[Configuration]:
-    """The configurations of one launch, or what holds for any.
+    """Yield the configurations of one launch, or what holds for any.
 
     A threadgroup whose size is unknown along x is tried with several sizes, and along y and z with
     one; what a check finds must then hold for all of the configurations that assume something.
@@ -315,14 +315,14 @@ def configurations_of(
 
 
 def _rounded(grid: Entries | None) -> frozenset[int]:
-    """The axes whose number of threads is written as one that is rounded up."""
+    """Return the axes whose number of threads is written as one that is rounded up."""
     sizes = [None if entry.known is not None else entry.size for entry in grid or ()]
     multiples = [None if size is None else whole_multiple(size) for size in sizes]
     return frozenset(i for i, found in enumerate(multiples) if found and not found.is_exact)
 
 
 def _threadgroups(grid: Entries | None, group: Entries | None) -> list[tuple[int, int, int]]:
-    """The sizes to try, none of them more than Metal allows or than the grid has threads."""
+    """Return the sizes to try, none of them more than Metal allows or than the grid has threads."""
     limits = [None if group is None else entry.limit for entry in group or (Entry(),) * 3]
     y, z = limits[1] or 1, limits[2] or 1
     most = max(1, MAX_THREADS // (y * z))

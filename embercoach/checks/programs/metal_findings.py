@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @check()
 def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Each kernel once. A body that holds a kernel function has no checks of Metal text."""
+    """Yield each kernel once. A body that holds a kernel function has no checks of Metal text."""
     for kernel in definitions(module, facts):
         names = ["PythonKernel"]
         if kernel.source is not None:
@@ -104,7 +104,7 @@ def _written_fix(fix: MetalFix, places: TextPlaces) -> ProposedFix | None:
 
 
 def _line_of(where: Target, module: Module) -> str:
-    """The line of the file that a place is on."""
+    """Return the line of the file that a place is on."""
     assert where.span is not None
     spans = module.parsed.spans({where.node: where.place.statement})
     lines = LineIndex(module.source)
@@ -117,7 +117,7 @@ CONTEXT = "default"
 
 
 def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
-    """The findings of a ``.metal`` file, as far as the budget goes.
+    """Return the findings of a ``.metal`` file, as far as the budget goes.
 
     A file that is a part of a function has none: what is around it is not known.
     """
@@ -128,7 +128,7 @@ def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
 
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
-    """The findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
+    """Return the findings of an Objective-C or Objective-C++ file, as far as the budget goes."""
     from embercoach.metal.objective_c import embedded_units, parse
 
     load_kernel_checks()
@@ -158,7 +158,7 @@ def reports_of(text: MetalText, budget: WorkBudget) -> Iterator[MetalReport]:
 def placed(
     reports: Iterable[MetalReport], source: str, offsets: Sequence[int] | None = None
 ) -> tuple[Finding, ...]:
-    """Findings with their positions in a file, each once.
+    """Return findings with their positions in a file, each once.
 
     Args:
         reports: places count characters of a text.

@@ -34,7 +34,7 @@ _READ_ONLY = frozenset({"input", "metadata", "constant"})
 
 
 def given_pointer(m: Machine, variable: Variable) -> Pointer:
-    """The value of a pointer that nothing was assigned to."""
+    """Return the value of a pointer that nothing was assigned to."""
     place = place_of_variable(m, variable)
     if variable.kind in ("local", "template", "unknown"):
         # It was never set.
@@ -49,7 +49,7 @@ def holds_pointer(variable: Variable) -> bool:
 
 
 def place_of_variable(m: Machine, variable: Variable) -> Pointer:
-    """The memory of a variable; for a buffer the memory that it points to."""
+    """Return the memory of a variable; for a buffer the memory that it points to."""
     kind = m.resolved(variable.type)
     if variable.kind in ("input", "output", "metadata"):
         pointee = _pointee(m.root_type(variable))
@@ -84,17 +84,17 @@ def _first(kind: Type) -> Type:
 
 @lru_cache(maxsize=256)
 def with_width(kind: Type, width: int) -> Type:
-    """A type with another number of components."""
+    """Return a type with another number of components."""
     return replace(kind, width=width)
 
 
 def decayed(place: Pointer) -> Pointer:
-    """The pointer to the first element of an array."""
+    """Return the pointer to the first element of an array."""
     return place._replace(type=_first(place.type))
 
 
 def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
-    """The value at a place; of an array the pointer to its first element."""
+    """Return the value at a place; of an array the pointer to its first element."""
     if place.type.dimensions:
         return decayed(place)
     if place.memory == "thread":
@@ -169,7 +169,7 @@ def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -
 
 
 def written_number(m: Machine, value: Result) -> LaneValue | None:
-    """A written value as one number, None for what is none."""
+    """Return a written value as one number, None for what is none."""
     if isinstance(value, LaneValue):
         return value
     return m.pool.symbol("vector", value.parts) if isinstance(value, Bundle) else None
@@ -320,7 +320,7 @@ def _with_cells(old: Cells, place: Pointer, value: Result) -> Cells:
 
 
 def components_at(m: Machine, place: Pointer, k: int, width: int) -> Pointer:
-    """A component, or several next to each other, of a vector in memory."""
+    """Return a component, or several next to each other, of a vector in memory."""
     root = place.root
     kind = with_width(place.type, width)
     factor = 1 if root is None else ratio(kind.scalar, m.root_type(root).scalar)
@@ -342,7 +342,7 @@ COMPONENTS = {letter: k for text in ("xyzw", "rgba") for k, letter in enumerate(
 
 
 def number(m: Machine, state: State, result: Result, node: Expression) -> LaneValue:
-    """A result as one number."""
+    """Return a result as one number."""
     if isinstance(result, LaneValue):
         return result
     if isinstance(result, Pointer):
@@ -362,7 +362,7 @@ def _scalar_type(kind: Type) -> Type:
 
 
 def converted(m: Machine, value: LaneValue, origin: Type, kind: Type) -> LaneValue:
-    """A number in another type."""
+    """Return a number in another type."""
     integer = value.terms and kind.scalar in INTEGERS and kind.scalar != "bool"
     if integer and m.scalar(origin) in FLOATS:
         return m.pool.symbol("integer", (value, kind.scalar))
@@ -370,7 +370,7 @@ def converted(m: Machine, value: LaneValue, origin: Type, kind: Type) -> LaneVal
 
 
 def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression) -> Result:
-    """The value that a variable of a type takes."""
+    """Return the value that a variable of a type takes."""
     if kind.pointer or isinstance(value, Cells):
         return value
     if isinstance(value, Pointer):
@@ -386,7 +386,7 @@ def fitted(m: Machine, state: State, value: Result, kind: Type, node: Expression
 
 
 def component(m: Machine, state: State, vector: Result, index: LaneValue, node: Index) -> LaneValue:
-    """A component of a vector by its number."""
+    """Return a component of a vector by its number."""
     if not isinstance(vector, Bundle):
         return m.pool.symbol("component", (number(m, state, vector, node.base), index))
     at = index.constant
@@ -409,7 +409,7 @@ def swizzled(m: Machine, vector: Result, node: Member) -> Result:
 
 
 def cast(m: Machine, state: State, node: Cast, operand: Result) -> Result:
-    """An operand's value in another type."""
+    """Return an operand's value in another type."""
     kind = m.resolved(node.type)
     if isinstance(operand, Pointer):
         if not kind.pointer:

@@ -23,7 +23,7 @@ MAX_TERMS = 12
 def each(
     pool: SymbolPool, function: Callable[[int, int], int], left: LaneValue, right: LaneValue
 ) -> int | tuple[int, ...]:
-    """The function of both known parts, for each thread."""
+    """Return the function of both known parts, for each thread."""
     a, b = left.offsets, right.offsets
     if isinstance(a, int):
         if isinstance(b, int):
@@ -147,7 +147,7 @@ def extreme(pool: SymbolPool, name: str, left: LaneValue, right: LaneValue) -> L
 
 
 def compare(pool: SymbolPool, sign: str, left: LaneValue, right: LaneValue) -> LaneValue:
-    """A comparison: 0 or 1 for each thread, or a symbol.
+    """Return a comparison: 0 or 1 for each thread, or a symbol.
 
     Opposite comparisons give a symbol and its ``!``: so a condition's opposite is recognized.
     """
@@ -179,7 +179,7 @@ def _without_position(left: LaneValue, right: LaneValue) -> tuple[LaneValue, Lan
 
 
 def _without_remainder(left: LaneValue, right: LaneValue) -> tuple[LaneValue, LaneValue]:
-    """The sides of ``left < right``, without a remainder that decides for no thread.
+    """Return the sides of ``left < right``, without a remainder that decides for no thread.
 
     So ``32 * group + thread < 64`` is ``32 * group < 64`` for each of 32 threads. Of unknowns
     positions of threadgroups alone are certainly integers.
@@ -273,7 +273,7 @@ def wrap(pool: SymbolPool, value: LaneValue, scalar: str | None) -> LaneValue:
 
 
 def whole(number: float) -> int | None:
-    """The number as an integer, where it is one."""
+    """Return the number as an integer, where it is one."""
     if isinstance(number, int):
         return number if abs(number) <= _LARGEST else None
     return int(number) if number == number // 1 and abs(number) < _LARGEST else None
@@ -282,7 +282,7 @@ def whole(number: float) -> int | None:
 def binary(
     pool: SymbolPool, sign: str, left: LaneValue, right: LaneValue, scalar: str | None
 ) -> LaneValue:
-    """An arithmetic operator, its result in the type."""
+    """Return an arithmetic operator, its result in the type."""
     if sign in COMPARISONS:
         return compare(pool, sign, left, right)
     if sign in ("+", "-"):

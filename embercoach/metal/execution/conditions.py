@@ -80,12 +80,12 @@ _Terms: TypeAlias = tuple[tuple[UnknownNumber, int], ...]
 
 @lru_cache(maxsize=4096)
 def threads_of(lanes: int) -> tuple[int, ...]:
-    """The threads of a mask."""
+    """Return the threads of a mask."""
     return tuple(thread for thread in range(lanes.bit_length()) if lanes >> thread & 1)
 
 
 def lanes_where(value: LaneValue, lanes: int) -> int:
-    """Those of the lanes for which a known value is not 0."""
+    """Return those of the lanes for which a known value is not 0."""
     known = value.offsets
     if isinstance(known, int):
         return lanes if known else 0
@@ -170,7 +170,7 @@ def _bounds(condition: Condition, terms: _Terms) -> bool:
 
 
 def common(left: Conditions, right: Conditions) -> Conditions:
-    """The conditions that both begin with."""
+    """Return the conditions that both begin with."""
     count = 0
     for one, other in zip(left, right):  # noqa: B905 the longer one's rest is what differs
         if one is not other and one != other:

@@ -116,7 +116,7 @@ def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
 
 
 def _allowance(m: Machine, node: Loop) -> int:
-    """Steps that the loop may take: more where it may have findings."""
+    """Return steps that the loop may take: more where it may have findings."""
     left = max(m.budget - m.pool.steps, 0)
     return left // 2 if _synchronizes(m, node) else left // _QUIET
 
@@ -289,7 +289,7 @@ def declare(m: Machine, state: State, node: Declare) -> None:
 
 
 def _filled(m: Machine, state: State, node: Declare, initial: Construct) -> Cells:
-    """An array with its values; the rest of it is 0."""
+    """Return an array with its values; the rest of it is 0."""
     known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     _fill(m, state, initial, known)
     count = elements_of(node.variable.type)

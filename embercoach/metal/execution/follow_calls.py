@@ -59,7 +59,7 @@ _WRITING = frozenset({"sincos", "modf", "frexp", "memcpy", "memset", "swap"})
 
 
 def call_library(m: Machine, state: State, node: Call) -> Result:
-    """The value of a library function."""
+    """Return the value of a library function."""
     name = node.name
     if name in _BARRIERS or name == "atomic_thread_fence":
         return _synchronize(m, state, node)
@@ -85,7 +85,7 @@ def _is_input(pointer: Pointer) -> bool:
 
 
 def _given(m: Machine, state: State, node: Call) -> tuple[list[Result], list[Pointer | None]]:
-    """The values of a call's arguments and, for a call that writes, what they designate."""
+    """Return the values of a call's arguments and, for a call that writes, what they designate."""
     if node.name not in _WRITING and node.name != "simdgroup_load":
         return [evaluate(m, state, argument) for argument in node.arguments], []
     given: list[Result] = []
@@ -126,7 +126,7 @@ def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
 
 
 def _applied(m: Machine, node: Call, values: list[LaneValue]) -> LaneValue:
-    """A function of numbers."""
+    """Return a function of numbers."""
     name, pool, count = node.name.removeprefix("f"), m.pool, len(values)
     found: LaneValue | None = None
     if name in ("min", "max") and count == 2:
@@ -204,7 +204,7 @@ def _atomic(m: Machine, state: State, node: Call) -> Result:
 
 
 def _matrix(m: Machine, state: State, node: Call) -> Result:
-    """A SIMD group's matrix: its tile is somewhere after the pointer."""
+    """Return a SIMD group's matrix: its tile is somewhere after the pointer."""
     given, designated = _given(m, state, node)
     shared = [g for g in given if isinstance(g, Pointer) and g.memory not in ("thread", "constant")]
     if node.name not in ("simdgroup_store", "simdgroup_load"):
@@ -278,7 +278,7 @@ def _lanes(
 
 
 def _bits_of_path(m: Machine, state: State) -> int:
-    """How which lanes take part differs between SIMD groups; lanes of one take part alike."""
+    """Get how which lanes take part differs between SIMD groups; lanes of one take part alike."""
     bits = 0
     for condition in state.conditions:
         bits |= condition.symbol.bits
@@ -302,14 +302,14 @@ def _first_lanes(m: Machine, state: State) -> LaneValue:
 
 
 def structure_of(m: Machine, kind: Type) -> MetalStruct | None:
-    """The structure that a type names."""
+    """Return the structure that a type names."""
     if kind.pointer or kind.dimensions or kind.scalar is None:
         return None
     return m.program.structs.get(kind.scalar.partition("<")[0])
 
 
 def made(struct: MetalStruct, parts: Sequence[Result]) -> Cells:
-    """A structure of the values of its fields, in order."""
+    """Return a structure of the values of its fields, in order."""
     known: dict[tuple[str, int], LaneValue | Pointer | Bundle] = {}
     for variable, part in zip(struct.fields, parts, strict=False):
         member = f".{variable.name}"
@@ -344,7 +344,7 @@ def bind_structure(m: Machine, state: State, kind: Type) -> None:
 
 
 def _number(m: Machine, state: State, text: str) -> LaneValue | None:
-    """A template argument that is a number or the name of one."""
+    """Return a template argument that is a number or the name of one."""
     number = whole_number(text, 0)
     if number is not None:
         return LaneValue(number)
@@ -370,7 +370,7 @@ _KNOWN = FUNCTIONS | MLX_NAMES | VALUES | frozenset(NAMED)
 
 @link("call")
 def call(m: Machine, state: State, node: Call) -> Result:
-    """The value of a call."""
+    """Return the value of a call."""
     functions = node.functions or _own_methods(m, node)
     followed = [function for function in functions if function.bodies]
     if followed:
@@ -385,7 +385,7 @@ def call(m: Machine, state: State, node: Call) -> Result:
 
 @link("unheard")
 def unheard(m: Machine, state: State, given: Sequence[Expression], spot: Spot) -> Result:
-    """A call of something that the texts do not define, an object perhaps.
+    """Return a call of something that the texts do not define, an object perhaps.
 
     What it is given no shared memory can hardly touch any; but it may change what is passed by
     reference, and one that takes nothing may be a barrier.
@@ -406,7 +406,7 @@ def unheard(m: Machine, state: State, given: Sequence[Expression], spot: Spot) -
 
 
 def _own_methods(m: Machine, node: Call) -> tuple[MetalFunction, ...]:
-    """The methods that a method of the same structure calls by name alone."""
+    """Return the methods that a method of the same structure calls by name alone."""
     function = m.frames[-1].function if m.frames else None
     if node.method is not None or function is None or function.owner is None:
         return ()
@@ -428,7 +428,7 @@ def _method(m: Machine, state: State, node: Call) -> Result:
 def _fitting(
     m: Machine, functions: list[MetalFunction], given: tuple[Expression, ...]
 ) -> MetalFunction:
-    """The overload that a call means, as far as its arguments show."""
+    """Return the overload that a call means, as far as its arguments show."""
     if len(functions) == 1:
         return functions[0]
     m.pool.steps += _OVERLOAD * len(functions)

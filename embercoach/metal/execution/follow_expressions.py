@@ -143,7 +143,7 @@ def _cast(m: Machine, state: State, node: Cast) -> Result:
 
 
 def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
-    """A value that is not known; what is not even understood may have done anything."""
+    """Return a value that is not known; what is not even understood may have done anything."""
     if node.why == "not understood: what is called":
         return unheard(m, state, node.parts, node.spot)
     if node.why.startswith(_ANYTHING):
@@ -239,7 +239,7 @@ def _binary(m: Machine, state: State, node: Binary) -> Result:
 def combined(
     m: Machine, state: State, sign: str, left: Result, right: Result, node: Binary | Assign
 ) -> Result:
-    """An arithmetic operation, or one on pointers."""
+    """Return an arithmetic operation, or one on pointers."""
     scalar = m.scalar(node.type)
     if isinstance(node, Assign):
         # ``x /= y`` is done in the wider type; of integers that is an integer.
@@ -311,7 +311,7 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
 
 @link("assign")
 def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
-    """The value of an assignment, and the place that it designates."""
+    """Return the value of an assignment, and the place that it designates."""
     value = evaluate(m, state, node.value)
     found = places.designated(m, state, node.target)
     place = found.place

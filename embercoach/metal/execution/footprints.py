@@ -40,7 +40,7 @@ class Outside(Struct, frozen=True):
 
 
 def outside(trace: Trace) -> tuple[Outside, ...]:
-    """Accesses outside of local arrays, whatever the data; one for each place in the text."""
+    """Get accesses outside of local arrays, whatever the data; one for each place in the text."""
     found: dict[Spot, Outside] = {}
     for event in trace.events:
         if not isinstance(event, Access) or event.memory not in ("threadgroup", "thread"):
@@ -63,7 +63,7 @@ def outside(trace: Trace) -> tuple[Outside, ...]:
 
 
 def past_buffers(trace: Trace) -> tuple[Outside, ...]:
-    """Accesses past the end of inputs and outputs of known size; one for each place.
+    """Return accesses past the end of inputs and outputs of known size; one for each place.
 
     They happen whatever the data. The launch must be known: its threads, and what of the index
     depends on the threadgroup alone.
@@ -87,7 +87,7 @@ def past_buffers(trace: Trace) -> tuple[Outside, ...]:
 
 
 def _last_element(access: Access, trace: Trace) -> tuple[int, int] | None:
-    """The last element that an access touches, and the thread's index in its threadgroup."""
+    """Return the last element that an access touches, and the thread's index in its threadgroup."""
     factors = [0, 0, 0]
     for symbol, factor in access.index.terms:
         if symbol.operation not in GROUP_AXES or factor < 0:
@@ -108,7 +108,7 @@ def _last_element(access: Access, trace: Trace) -> tuple[int, int] | None:
 def threads_in_grid(
     position: tuple[int, ...], configuration: Configuration, lanes: int
 ) -> Iterator[int]:
-    """Those threads of a threadgroup that are inside the grid, as far as that is known."""
+    """Yield those threads of a threadgroup that are inside the grid, as far as that is known."""
     size, grid = configuration.threadgroup, configuration.grid
     within = [size[a] if (n := grid[a]) is None else n - position[a] * size[a] for a in range(3)]
     x, y, _ = size
@@ -126,7 +126,7 @@ _TRIES = 256
 
 
 def footprint(access: Access) -> Mapping[int, tuple[int, ...]]:
-    """The threads that touch each element, relative to what of the index is unknown."""
+    """Return the threads that touch each element, relative to what of the index is unknown."""
     return footprint_of(access.index.offsets, access.mask.lanes, access.width)
 
 
@@ -134,7 +134,7 @@ def footprint(access: Access) -> Mapping[int, tuple[int, ...]]:
 def footprint_of(
     offsets: int | tuple[int, ...], lanes: int, width: int
 ) -> Mapping[int, tuple[int, ...]]:
-    """The threads that touch each element, of an access with such an index."""
+    """Return the threads that touch each element, of an access with such an index."""
     threads = threads_of(lanes)
     if isinstance(offsets, int):
         return dict.fromkeys(range(offsets, offsets + width), threads)

@@ -161,17 +161,17 @@ class Machine(Struct):
             raise LostError(spot)
 
     def resolved(self, kind: Type) -> Type:
-        """The type with what its template type represents."""
+        """Return the type with what its template type represents."""
         real = self.types.get(kind.scalar or "")
         return kind if real is None else replace(kind, scalar=real)
 
     def scalar(self, kind: Type) -> str | None:
-        """The scalar of a type, or what its template type represents."""
+        """Return the scalar of a type, or what its template type represents."""
         name = kind.scalar
         return self.types.get(name, name) if name else name
 
     def root_type(self, root: Variable) -> Type:
-        """The type of the elements of a variable's memory."""
+        """Return the type of the elements of a variable's memory."""
         if root.kind in ("input", "output") and root.type.scalar is None:
             given = {one.name: one.dtype for one in self.configuration.inputs}
             given |= {one.name: one.dtype for one in self.configuration.outputs}
@@ -181,7 +181,7 @@ class Machine(Struct):
         return self.resolved(root.type)
 
     def width(self, place: Pointer) -> int:
-        """The number of components of the root's elements that an access to a place touches."""
+        """Get the number of components of the root's elements that an access to a place touches."""
         if place.root is None:
             return place.type.width
         factor = ratio(place.type.scalar, self.root_type(place.root).scalar)
@@ -219,7 +219,7 @@ class Machine(Struct):
             )
 
     def _choices(self, state: State, offset: LaneValue) -> list[tuple[int, Conditions, LaneValue]]:
-        """An index that is chosen by a condition, as one for each outcome."""
+        """Return an index that is chosen by a condition, as one for each outcome."""
         here = state.lanes, state.conditions
         symbol = offset.symbol
         if symbol is None or symbol.operation != "?:":
@@ -230,7 +230,7 @@ class Machine(Struct):
     def _cut(
         self, lanes: int, conditions: Conditions, offset: LaneValue, depth: int = 0
     ) -> list[tuple[int, Conditions, LaneValue]]:
-        """An index that is chosen by conditions, or cut off at bounds, as one for each outcome.
+        """Get an index that is chosen by conditions, or cut off at bounds, as one for each outcome.
 
         For reads alone: what many threads write where they are cut off may well be the same.
         """
@@ -258,7 +258,7 @@ class Machine(Struct):
     def _outcomes(
         self, here: tuple[int, Conditions], symbol: UnknownNumber, depth: int
     ) -> list[tuple[int, Conditions, LaneValue]]:
-        """The value of a choice; of ``min(max(i, 0), n)`` the inner one is made first."""
+        """Return the value of a choice; of ``min(max(i, 0), n)`` the inner one is made first."""
         *condition, left, right = [part for part in symbol.operands if isinstance(part, LaneValue)]
         if condition:
             return self._parted(here, condition[0], (left, right))
@@ -273,7 +273,7 @@ class Machine(Struct):
     def _parted(
         self, here: tuple[int, Conditions], chosen: LaneValue, sides: tuple[LaneValue, LaneValue]
     ) -> list[tuple[int, Conditions, LaneValue]]:
-        """The first value where a condition holds, the second where it does not."""
+        """Return the first value where a condition holds, the second where it does not."""
         found = []
         for holds, side in zip((True, False), sides, strict=True):
             lanes, conditions = narrow(self.pool, *here, chosen, holds=holds)
@@ -313,7 +313,7 @@ class Machine(Struct):
 
 
 def attributes_of(configuration: Configuration, pool: SymbolPool) -> dict[str, LaneValue | Bundle]:
-    """The thread attributes of each thread of the group."""
+    """Return the thread attributes of each thread of the group."""
     size = configuration.threadgroup
     x, y, _ = size
     threads = range(pool.lanes)

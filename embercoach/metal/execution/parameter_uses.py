@@ -67,7 +67,7 @@ class ParameterUse(Struct, frozen=True):
 
 
 def parameter_uses(program: Program) -> Iterator[ParameterUse]:
-    """Every use of an input or output in the body of a kernel, in order."""
+    """Yield every use of an input or output in the body of a kernel, in order."""
     if program.body is None:
         return
     for node, path in with_path(program.body):
@@ -137,7 +137,7 @@ def _ended(
 
 
 def _taken(current: Node, parent: Node) -> tuple[Variable | None, str] | None:
-    """The pointer that an address goes into, and its name; a cast is not a variable."""
+    """Return the pointer that an address goes into, and its name; a cast is not a variable."""
     if isinstance(parent, Declare) and _is_pointer(parent.variable.type):
         return parent.variable, parent.variable.name
     if _stores(parent, current) and isinstance(parent.target, Name):
@@ -164,7 +164,7 @@ def _space(parent: Node) -> str | None:
 
 
 def _parameter(current: Node, call: Call) -> tuple[Variable, str] | None:
-    """The parameter of a function of the header, if there is one function that may be meant."""
+    """Get the parameter of a function of the header, if there is one function that may be meant."""
     if len(call.functions) != 1 or current not in call.arguments:
         return None
     function = call.functions[0]
@@ -297,7 +297,7 @@ class OutputUses(Struct):
 
 
 def output_uses(program: Program) -> dict[str, OutputUses]:
-    """The uses of each output that the body mentions, by name."""
+    """Return the uses of each output that the body mentions, by name."""
     found: dict[str, OutputUses] = {}
     updated: set[int] = set()
     for use in parameter_uses(program):
@@ -330,7 +330,7 @@ def _sort(use: ParameterUse, uses: OutputUses, updated: set[int]) -> None:
 
 
 def _whole_element(use: ParameterUse) -> tuple[Expression, object]:
-    """The element, with the component of it that is used, and what is around that."""
+    """Return the element, with the component of it that is used, and what is around that."""
     element, depth = use.node, len(use.path) - 1
     while depth >= 0 and isinstance(use.path[depth], (Member, Index)):
         outer = use.path[depth]
@@ -382,7 +382,7 @@ def _base(element: Expression) -> Name | None:
 
 
 def _atomic_call(path: tuple[object, ...]) -> Call | None:
-    """The atomic function that an address is passed to."""
+    """Return the atomic function that an address is passed to."""
     for node in reversed(path):
         if isinstance(node, Call):
             return node if node.name.startswith("atomic_") and not node.functions else None

@@ -75,7 +75,7 @@ Binding: TypeAlias = LaneValue | Bundle | Pointer | Cells | Reference
 
 
 def size_of(scalar: str | None) -> int | None:
-    """Bytes of a scalar type, None where unknown."""
+    """Return bytes of a scalar type, None where unknown."""
     if scalar is None:
         return None
     known = SIZES.get(scalar)
@@ -85,7 +85,7 @@ def size_of(scalar: str | None) -> int | None:
 
 
 def ratio(scalar: str | None, root: str | None) -> int | None:
-    """The number of the root's scalars that one of the type takes, None where unknown."""
+    """Return the number of the root's scalars that one of the type takes, None where unknown."""
     if scalar == root:
         return 1
     size, unit = size_of(scalar), size_of(root)
@@ -123,7 +123,7 @@ def stride_of(kind: Type, root: Type) -> int | None:
 def moved(
     pool: SymbolPool, pointer: Pointer, index: LaneValue, root: Type, *, sign: int = 1
 ) -> Pointer:
-    """The pointer some objects further."""
+    """Return the pointer some objects further."""
     if index == ZERO or not pointer.known:
         return pointer
     stride = stride_of(pointer.type, root)
@@ -167,7 +167,7 @@ class State(Struct):
         return Mask(self.lanes, self.conditions)
 
     def fork(self, lanes: int, conditions: Conditions) -> State:
-        """A separate path for some of the threads."""
+        """Return a separate path for some of the threads."""
         variables = self.variables.copy()
         return State(lanes, conditions, variables, self.phase, self.threadgroup, self.device)
 
@@ -182,7 +182,7 @@ class State(Struct):
 
 
 def met(pool: SymbolPool, left: State, right: State) -> State:
-    """Two paths come together."""
+    """Join two paths that come together."""
     if not left.lanes:
         return right
     if not right.lanes:
@@ -206,7 +206,7 @@ def met(pool: SymbolPool, left: State, right: State) -> State:
 
 
 def _chooser(pool: SymbolPool, left: State, right: State, shared: Conditions) -> LaneValue:
-    """A value that is true where a thread came by the left path."""
+    """Return a value that is true where a thread came by the left path."""
     if not left.lanes & right.lanes:
         lanes = left.lanes
         return value_of(tuple([lanes >> thread & 1 for thread in range(pool.lanes)]))
@@ -221,7 +221,7 @@ def _chooser(pool: SymbolPool, left: State, right: State, shared: Conditions) ->
 
 
 def joined(pool: SymbolPool, chooser: LaneValue, one: Binding, other: Binding) -> Binding:
-    """The value of a variable after two paths."""
+    """Return the value of a variable after two paths."""
     if one == other:
         return one
     if isinstance(one, LaneValue) and isinstance(other, LaneValue):

@@ -81,7 +81,7 @@ def designated(m: Machine, state: State, node: Expression) -> Designation:
 
 
 def held(m: Machine, state: State, node: Expression, found: Designation) -> Result:
-    """The value of an expression of which it is known what it designates."""
+    """Return the value of an expression of which it is known what it designates."""
     if found.value is not None:
         return found.value
     if isinstance(node, Cast) and found.base is not None:

@@ -31,7 +31,7 @@ SIMD_WIDTH = 32
 
 
 def reach_of(bits: int) -> Reach:
-    """The reach of a value that differs as the bits say."""
+    """Return the reach of a value that differs as the bits say."""
     if bits & LANE:
         return "thread"
     if bits & SIMD:
@@ -149,7 +149,7 @@ class LaneValue(NamedTuple):
         return origin
 
     def offset(self, thread: int) -> int:
-        """The known part for one thread."""
+        """Return the known part for one thread."""
         return self.offsets if isinstance(self.offsets, int) else self.offsets[thread]
 
 
@@ -157,7 +157,7 @@ ZERO, ONE = LaneValue(0), LaneValue(1)
 
 
 def spread(offsets: tuple[int, ...]) -> int:
-    """The differences of numbers between the threads that have them, as bits."""
+    """Return the differences of numbers between the threads that have them, as bits."""
     bits = 0
     if offsets[SIMD_WIDTH:] != offsets[:-SIMD_WIDTH]:
         bits = SIMD
@@ -171,7 +171,7 @@ def spread(offsets: tuple[int, ...]) -> int:
 def value_of(
     offsets: int | tuple[int, ...], terms: tuple[tuple[UnknownNumber, int], ...] = ()
 ) -> LaneValue:
-    """A value in its shortest form."""
+    """Return a value in its shortest form."""
     bits = 0
     if not isinstance(offsets, int):
         if offsets.count(offsets[0]) == len(offsets):
@@ -218,7 +218,7 @@ class SymbolPool(Struct):
     def result(
         self, operation: str, operands: tuple[object, ...], bits: int, origin: ValueOrigin
     ) -> LaneValue:
-        """The symbol of an operation that differs by these bits, whatever its operands do."""
+        """Get the symbol of an operation that differs by these bits, whatever its operands do."""
         key = (operation, operands)
         known = self._made.get(key)
         if known is None:
@@ -232,11 +232,11 @@ class SymbolPool(Struct):
         bits: int = ANYWHERE,
         origin: ValueOrigin = NOWHERE,
     ) -> LaneValue:
-        """A symbol that no other operation gave."""
+        """Return a symbol that no other operation gave."""
         self._count += 1
         made = UnknownNumber(self._count, bits, operation, operands, origin)
         return LaneValue(0, ((made, 1),), bits)
 
     def unknown(self, operation: str = "?") -> LaneValue:
-        """A value that nothing is known of."""
+        """Return a value that nothing is known of."""
         return self.fresh(operation, (), ANYWHERE, ValueOrigin(blurred=True, axes=ALL_AXES))

@@ -71,7 +71,7 @@ class KernelNames:
             self._unbound.add(self.parsed.word(part))
 
     def uses(self, declaration: Declaration) -> list[SyntaxNode]:
-        """The names in the body that a declaration outside of it is bound to."""
+        """Return the names in the body that a declaration outside of it is bound to."""
         return self._uses.get(id(declaration), [])
 
     def is_clear(self, declaration: Declaration) -> bool:
@@ -105,18 +105,18 @@ class KernelNames:
         return above.kind in _CAPTURES
 
     def binding(self, part: SyntaxNode) -> Declaration | None:
-        """The declaration that a name is bound to."""
+        """Return the declaration that a name is bound to."""
         return self._file.scopes.bindings.get(part.start)
 
     def locals(self) -> Iterator[Declaration]:
-        """The declarations in the body."""
+        """Yield the declarations in the body."""
         extent = self.parsed.place(self._body)
         for declaration in self._file.scopes.declarations:
             if extent.start <= declaration.place.start < extent.end:
                 yield declaration
 
     def unique(self, name: str) -> str:
-        """A name that the file does not declare, made of another."""
+        """Return a name that the file does not declare, made of another."""
         while name in self._taken or name in ATTRIBUTES:
             name += "_"
         return name
@@ -127,12 +127,12 @@ class KernelNames:
         return self._body
 
     def replaced(self, part: SyntaxNode, text: str) -> Edit:
-        """The edit that replaces a part."""
+        """Return the edit that replaces a part."""
         place = self.parsed.place(part)
         return Edit(place.start, place.end, text)
 
     def before(self, part: SyntaxNode, text: str) -> Edit:
-        """The edit that inserts a line in front of a statement."""
+        """Return the edit that inserts a line in front of a statement."""
         place = self.parsed.place(part)
         start = place.start
         line = self._file.text.rfind("\n", 0, start) + 1
@@ -141,7 +141,7 @@ class KernelNames:
         return Edit(start, start, f"{text}{between}")
 
     def renamed(self, use: SyntaxNode, attribute: str, component: str) -> Edit:
-        """The edit that turns the use of a parameter into that of a thread attribute."""
+        """Return the edit that turns the use of a parameter into that of a thread attribute."""
         above = self.parsed.parent(use)
         if component and above is not None and above.kind == "field_expression":
             field = above.get("field")
@@ -151,7 +151,7 @@ class KernelNames:
         return self.replaced(use, attribute + component)
 
     def text(self, start: int, end: int, edits: Sequence[Edit]) -> str:
-        """A stretch of the file with the edits in it applied."""
+        """Return a stretch of the file with the edits in it applied."""
         pieces: list[str] = []
         done = start
         for edit in sorted(edits):
@@ -161,12 +161,12 @@ class KernelNames:
         return "".join(pieces) + self._file.text[done:end]
 
     def part_text(self, part: SyntaxNode, edits: Sequence[Edit]) -> str:
-        """A part as written, with the edits in it applied."""
+        """Return a part as written, with the edits in it applied."""
         place = self.parsed.place(part)
         return self.text(place.start, place.end, edits)
 
     def body_text(self, edits: Sequence[Edit]) -> str:
-        """The statements of the body, edited, without the braces and their indentation."""
+        """Return the statements of the body, edited, without the braces and their indentation."""
         place = self.parsed.place(self._body)
         text = self.text(place.start + 1, place.end - 1, edits)
         return dedent(text.strip("\n").rstrip()) if "\n" in text else text.strip()
@@ -205,7 +205,7 @@ class InitialCopy(Struct, frozen=True):
 def copied(
     array: ArrayArgument, names: KernelNames, edits: list[Edit], *, is_atomic: bool
 ) -> InitialCopy:
-    """The copy that an updated array needs.
+    """Return the copy that an updated array needs.
 
     Args:
         array: an updated one.
@@ -224,7 +224,7 @@ def copied(
 
 
 def _own_element(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
-    """The brackets with the one index at which a thread uses an array, None for several."""
+    """Return the brackets with the one index at which a thread uses an array, None for several."""
     declaration = array.parameter.declaration
     if not names.is_clear(declaration):
         return None
@@ -242,7 +242,7 @@ def _own_element(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
 
 
 def _fixed(index: SyntaxNode, names: KernelNames) -> tuple[object, ...] | None:
-    """The text and the variables of an index, None where it may change."""
+    """Return the text and the variables of an index, None where it may change."""
     key: list[object] = [names.part_text(index, ())]
     for part in index.below():
         if part.named and part.kind not in _PURE:
@@ -256,7 +256,7 @@ def _fixed(index: SyntaxNode, names: KernelNames) -> tuple[object, ...] | None:
 
 
 def _first_statement(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
-    """The statement that uses an array first, if every thread that uses it runs this one."""
+    """Return the statement that uses an array first, if every thread that uses it runs this one."""
     uses = [use.start for use in names.uses(array.parameter.declaration)]
     block = names.body
     while True:
@@ -411,7 +411,7 @@ class _Port:
                 raise PortError(message, declaration.place)
 
     def _with_roles(self, arrays: Sequence[ArrayArgument]) -> tuple[ArrayArgument, ...]:
-        """The arrays with the roles that the body shows, or that the caller gave."""
+        """Return the arrays with the roles that the body shows, or that the caller gave."""
         writable = [one for one in arrays if one.role == "output"]
         elements = [edit for one in writable for edit in self._elements(one, one.name)]
         outputs = tuple(Output(one.name) for one in writable)
@@ -428,7 +428,7 @@ class _Port:
         return tuple(found)
 
     def _elements(self, array: ArrayArgument, name: str) -> list[Edit]:
-        """The edits that name an array, which is a pointer in MLX unless it is a 0-d input."""
+        """Get the edits that name an array, which is a pointer in MLX unless it is a 0-d input."""
         element = f"{name}[0]" if array.is_reference and not array.is_scalar else name
         if element == array.name:
             return []
@@ -475,7 +475,7 @@ class _Port:
         return is_one_threadgroup
 
     def _function_constants(self) -> list[TemplateParameter]:
-        """The function constants that the body uses."""
+        """Return the function constants that the body uses."""
         found = []
         for one in self._file.function_constants:
             assert one.declaration is not None
@@ -487,7 +487,7 @@ class _Port:
         return found
 
     def _spaces(self, arrays: Sequence[ArrayArgument]) -> dict[str, str]:
-        """The address spaces that inputs must be in, since their addresses are passed on."""
+        """Return the address spaces that inputs must be in, since their addresses are passed on."""
         inputs = [one for one in arrays if one.role == "input" and not one.is_scalar]
         names = SignatureNames(tuple(Input(one.name) for one in inputs), (), None)
         program = lower_body(self._names.body_text(()), self._file.header, names)
@@ -500,13 +500,13 @@ class _Port:
 
 
 def _seen(array: ArrayArgument, *, is_atomic: bool) -> ArrayArgument:
-    """An array as the body sees it: MLX declares all outputs as atomic, or none."""
+    """Return an array as the body sees it: MLX declares all outputs as atomic, or none."""
     is_other = is_atomic and array.role != "input" and not array.is_atomic
     return replace(array, is_view=True) if is_other else array
 
 
 def _role(array: ArrayArgument, uses: OutputUses | None) -> ArrayRole:
-    """The role of a writable array.
+    """Return the role of a writable array.
 
     Args:
         array: declared without ``const``.

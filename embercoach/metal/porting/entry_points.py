@@ -156,7 +156,7 @@ class _Reader:
         )
 
     def _outermost(self) -> Iterator[SyntaxNode]:
-        """The parts at file scope, those in an include guard too."""
+        """Yield the parts at file scope, those in an include guard too."""
         for part in self._parsed.tree.inner:
             if part.kind == "preproc_ifdef" and written_names.is_include_guard(self._parsed, part):
                 yield from part.inner
@@ -289,14 +289,14 @@ class _Reader:
 
 
 def _number_kind(written: str) -> str | None:
-    """The kind of template argument that has a type, None where MLX has none."""
+    """Return the kind of template argument that has a type, None where MLX has none."""
     if written == "bool":
         return "bool"
     return "int" if written in INTEGER_NAMES else None
 
 
 def _plain_name(name: str, place: TextSpan) -> str:
-    """A name that is one in Python as well: it goes into the module.
+    """Return a name that is one in Python as well: it goes into the module.
 
     Raises:
         PortError: it has other characters than ASCII letters, digits and underscores.
@@ -307,7 +307,7 @@ def _plain_name(name: str, place: TextSpan) -> str:
 
 
 def chosen(file: KernelFile, names: Sequence[str]) -> tuple[EntryPoint, ...]:
-    """The kernels of these names, all for no names.
+    """Return the kernels of these names, all for no names.
 
     Raises:
         PortError: there is no such kernel.
@@ -398,7 +398,7 @@ Argument = ArrayArgument | AttributeArgument | ThreadgroupArgument
 
 
 def arguments_of(kernel: EntryPoint) -> tuple[Argument, ...]:
-    """Each parameter as an argument; writable arrays are outputs until their uses are known.
+    """Return each parameter as an argument; writable arrays are outputs until their uses are known.
 
     Raises:
         PortError: MLX has no argument of that kind, or another of that name.

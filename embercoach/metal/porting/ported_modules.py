@@ -45,7 +45,7 @@ _OWN = frozenset({"mx", "grid", "threadgroup", "init_value", "outputs", "zip", "
 
 
 def ported_module(text: str, names: Sequence[str], roles: Mapping[str, ArrayRole]) -> str:
-    """The Python module of a ``.metal`` file.
+    """Return the Python module of a ``.metal`` file.
 
     Args:
         text: the file.
@@ -78,7 +78,7 @@ def ported_module(text: str, names: Sequence[str], roles: Mapping[str, ArrayRole
 
 
 def _literal(text: str) -> str:
-    """A text as a string literal: as written if that is harmless, else with escapes."""
+    """Return a text as a string literal: as written if that is harmless, else with escapes."""
     lines = text.split("\n")
     is_plain = all(line.replace("\t", " ").isprintable() for line in lines)
     # A runner of CI would take a line of the module for a command.
@@ -95,7 +95,7 @@ def _constant(kernel: PortedKernel) -> str:
 
 
 def _built(kernel: PortedKernel, *, has_header: bool) -> str:
-    """The statement that builds a kernel."""
+    """Return the statement that builds a kernel."""
     inputs = [one.initial if one.role == "updated" else one.name for one in kernel.inputs]
     outputs = [one.name for one in kernel.outputs]
     lines = [
@@ -129,7 +129,7 @@ class _Wrapper:
         self._known: dict[str, str] = {}
 
     def text(self, name: str) -> str:
-        """The definition of the function, under a name that is free."""
+        """Return the definition of the function, under a name that is free."""
         kernel = self._kernel
         result = (
             "mx.array"
@@ -146,7 +146,7 @@ class _Wrapper:
         return "\n".join(lines) + "\n"
 
     def _name(self, name: str) -> str:
-        """The name of a wrapper's parameter."""
+        """Return the name of a wrapper's parameter."""
         if name not in self._known:
             self._known[name] = _python_name(name, self._taken)
             self._taken.add(self._known[name])

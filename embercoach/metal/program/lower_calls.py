@@ -86,7 +86,7 @@ def _named_call(
 
 
 def _split(work: Lowering, callee: SyntaxNode) -> tuple[SyntaxNode, str]:
-    """The last name of a qualified one, and the text of the scopes before it."""
+    """Return the last name of a qualified one, and the text of the scopes before it."""
     scopes: list[str] = []
     while callee.kind == "qualified_identifier" and (name := callee.get("name")) is not None:
         scope = callee.get("scope")
@@ -97,7 +97,7 @@ def _split(work: Lowering, callee: SyntaxNode) -> tuple[SyntaxNode, str]:
 
 
 def limit_type(work: Lowering, callee: SyntaxNode) -> Type:
-    """The type that ``numeric_limits<T>`` or MLX's ``Limits<T>`` is about, if one is named."""
+    """Get the type that ``numeric_limits<T>`` or MLX's ``Limits<T>`` is about, if one is named."""
     while callee.kind == "qualified_identifier":
         scope, name = callee.get("scope"), callee.get("name")
         if scope is not None and scope.kind == "template_type":
@@ -148,7 +148,7 @@ def constructed(work: Lowering, kind: Type) -> bool:
 def candidates(
     work: Lowering, name: str, given: tuple[Expression, ...]
 ) -> tuple[MetalFunction, ...]:
-    """The functions of the texts that a call with such arguments may mean."""
+    """Return the functions of the texts that a call with such arguments may mean."""
     found = work.lookup(name)
     return accepting(found if isinstance(found, tuple) else (), given)
 
@@ -156,7 +156,7 @@ def candidates(
 def accepting(
     functions: tuple[MetalFunction, ...], given: tuple[Expression, ...]
 ) -> tuple[MetalFunction, ...]:
-    """Those functions that take so many arguments; one alone if it takes just their types."""
+    """Get those functions that take so many arguments; one alone if it takes just their types."""
     return _accepting(functions, tuple(argument.type for argument in given)) if functions else ()
 
 
@@ -203,7 +203,7 @@ def _result(
 def _plain_results(
     functions: tuple[MetalFunction, ...],
 ) -> tuple[frozenset[Type], tuple[MetalFunction, ...]]:
-    """The results of functions that are not templates, and the templates."""
+    """Return the results of functions that are not templates, and the templates."""
     plain = frozenset(function.result for function in functions if not function.template)
     return plain, tuple(function for function in functions if function.template)
 
@@ -214,7 +214,7 @@ def _instantiated(
     given: tuple[Expression, ...],
     template: list[SyntaxNode],
 ) -> Type:
-    """The result of a function, with its template's parameter put in where it is known."""
+    """Return the result of a function, with its template's parameter put in where it is known."""
     names = [t.name for t in function.template]
     result = function.result
     if result.scalar not in names or result.scalar is None:
@@ -236,7 +236,7 @@ def _instantiated(
 
 
 def _substituted(result: Type, real: Type) -> Type:
-    """A type with its scalar, a template's parameter, replaced."""
+    """Return a type with its scalar, a template's parameter, replaced."""
     if real.dimensions or (real.pointer and (result.pointer or result.width > 1)):
         return UNKNOWN
     if result.width > 1 and real.width > 1:

@@ -38,7 +38,7 @@ _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaratio
 
 
 def template_parameter(work: Lowering, part: SyntaxNode) -> Variable:
-    """A type or a number that a template takes."""
+    """Return a type or a number that a template takes."""
     if part.kind in _PARAMETERS:
         parts = unpack(part.get("declarator"))
         kind = typing.shaped(work, typing.written_type(work, part), parts)
@@ -115,7 +115,7 @@ def _declare_function(work: Lowering, function: MetalFunction, *, defined: bool)
 
 
 def _signature(function: MetalFunction) -> tuple[str, tuple[Type, ...], int]:
-    """The signature that a declaration of a function and its definition share."""
+    """Return the signature that a declaration of a function and its definition share."""
     kinds = tuple([parameter.type for parameter in function.parameters])
     return function.name, kinds, len(function.template)
 
@@ -173,7 +173,7 @@ def _parameter(work: Lowering, part: SyntaxNode, parts: Declarator) -> Variable:
 
 
 def named_lambda(work: Lowering, name: SyntaxNode, part: SyntaxNode) -> list[Statement]:
-    """A lambda that a variable holds, as a function that uses the variables around it."""
+    """Return a lambda that a variable holds, as a function that uses the variables around it."""
     captures, declarator, body = (part.get(r) for r in ("captures", "declarator", "body"))
     if body is None or captures is None or work.words(captures) not in ("[&]", "[]"):
         variable = Variable(work.word(name), "local", UNKNOWN, work.spot(name), loops=work.loops)
@@ -194,7 +194,7 @@ def named_lambda(work: Lowering, name: SyntaxNode, part: SyntaxNode) -> list[Sta
 
 
 def _lambda_result(work: Lowering, declarator: SyntaxNode | None, blocks: list[Block]) -> Type:
-    """The written result, else the type of the last ``return``."""
+    """Return the written result, else the type of the last ``return``."""
     written = None if declarator is None else declarator.get("type")
     for child in [] if declarator is None else declarator.inner:
         if child.kind == "trailing_return_type" and child.inner:
@@ -213,7 +213,7 @@ _TYPES_WITH_BODY = frozenset(
 
 
 def declaration(work: Lowering, part: SyntaxNode) -> list[Statement]:
-    """The variables of one declaration, in the order of its declarators."""
+    """Return the variables of one declaration, in the order of its declarators."""
     found: list[Statement] = []
     written = part.get("type")
     if written is not None and written.kind in _TYPES_WITH_BODY and written.get("body"):
@@ -279,7 +279,7 @@ def _like_function(
 
 
 def _as_value(work: Lowering, parameter: SyntaxNode) -> SyntaxNode | None:
-    """The name that the grammar took for the type of a parameter."""
+    """Return the name that the grammar took for the type of a parameter."""
     inner = parameter.inner
     if len(inner) == 1 and inner[0].kind == "type_identifier":
         name = work.word(inner[0])
@@ -295,7 +295,7 @@ def declared(
     initial: SyntaxNode | None,
     whole: SyntaxNode,
 ) -> Declare:
-    """One variable with its initial value."""
+    """Return one variable with its initial value."""
     value: Expression | None = None
     if initial is None or initial.kind in ("initializer_list", "argument_list"):
         kind = _declared_type(work, part, declarator, None)
@@ -328,7 +328,7 @@ def _declared_type(
 
 
 def placed(work: Lowering, kind: Type) -> Type:
-    """A variable's type with the space that it lives in where none is written."""
+    """Return a variable's type with the space that it lives in where none is written."""
     if kind.space is None and kind != UNKNOWN:
         return replace(kind, space="constant" if work.at_file_scope else "thread")
     return kind
@@ -391,7 +391,7 @@ def typedef(work: Lowering, part: SyntaxNode) -> list[Statement]:
 
 
 def enumeration(work: Lowering, part: SyntaxNode) -> list[Statement]:
-    """The enumerators as constants; of a scoped enumeration they are qualified."""
+    """Return the enumerators as constants; of a scoped enumeration they are qualified."""
     name, body = part.get("name"), part.get("body")
     prefix = "" if name is None else work.word(name)
     scoped = part.has("class") or part.has("struct")
@@ -448,7 +448,7 @@ class _Method(Struct, frozen=True):
 
 
 def structure(work: Lowering, part: SyntaxNode) -> list[Statement]:
-    """A struct inside a function."""
+    """Return a struct inside a function."""
     define_struct(work, part, ())
     return []
 

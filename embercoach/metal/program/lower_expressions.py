@@ -65,7 +65,7 @@ def _character(work: Lowering, part: SyntaxNode) -> Expression:
 
 
 def named(work: Lowering, name: str, part: SyntaxNode) -> Expression:
-    """The use of a name as a value."""
+    """Return the use of a name as a value."""
     meaning = work.lookup(name)
     if isinstance(meaning, Variable):
         return work.use(meaning, part)
@@ -130,7 +130,7 @@ def _operation(
 
 
 def _in_parentheses(work: Lowering, part: SyntaxNode) -> str:
-    """The single name in parentheses, empty for other content."""
+    """Return the single name in parentheses, empty for other content."""
     inner = part.inner
     if part.kind != "parenthesized_expression" or len(inner) != 1:
         return ""
@@ -289,7 +289,7 @@ def _compound_literal(work: Lowering, part: SyntaxNode) -> Expression:
 
 
 def initial_value(work: Lowering, part: SyntaxNode, kind: Type) -> Expression:
-    """An initial value, perhaps in braces, for a variable of a type."""
+    """Return an initial value, perhaps in braces, for a variable of a type."""
     if part.kind != "initializer_list":
         return work.expression(part)
     parts = initial_parts(work, part, kind)
@@ -304,7 +304,7 @@ def initial_value(work: Lowering, part: SyntaxNode, kind: Type) -> Expression:
 
 
 def initial_parts(work: Lowering, part: SyntaxNode, kind: Type) -> tuple[Expression, ...]:
-    """The values in braces, nested ones with the types of what they fill."""
+    """Return the values in braces, nested ones with the types of what they fill."""
     struct = None if kind.dimensions else work.structs.get(kind.scalar or "")
     found = []
     for index, item in enumerate(part.inner):

@@ -67,12 +67,12 @@ def _not_followed(work: Lowering, part: SyntaxNode, why: str) -> list[Statement]
 
 
 def several(work: Lowering, parts: Iterable[SyntaxNode]) -> tuple[Statement, ...]:
-    """Statements one after the other."""
+    """Return statements one after the other."""
     return tuple(found for part in parts for found in work.statement(part))
 
 
 def single(work: Lowering, part: SyntaxNode) -> Statement:
-    """A statement in a separate scope."""
+    """Return a statement in a separate scope."""
     work.scopes.append({})
     found = work.statement(part)
     work.scopes.pop()
@@ -80,7 +80,7 @@ def single(work: Lowering, part: SyntaxNode) -> Statement:
 
 
 def block(work: Lowering, part: SyntaxNode) -> Block:
-    """Statements in braces."""
+    """Return statements in braces."""
     work.scopes.append({})
     found = several(work, part.inner)
     work.scopes.pop()
@@ -116,7 +116,7 @@ def _else(work: Lowering, part: SyntaxNode) -> Statement:
 
 
 def _tested(work: Lowering, part: SyntaxNode) -> tuple[list[Statement], Expression]:
-    """The statements before a condition in its parentheses, and the condition."""
+    """Return the statements before a condition in its parentheses, and the condition."""
     start, given = part.get("initializer"), part.get("value")
     if part.kind != "condition_clause" or given is None:
         return [], work.expression(part)
@@ -368,7 +368,7 @@ def lower_unit(text: str) -> Program:
 
 @lru_cache(maxsize=64)
 def _unit(text: str, kind: Text) -> Lowering | _Unread:
-    """A text at file scope."""
+    """Return a text at file scope."""
 
     def lower(parsed: Parsed) -> Lowering:
         work = Lowering(parsed, _RULES)
@@ -408,7 +408,7 @@ def _attempt(
 
 
 def _evaluate(text: str) -> int | None:
-    """The value of a condition of the preprocessor; names left in it are unknown."""
+    """Return the value of a condition of the preprocessor; names left in it are unknown."""
 
     def lower(parsed: Parsed) -> int | None:
         found = block(Lowering(parsed, _RULES), parsed.tree).statements
@@ -430,7 +430,7 @@ def _finish(work: Lowering) -> None:
 
 
 def _misread(lower: Callable[[], None]) -> dict[int, str]:
-    """The characters of a function's body to read otherwise."""
+    """Return the characters of a function's body to read otherwise."""
     try:
         lower()
     except MisreadError as error:
@@ -450,7 +450,7 @@ def _program(work: Lowering, body: Block | None) -> Program:
 
 
 def _lost(text: str, kind: Text, why: _Unread) -> Program:
-    """The program of a text that cannot be read."""
+    """Return the program of a text that cannot be read."""
     spot = Spot(kind, TextSpan(0, len(text), 1, 1))
     problem = Opaque(why.value, spot)
     body = Block((problem,), spot) if kind != "file" else None

@@ -78,7 +78,7 @@ class SignatureNames(Struct, frozen=True):
 
     @classmethod
     def of(cls, kernel: KernelArguments) -> SignatureNames:
-        """The names of a kernel as ``contract`` describes it."""
+        """Return the names of a kernel as ``contract`` describes it."""
         return cls(kernel.inputs, kernel.outputs, kernel.template, kernel.atomic_outputs)
 
 
@@ -149,15 +149,15 @@ class Lowering:
     # Texts
 
     def word(self, part: SyntaxNode) -> str:
-        """The text of a part."""
+        """Return the text of a part."""
         return self.parsed.word(part)
 
     def words(self, part: SyntaxNode | None) -> str:
-        """The text of a part without white space."""
+        """Return the text of a part without white space."""
         return "" if part is None else "".join(self.parsed.word(part).split())
 
     def spot(self, part: SyntaxNode) -> Spot:
-        """The place of a part."""
+        """Return the place of a part."""
         return self.parsed.spot(part.start, part.end)
 
     # Rules
@@ -187,7 +187,7 @@ class Lowering:
         return found
 
     def opaque(self, part: SyntaxNode, why: str, *parts: Expression) -> OpaqueExpression:
-        """An expression that is not understood."""
+        """Return an expression that is not understood."""
         return OpaqueExpression(why, parts, UNKNOWN, self.spot(part))
 
     def problem(self, part: SyntaxNode, why: str) -> Opaque:
@@ -212,14 +212,14 @@ class Lowering:
         scope[name] = meaning
 
     def lookup(self, name: str) -> Meaning | None:
-        """The meaning of a name here, None when no text declares it."""
+        """Return the meaning of a name here, None when no text declares it."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return None
 
     def variable(self, name: str, part: SyntaxNode) -> Variable:
-        """The variable of a name that no text declares: MLX's, Metal's, or nobody's."""
+        """Return the variable of a name that no text declares: MLX's, Metal's, or nobody's."""
         found = self.variables.get(name) or self._unknown.get(name)
         if found is not None:
             return found
@@ -244,7 +244,7 @@ class Lowering:
         return isinstance(meaning, Variable | Field)
 
     def in_parentheses(self, name: str) -> Literal["type", "value", "unknown"]:
-        """The kind of a name that the grammar leaves open, as in ``(name) - 1``."""
+        """Return the kind of a name that the grammar leaves open, as in ``(name) - 1``."""
         meaning = self.lookup(name)
         if meaning is not None:
             return "type" if isinstance(meaning, Type) else "value"
@@ -258,14 +258,14 @@ class Lowering:
         return "value" if is_known(name, "value") else "unknown"
 
     def use(self, variable: Variable, part: SyntaxNode) -> Name:
-        """A use of a variable."""
+        """Return a use of a variable."""
         kind = variable.type
         if kind.reference:
             kind = Type(kind.scalar, kind.width, kind.pointer, kind.space, kind.dimensions)
         return Name(variable, kind, self.spot(part))
 
     def named_type(self, name: str) -> Type | None:
-        """The type that a single word names, None when it names none."""
+        """Return the type that a single word names, None when it names none."""
         meaning = self.lookup(name)
         if meaning is not None:
             return meaning if isinstance(meaning, Type) else None
@@ -277,7 +277,7 @@ class Lowering:
 
 
 def _template_type(argument: TemplateArgument) -> Type | None:
-    """The type that a template argument is, None when it is a number."""
+    """Return the type that a template argument is, None when it is a number."""
     if argument.value is None:
         return Type(argument.name)
     if isinstance(argument.value, str):
@@ -286,7 +286,7 @@ def _template_type(argument: TemplateArgument) -> Type | None:
 
 
 def dtype_type(name: str | None) -> Type:
-    """The type of an MLX dtype."""
+    """Return the type of an MLX dtype."""
     return NAMED.get(MSL_TYPES.get(name or "", ""), UNKNOWN)
 
 
@@ -321,7 +321,7 @@ def _given(
 
 
 def _input_type(given: Input) -> Type:
-    """The type of an input; one of unknown rank counts as a pointer."""
+    """Return the type of an input; one of unknown rank counts as a pointer."""
     scalar, reference = dtype_type(given.dtype).scalar, given.declarator == "&"
     return Type(scalar, pointer=not reference, space=given.address_space, reference=reference)
 

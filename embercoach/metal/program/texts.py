@@ -118,7 +118,7 @@ def unpack(part: SyntaxNode | None) -> Declarator:
 def unpack_initialized(
     part: SyntaxNode, value: SyntaxNode | None = None
 ) -> tuple[Declarator, SyntaxNode | None]:
-    """A declarator with its initial value: of ``a = 1`` that of ``a``, and ``1``."""
+    """Return a declarator with its initial value: of ``a = 1`` that of ``a``, and ``1``."""
     if part.kind == "init_declarator":
         return unpack(part.get("declarator") or part), part.get("value")
     return unpack(part), value
@@ -139,7 +139,7 @@ def cast_target(parsed: Parsed, part: SyntaxNode) -> SyntaxNode | None:
 
 
 def attribute_parts(part: SyntaxNode) -> Iterator[SyntaxNode]:
-    """The ``attribute_declaration`` parts of a declaration and its declarators."""
+    """Yield the ``attribute_declaration`` parts of a declaration and its declarators."""
     pending = [part]
     while pending:
         for child in pending.pop().parts:
@@ -150,7 +150,7 @@ def attribute_parts(part: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def _inner(part: SyntaxNode, kind: str) -> SyntaxNode | None:
-    """The declarator inside one whose field the grammar does not name."""
+    """Return the declarator inside one whose field the grammar does not name."""
     if kind in FUNCTIONS or kind in _ARRAYS:
         return None
     inner = [child for child in part.inner if child.kind not in _UNNAMED]
@@ -185,7 +185,7 @@ class SyntaxNode(Struct, eq=False):
     _by_role: dict[str, SyntaxNode] | None = None
 
     def get(self, role: str) -> SyntaxNode | None:
-        """The child in a field."""
+        """Return the child in a field."""
         if len(self.parts) > _MANY:  # each name of a long declaration asks for its type
             if self._by_role is None:
                 self._by_role = {part.role: part for part in reversed(self.parts)}
@@ -196,7 +196,7 @@ class SyntaxNode(Struct, eq=False):
         return None
 
     def all(self, role: str) -> Iterator[SyntaxNode]:
-        """The children in a field."""
+        """Return the children in a field."""
         return (part for part in self.parts if part.role == role)
 
     @property
@@ -205,7 +205,7 @@ class SyntaxNode(Struct, eq=False):
         return [part for part in self.parts if part.named]
 
     def below(self) -> Iterator[SyntaxNode]:
-        """The part and everything below it, in the order of the text."""
+        """Yield the part and everything below it, in the order of the text."""
         pending = [self]
         while pending:
             part = pending.pop()
@@ -315,7 +315,7 @@ class Parsed:
         self._known_specifiers: dict[SyntaxNode, _Specifiers] = {}
 
     def _readable(self) -> str:
-        """The text with the characters that the grammar misread exchanged."""
+        """Return the text with the characters that the grammar misread exchanged."""
         characters = list(self.expanded.text) if self._misread else [self.expanded.text]
         for offset, character in self._misread.items():
             characters[offset] = character
@@ -331,11 +331,11 @@ class Parsed:
         return body if body is not None and body.end == len(self.data) - 1 else None
 
     def offset(self, part: SyntaxNode) -> int:
-        """The start of a part in the text that was parsed, in characters."""
+        """Return the start of a part in the text that was parsed, in characters."""
         return self.offsets(part.start, part.end)[0]
 
     def offsets(self, start: int, end: int) -> tuple[int, int]:
-        """A stretch of the data in characters of the text that was parsed."""
+        """Return a stretch of the data in characters of the text that was parsed."""
         table = self._characters
         most = self._end - self._shift if table is None else len(table) - 1
         first = min(max(start - self._shift, 0), most)
@@ -343,7 +343,7 @@ class Parsed:
         return (first, last) if table is None else (table[first], table[last])
 
     def symbol(self, part: SyntaxNode) -> str:
-        """The operator that a part is."""
+        """Return the operator that a part is."""
         exchanged = self._misread and part.kind == ">" and self.offset(part) in self._misread
         return "<" if exchanged else part.kind
 
@@ -359,7 +359,7 @@ class Parsed:
         ]
 
     def word(self, part: SyntaxNode) -> str:
-        """The text of a part, which the parser may have seen shortened (``long(x)``)."""
+        """Return the text of a part, which the parser may have seen shortened (``long(x)``)."""
         end = part.end
         if part.kind == "primitive_type":
             while end < len(self.data) and _continues(self.data[end]):
@@ -367,11 +367,11 @@ class Parsed:
         return self.data[part.start : end].decode()
 
     def spot(self, start: int, end: int) -> Spot:
-        """The place of a stretch of the data."""
+        """Return the place of a stretch of the data."""
         return self._at(*self.expanded.original(*self.offsets(start, end)))
 
     def of_kinds(self, *kinds: str) -> Iterator[SyntaxNode]:
-        """The parts of these kinds, in the order of the text; the tree is searched once."""
+        """Return the parts of these kinds, in the order of the text; the tree is searched once."""
         if not self._by_kind:
             for part in self.tree.below():
                 self._by_kind.setdefault(part.kind, []).append(part)
@@ -381,18 +381,18 @@ class Parsed:
         return iter(found)
 
     def around(self, part: SyntaxNode) -> Iterator[SyntaxNode]:
-        """The parts around one, from the one directly above it to the whole tree."""
+        """Yield the parts around one, from the one directly above it to the whole tree."""
         above = self._places.get(part)
         while above is not None and above[0] is not None:
             yield above[0]
             above = self._places.get(above[0])
 
     def parent(self, part: SyntaxNode) -> SyntaxNode | None:
-        """The part directly above one."""
+        """Return the part directly above one."""
         return next(self.around(part), None)
 
     def spanning(self, start: int, end: int) -> SyntaxNode:
-        """The innermost part around a stretch of the data."""
+        """Return the innermost part around a stretch of the data."""
         found: SyntaxNode | None = self.top
         part = self.top
         while found is not None:
@@ -401,7 +401,7 @@ class Parsed:
         return part
 
     def before(self, part: SyntaxNode) -> SyntaxNode | None:
-        """The part in front of one, directly under the same part."""
+        """Return the part in front of one, directly under the same part."""
         return self._places[part][1]
 
     @cached_property
@@ -416,7 +416,7 @@ class Parsed:
         return found
 
     def text_between(self, start: int, end: int) -> str:
-        """The text of a stretch of the data."""
+        """Return the text of a stretch of the data."""
         return self.data[start:end].decode()
 
     def holds(self, part: SyntaxNode) -> bool:
@@ -424,11 +424,11 @@ class Parsed:
         return self._shift <= part.start < self._end
 
     def place(self, part: SyntaxNode) -> TextSpan:
-        """The place of a part."""
+        """Return the place of a part."""
         return self.stretch(part.start, part.end)
 
     def stretch(self, start: int, end: int) -> TextSpan:
-        """The place of a stretch of the data."""
+        """Return the place of a stretch of the data."""
         return self.spot(start, end).place
 
     def qualifiers_in(self, part: SyntaxNode) -> tuple[str, ...]:
@@ -436,7 +436,7 @@ class Parsed:
         return self._specifiers(part).qualifiers
 
     def space(self, part: SyntaxNode) -> str | None:
-        """The address space among a declaration's own specifiers."""
+        """Return the address space among a declaration's own specifiers."""
         return next((word for word in self.qualifiers_in(part) if word in ADDRESS_SPACES), None)
 
     def is_constant(self, part: SyntaxNode) -> bool:
@@ -448,7 +448,7 @@ class Parsed:
         return self._specifiers(part).is_function_constant
 
     def _specifiers(self, part: SyntaxNode) -> _Specifiers:
-        """The meaning of the children of a declaration; each of its many names asks for it."""
+        """Get the meaning of the children of a declaration; each of its many names asks for it."""
         found = self._known_specifiers.get(part)
         if found is None:
             words = (self.qualifiers.get(child.start) for child in part.parts)
@@ -467,7 +467,7 @@ class Parsed:
         return found
 
     def attribute_marks(self, part: SyntaxNode) -> Iterator[AttributeMark]:
-        """The attributes of one ``attribute_declaration``."""
+        """Yield the attributes of one ``attribute_declaration``."""
         for child in part.inner:
             if child.kind != "attribute":
                 continue
@@ -480,7 +480,7 @@ class Parsed:
             )
 
     def declared_marks(self, part: SyntaxNode) -> list[AttributeMark]:
-        """The attributes of a declaration and its declarators."""
+        """Return the attributes of a declaration and its declarators."""
         return [mark for found in attribute_parts(part) for mark in self.attribute_marks(found)]
 
     @property
@@ -501,7 +501,7 @@ class Parsed:
 
 
 def as_written(text: str, kind: Text, blanks: frozenset[str] = frozenset()) -> Parsed:
-    """A text before the preprocessor runs.
+    """Return a text before the preprocessor runs.
 
     Args:
         text: the text.

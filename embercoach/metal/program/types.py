@@ -140,7 +140,7 @@ DTYPES = MappingProxyType(
 
 
 def size_of(kind: Type) -> int | None:
-    """Bytes of a value of a type, None when it is not known here (structs, template types)."""
+    """Get bytes of a value of a type, None when it is not known here (structs, template types)."""
     size = SIZES.get(kind.scalar or "")
     if kind.pointer:
         size = 8
@@ -173,14 +173,14 @@ def is_address(kind: Type) -> bool:
 
 
 def value(kind: Type) -> Type:
-    """The type of a value that was read: no place, no reference, no packing; arrays decay."""
+    """Get the type of a value that was read: no place, no reference, no packing; arrays decay."""
     if kind.dimensions:
         return decayed(kind)
     return Type(kind.scalar, kind.width, kind.pointer, kind.space if kind.pointer else None)
 
 
 def decayed(kind: Type) -> Type:
-    """The pointer that an array turns into."""
+    """Return the pointer that an array turns into."""
     if not kind.dimensions:
         return replace(kind, reference=False)
     if len(kind.dimensions) > 1 or kind.pointer:
@@ -190,14 +190,14 @@ def decayed(kind: Type) -> Type:
 
 
 def pointer_to(kind: Type) -> Type:
-    """The type of the address of something."""
+    """Return the type of the address of something."""
     if is_address(kind):
         return Type(None, pointer=True, space=kind.space)
     return replace(kind, pointer=True, reference=False)
 
 
 def element(kind: Type) -> Type:
-    """The type of ``x[i]``."""
+    """Return the type of ``x[i]``."""
     if kind.dimensions:
         return replace(kind, dimensions=kind.dimensions[1:], reference=False)
     if kind.pointer:
@@ -209,7 +209,7 @@ def element(kind: Type) -> Type:
 
 
 def _column(scalar: str | None) -> Type | None:
-    """The column of a matrix."""
+    """Return the column of a matrix."""
     base, _, rows = (scalar or "").rpartition("x")
     known = NAMED.get(f"{base[:-1]}{rows}") if base and rows.isdecimal() else None
     return known if known is not None and known.width > 1 else None
@@ -265,7 +265,7 @@ _CONDITIONS = frozenset({*COMPARISONS, "&&", "||"})
 
 
 def binary(operator: str, left: Type, right: Type) -> Type:
-    """The type of an operation, unknown where an operand's is."""
+    """Return the type of an operation, unknown where an operand's is."""
     if operator == ",":
         return right
     if operator in _CONDITIONS:
@@ -288,7 +288,7 @@ def _on_addresses(operator: str, left: Type, right: Type) -> Type:
 
 
 def unary(operator: str, operand: Type) -> Type:
-    """The type of ``-x``, ``+x``, ``~x``, ``!x`` or ``&x``."""
+    """Return the type of ``-x``, ``+x``, ``~x``, ``!x`` or ``&x``."""
     if operator == "&":
         return pointer_to(operand)
     if operator == "!":
@@ -297,7 +297,7 @@ def unary(operator: str, operand: Type) -> Type:
 
 
 def conditional(then: Type, otherwise: Type) -> Type:
-    """The type of ``c ? then : otherwise``."""
+    """Return the type of ``c ? then : otherwise``."""
     if value(then) == value(otherwise):
         return value(then)
     if is_address(then) or is_address(otherwise):
@@ -337,7 +337,7 @@ def _floating_literal(digits: str, hexadecimal: bool) -> tuple[float, Type] | No
 
 
 def _integer_literal(number: int, suffix: str, *, decimal: bool) -> Type:
-    """The first type that holds the number, as C++ tries them."""
+    """Return the first type that holds the number, as C++ tries them."""
     unsigned, wide = "u" in suffix, "l" in suffix
     for kind, bits in ((INT, 31), (UINT, 32), (LONG, 63), (ULONG, 64)):
         signed = kind in (INT, LONG)

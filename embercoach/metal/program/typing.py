@@ -30,7 +30,7 @@ def is_constant(work: Lowering, part: SyntaxNode, declarator: Declarator, kind: 
 
 
 def target(work: Lowering, part: SyntaxNode, declarator: Declarator) -> Target | None:
-    """The target of a pointer or reference, None for other variables."""
+    """Return the target of a pointer or reference, None for other variables."""
     if not declarator.is_address:
         return None
     is_deduced = work.words(part.get("type")) in ("", "auto")
@@ -38,7 +38,7 @@ def target(work: Lowering, part: SyntaxNode, declarator: Declarator) -> Target |
 
 
 def written_type(work: Lowering, part: SyntaxNode, initial: Type | None = None) -> Type:
-    """The base type of a declaration or type descriptor, with the address space next to it.
+    """Return the base type of a declaration or type descriptor, with the address space next to it.
 
     Args:
         work: the lowering.
@@ -51,7 +51,7 @@ def written_type(work: Lowering, part: SyntaxNode, initial: Type | None = None) 
 
 
 def descriptor_type(work: Lowering, part: SyntaxNode) -> Type:
-    """The type of a cast or a template argument."""
+    """Return the type of a cast or a template argument."""
     if part.kind != "type_descriptor":
         return specified(work, part, None)
     declarator = unpack(part.get("declarator"))
@@ -59,7 +59,7 @@ def descriptor_type(work: Lowering, part: SyntaxNode) -> Type:
 
 
 def shaped(work: Lowering, base: Type, declarator: Declarator) -> Type:
-    """The type that a declarator makes of a base type."""
+    """Return the type that a declarator makes of a base type."""
     dimensions = tuple(_size(work, size) for size in declarator.dimensions)
     pointers = declarator.pointers + base.pointer
     if declarator.nested or pointers > 1 or (declarator.pointers and base.dimensions):
@@ -73,7 +73,7 @@ def shaped(work: Lowering, base: Type, declarator: Declarator) -> Type:
 
 
 def deduced(initial: Type, declarator: Declarator) -> Type:
-    """The base type that ``auto`` represents, before its declarator is applied."""
+    """Return the base type that ``auto`` represents, before its declarator is applied."""
     if declarator.reference:
         return replace(initial, reference=False)
     found = value(initial)
@@ -86,7 +86,7 @@ def _size(work: Lowering, size: SyntaxNode | None) -> int | None:
 
 
 def specified(work: Lowering, part: SyntaxNode | None, initial: Type | None) -> Type:
-    """The type of a type specifier."""
+    """Return the type of a type specifier."""
     if part is None:
         return UNKNOWN
     kind = part.kind
@@ -170,7 +170,7 @@ def template_type(work: Lowering, part: SyntaxNode) -> Type:
 
 
 def number_argument(work: Lowering, part: SyntaxNode) -> int | None:
-    """The number that a template argument is; the grammar may take a name for a type."""
+    """Return the number that a template argument is; the grammar may take a name for a type."""
     if part.kind == "type_descriptor":
         inner = part.get("type")
         if inner is None or len(part.inner) != 1 or inner.kind != "type_identifier":

@@ -55,7 +55,7 @@ _MAX_SHIFT = 63
 
 
 def fold(expression: Expression, values: Mapping[Variable, int | float]) -> int | float | None:
-    """The number that an expression always is, None when it is not known.
+    """Return the number that an expression always is, None when it is not known.
 
     Args:
         expression: any expression.
@@ -86,7 +86,7 @@ def fold_int(expression: Expression, values: Mapping[Variable, int | float]) -> 
 
 
 def fitted(value: float | None, kind: Type) -> int | float | None:
-    """A number converted to a type; floating-point numbers are not rounded."""
+    """Return a number converted to a type; floating-point numbers are not rounded."""
     if value is None or kind.width != 1:
         return None
     if is_floating(kind) and kind.scalar in FLOATS:
@@ -166,7 +166,7 @@ _WRITING = frozenset({"sincos", "modf", "frexp", "fract"})
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly below a node, in the order in which they run; those of calls too."""
+    """Get the nodes directly below a node, in the order in which they run; those of calls too."""
     inner = _CHILDREN.get(type(node))
     return () if inner is None else inner(node)
 
@@ -209,7 +209,7 @@ _CHILDREN: Mapping[type, Callable[[Any], tuple[Node, ...]]] = {
 
 
 def below(node: Node) -> Iterator[Node]:
-    """The node and all below it, in order. Functions that are called are not entered."""
+    """Return the node and all below it, in order. Functions that are called are not entered."""
     return iter(_block(node)) if type(node) is Block else _descend(node)
 
 
@@ -230,7 +230,7 @@ def _descend(node: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=256)  # one inspection after the other walks the same bodies
 def with_path(node: Node) -> tuple[tuple[Node, Path], ...]:
-    """The node and all below it, each with the nodes around it."""
+    """Return the node and all below it, each with the nodes around it."""
     found: list[tuple[Node, Path]] = []
     pending: list[tuple[Node, Path]] = [(node, ())]
     while pending:
@@ -245,7 +245,7 @@ def with_path(node: Node) -> tuple[tuple[Node, Path], ...]:
 
 
 def functions(program: Program) -> Iterator[MetalFunction]:
-    """The functions that the texts define, methods included, but for entry points."""
+    """Yield the functions that the texts define, methods included, but for entry points."""
     for group in program.functions.values():
         yield from (function for function in group if not function.entry)
     for struct in program.structs.values():
@@ -254,7 +254,7 @@ def functions(program: Program) -> Iterator[MetalFunction]:
 
 
 def bodies(program: Program) -> Iterator[Block]:
-    """The program's body and those of its functions."""
+    """Yield the program's body and those of its functions."""
     if program.body is not None:
         yield program.body
     for function in functions(program):
@@ -262,12 +262,12 @@ def bodies(program: Program) -> Iterator[Block]:
 
 
 def loops(path: Path) -> tuple[Loop, ...]:
-    """The loops among the nodes around something, outermost first."""
+    """Return the loops among the nodes around something, outermost first."""
     return tuple(node for node in path if isinstance(node, Loop))
 
 
 def base(expression: Expression) -> Variable | None:
-    """The variable that an element, a component or a cast pointer belongs to."""
+    """Return the variable that an element, a component or a cast pointer belongs to."""
     while True:
         if isinstance(expression, Name):
             return expression.variable
@@ -280,12 +280,12 @@ def base(expression: Expression) -> Variable | None:
 
 
 def mentioned(node: Node) -> frozenset[Variable]:
-    """The variables whose names are in a node."""
+    """Return the variables whose names are in a node."""
     return frozenset(inner.variable for inner in below(node) if isinstance(inner, Name))
 
 
 def changed(node: Node) -> frozenset[Variable]:
-    """The variables that a node may change: declared, assigned, or handed on to be written."""
+    """Get the variables that a node may change: declared, assigned, or handed on to be written."""
     found: set[Variable] = set()
     for inner in below(node):
         if isinstance(inner, Declare):
@@ -304,7 +304,7 @@ def changed(node: Node) -> frozenset[Variable]:
 
 
 def _handed_on(call: Call) -> set[Variable]:
-    """The variables that a call may change."""
+    """Return the variables that a call may change."""
     found: set[Variable] = set()
     if call.method is not None:
         found |= mentioned(call.method)
@@ -326,7 +326,7 @@ def _handed_on(call: Call) -> set[Variable]:
 
 
 def assigned(node: Node) -> Iterator[tuple[Variable, Expression]]:
-    """The values that variables get below a node: first ones, and those of assignments."""
+    """Yield the values that variables get below a node: first ones, and those of assignments."""
     for inner in below(node):
         if isinstance(inner, Declare) and inner.initial is not None:
             yield inner.variable, inner.initial
@@ -339,7 +339,7 @@ def assigned(node: Node) -> Iterator[tuple[Variable, Expression]]:
 def sources_of(
     node: Node, is_source: Callable[[Variable], bool]
 ) -> dict[Variable, frozenset[Variable]]:
-    """The sources whose values may flow into each variable below a node, in whatever order."""
+    """Get the sources whose values may flow into each variable below a node, in whatever order."""
     targets: dict[Variable, list[Variable]] = {}
     for target, value in assigned(node):
         for variable in mentioned(value):
@@ -357,7 +357,7 @@ def sources_of(
 
 
 def known_values(program: Program, template: Mapping[str, object]) -> dict[Variable, int | float]:
-    """The numbers that template arguments and constants hold.
+    """Return the numbers that template arguments and constants hold.
 
     Args:
         program: any program.
@@ -414,7 +414,7 @@ class Counter(Struct, frozen=True):
 
 
 def counter_of(loop: Loop, values: Values) -> Counter | None:
-    """The counter of a ``for`` loop that only its step changes, None for other loops.
+    """Return the counter of a ``for`` loop that only its step changes, None for other loops.
 
     Args:
         loop: any loop.
@@ -459,7 +459,7 @@ def _trips(
 def _bound(
     condition: Expression | None, variable: Variable, values: Values
 ) -> tuple[str, int] | None:
-    """The comparison that keeps a loop going, with the counter on its left."""
+    """Return the comparison that keeps a loop going, with the counter on its left."""
     if not isinstance(condition, Binary) or condition.operator not in FLIPPED:
         return None
     for side, other, sign in (

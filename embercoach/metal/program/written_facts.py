@@ -53,7 +53,7 @@ _ORDERS = frozenset(
 
 
 def refused_parts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, ForeignKind]]:
-    """Names of variables that Metal does not allow where they are, and orders of atomics."""
+    """Yield names of variables that Metal does not allow where they are, and orders of atomics."""
     # A macro may stand for the address space.
     if not macros.blanks:
         outer = list(_at_file_scope(parsed))
@@ -86,7 +86,7 @@ def pointer_casts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, 
 
 
 def _at_file_scope(parsed: Parsed) -> Iterator[SyntaxNode]:
-    """The declarations of a header or a file that are in no function or type."""
+    """Yield the declarations of a header or a file that are in no function or type."""
     pending = [parsed.tree] if parsed.tree.kind == "translation_unit" else []
     while pending:
         for part in pending.pop().inner:
@@ -97,7 +97,7 @@ def _at_file_scope(parsed: Parsed) -> Iterator[SyntaxNode]:
 
 
 def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[SyntaxNode]:
-    """The variables of a declaration at file scope that are not in ``constant`` memory."""
+    """Yield the variables of a declaration at file scope that are not in ``constant`` memory."""
     kind, space = part.get("type"), parsed.space(part)
     if kind is None or space in ("constant", "threadgroup") or _is_extern(parsed, part):
         return  # KERNEL-MEMORY-002 reports threadgroup variables
@@ -133,7 +133,7 @@ def _is_static(parsed: Parsed, part: SyntaxNode) -> bool:
 
 
 def _strong_orders(parsed: Parsed, call: SyntaxNode) -> Iterator[SyntaxNode]:
-    """The orders of ``atomic_..._explicit`` that are not relaxed."""
+    """Yield the orders of ``atomic_..._explicit`` that are not relaxed."""
     callee, arguments = call.get("function"), call.get("arguments")
     if callee is None or arguments is None:
         return
@@ -177,7 +177,7 @@ _CPP_HEADERS = frozenset(_LIBRARY.split())
 
 
 def foreign_parts(parsed: Parsed, scopes: Scopes) -> Iterator[Foreign]:
-    """Every use of what Metal lacks, in the order of the text."""
+    """Yield every use of what Metal lacks, in the order of the text."""
     declared = (d.name for d in scopes.declarations if d.kind in ("namespace", "alias", "type"))
     reading = _Reading(parsed, scopes.macros.names, scopes.macros.mentioned.union(declared))
     is_compiled = _compiled(parsed)
@@ -201,7 +201,7 @@ def bare_casts(parsed: Parsed, macros: Macros) -> Iterator[BareCast]:
 
 
 def conditional_stretches(parsed: Parsed) -> Iterator[TextSpan]:
-    """The stretches under ``#if``, but for include guards."""
+    """Yield the stretches under ``#if``, but for include guards."""
     for part in parsed.of_kinds("preproc_if", "preproc_ifdef"):
         if not is_include_guard(parsed, part):
             yield parsed.place(part)
@@ -219,7 +219,7 @@ def _compiled(parsed: Parsed) -> Callable[[SyntaxNode], bool]:
 
 
 def _doubtful(parsed: Parsed) -> tuple[list[int], list[int]]:
-    """The starts and ends of stretches that may be compiled or not."""
+    """Return the starts and ends of stretches that may be compiled or not."""
     starts: list[int] = []
     ends: list[int] = []
     for part in parsed.of_kinds(*_DOUBTFUL):
@@ -244,7 +244,7 @@ class _Reading(Struct, frozen=True):
     qualifying: frozenset[str]
 
     def kind(self, part: SyntaxNode, *, qualified: bool) -> ForeignKind | None:
-        """The kind of foreign text that a part is, if it is any."""
+        """Return the kind of foreign text that a part is, if it is any."""
         name, word = part.kind, self.parsed.word
         if name == "delete_expression" and not word(part.parts[-1]):
             return None  # ``T f(U) = delete;``: no operand
@@ -283,7 +283,7 @@ class _Reading(Struct, frozen=True):
         return self.parsed.word(scope) == "std" and "std" not in self.qualifying
 
     def foreign(self, part: SyntaxNode, kind: ForeignKind) -> Foreign:
-        """The fact of a part."""
+        """Return the fact of a part."""
         start = end = part
         if kind == "lambda":
             end = part.get("captures") or part
@@ -310,7 +310,7 @@ _MAX_STEPS = 8
 
 
 def size_names(parsed: Parsed, scopes: Scopes) -> Iterator[SizeName]:
-    """Each name that makes a size no constant expression, and each that may do so."""
+    """Yield each name that makes a size no constant expression, and each that may do so."""
     sizes = _Sizes(parsed, scopes)
     for part in parsed.of_kinds("declaration"):
         if not parsed.holds(part):
@@ -336,7 +336,7 @@ class _Sizes:
         self._known: dict[tuple[SyntaxNode, int], tuple[tuple[str, bool], ...]] = {}
 
     def reads(self, part: SyntaxNode, steps: int) -> Iterator[tuple[str, bool]]:
-        """The names that an expression reads when the program runs, or may read (True)."""
+        """Yield the names that an expression reads when the program runs, or may read (True)."""
         if part.kind in _UNEVALUATED or steps > _MAX_STEPS:
             return
         if part.kind == "identifier":
@@ -452,7 +452,7 @@ class MetalText(Struct, frozen=True):
     refusal: str | None = None
 
     def at(self, place: TextSpan) -> Spot:
-        """A place of the text, for a report."""
+        """Return a place of the text, for a report."""
         return Spot(self.kind, place)
 
     @property
@@ -557,7 +557,7 @@ def _marks(parsed: Parsed) -> Iterator[AttributeMark]:
 
 
 def _numbers(parsed: Parsed) -> Iterator[int]:
-    """The integers that the text writes, besides those that are sizes of arrays."""
+    """Yield the integers that the text writes, besides those that are sizes of arrays."""
     for part in parsed.of_kinds("number_literal"):
         digits = parsed.word(part).rstrip("uUlL")
         number = whole_number(digits) if digits.isdecimal() else None

@@ -36,7 +36,7 @@ _MESH_STAGES = frozenset({"mesh", "object"})
 
 
 def type_words(parsed: Parsed, part: SyntaxNode) -> str:
-    """The type of a declaration as written, without qualifiers and without a class body."""
+    """Return the type of a declaration as written, without qualifiers and without a class body."""
     kind = part.get("type")
     if kind is not None and kind.get("body") is not None:
         kind = kind.get("name")
@@ -91,7 +91,7 @@ def function(
 
 
 def member_names(body: SyntaxNode) -> Iterator[SyntaxNode]:
-    """The names that a class body declares, methods and nested types included."""
+    """Yield the names that a class body declares, methods and nested types included."""
     for member in body.inner:
         inner = member
         if member.kind == "template_declaration" and member.inner:
@@ -104,7 +104,7 @@ def member_names(body: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def callee_words(parsed: Parsed, callee: SyntaxNode) -> tuple[str, tuple[str, ...]]:
-    """The callee without its template arguments, and these."""
+    """Return the callee without its template arguments, and these."""
     last = callee
     if callee.kind == "qualified_identifier":
         last = callee.get("name") or callee
@@ -296,7 +296,7 @@ class _Names:
         self._open: set[SyntaxNode] = set()
 
     def resolved(self) -> Scopes:
-        """The names, with the uses that are free."""
+        """Return the names, with the uses that are free."""
         first = _ResolutionContext(self._file, 0, quiet=False)
         pending = [(part, first) for part in reversed(self.parsed.tree.parts)]
         while pending:
@@ -328,7 +328,7 @@ class _Names:
         return _ResolutionContext(scope, nesting, quiet or part in self._quiet)
 
     def _followed(self, part: SyntaxNode) -> Sequence[SyntaxNode]:
-        """The children of a part that hold names to look up."""
+        """Return the children of a part that hold names to look up."""
         kind = part.kind
         if kind in FOLLOWED:
             return tuple(part.all(FOLLOWED[kind])) if FOLLOWED[kind] else ()
@@ -587,7 +587,7 @@ _NESTED = (
 
 
 def _outermost(part: SyntaxNode, outer: str, member: str) -> list[SyntaxNode]:
-    """The part before a member, and the template arguments in the member's name."""
+    """Return the part before a member, and the template arguments in the member's name."""
     found = list(part.all(outer))
     name = part.get(member)
     for below in () if name is None else name.below():

@@ -18,7 +18,7 @@ _LOW_TO_LOW = frozenset({"add", "sub", "mul", "and", "or", "xor", "shl", "select
 
 
 def narrow_integers(function: Any) -> frozenset[Any]:
-    """The 64-bit instructions of a function of which 32 bits are used, or can be set."""
+    """Return the 64-bit instructions of a function of which 32 bits are used, or can be set."""
     instructions = [one for block in function.blocks for one in block.instructions]
     long = [one for one in instructions if str(one.type) == "i64"]
     small = {one for one in long if _is_small(one)}
@@ -82,7 +82,7 @@ _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": _POINTER_BI
 
 
 def registers_of(function: Any, narrow: frozenset[Any]) -> int:
-    """The most 32-bit registers that values of an LLVM function hold at any instruction.
+    """Return the most 32-bit registers that values of an LLVM function hold at any instruction.
 
     A value is alive from its instruction to its last use. Arrays in a thread's own memory hold
     none, and conditions neither. What a compiler of a GPU computes twice to save a register, or
@@ -270,7 +270,7 @@ _WIDEST = 16
 
 
 def read_blocks(bitcode: Path) -> KernelBlocks:
-    """The instructions of a kernel that was compiled with a counter for each block.
+    """Return the instructions of a kernel that was compiled with a counter for each block.
 
     Raises:
         SimulatorError: llvmlite is not installed.
@@ -343,13 +343,13 @@ class _Lines(Struct, frozen=True):
         )
 
     def at(self, text: str) -> int:
-        """The line of a printed instruction, 0 if it has none."""
+        """Return the line of a printed instruction, 0 if it has none."""
         found = _PLACE.search(text)
         return self.of_location.get(int(found.group(1)), 0) if found else 0
 
 
 def _instruction_texts(function: str) -> Iterator[str]:
-    """Each instruction of a printed function on one line, without the name of its result."""
+    """Yield each instruction of a printed function on one line, without the name of its result."""
     lines = iter(function.split("\n"))
     for line in lines:
         words = line.strip()
@@ -505,7 +505,7 @@ def _exchange(operation: str) -> Iterator[tuple[Kind, int, int]]:
 def vector_parts(
     found: Iterable[tuple[Any, str]], line_of: Callable[[str], int]
 ) -> dict[tuple[int, int], int]:
-    """Bytes of the vectors of a block, by line and bytes of a part.
+    """Return bytes of the vectors of a block, by line and bytes of a part.
 
     The first part has the alignment of its vector, which no scalar has.
 

@@ -52,11 +52,11 @@ class MachFile(Struct, frozen=True):
     data: bytes
 
     def section(self, name: str) -> Section | None:
-        """The section of a name."""
+        """Return the section of a name."""
         return next((section for section in self.sections if section.name == name), None)
 
     def dwarf(self) -> DWARFInfo:
-        """Its debug information, with addresses as in its symbols."""
+        """Return its debug information, with addresses as in its symbols."""
         known = inspect.signature(DWARFInfo.__init__).parameters
         sections: dict[str, Any] = {name: None for name in known if name.endswith("_sec")}
         for section in self.sections:
@@ -70,7 +70,7 @@ class MachFile(Struct, frozen=True):
         return DWARFInfo(config, **sections)
 
     def _relocated(self, section: Section) -> bytes:
-        """The bytes of a section, with the addresses of symbols put in."""
+        """Return the bytes of a section, with the addresses of symbols put in."""
         content = bytearray(self.data[section.offset : section.offset + section.size])
         subtrahend: int | None = None
         for at, symbol, length, kind in self._relocations(section):
@@ -94,7 +94,7 @@ class MachFile(Struct, frozen=True):
 
 
 def read_mach(path: Path) -> MachFile:
-    """A 64-bit file of this machine's byte order."""
+    """Return a 64-bit file of this machine's byte order."""
     data = path.read_bytes()
     segments: list[tuple[str, int, int]] = []
     sections: list[Section] = []
@@ -177,7 +177,7 @@ class Image(Struct, frozen=True):
 
 @functools.lru_cache(maxsize=512)
 def read_image(path: Path) -> Image:
-    """The parts of a kernel object.
+    """Return the parts of a kernel object.
 
     Raises:
         SimulatorError: it is not a kernel object.
@@ -295,7 +295,7 @@ class LineTable(Struct, frozen=True):
     inlined: tuple[_Inlined, ...]
 
     def line_at(self, address: int) -> int | None:
-        """The line that the code at an address comes from, or the one that calls it there."""
+        """Get the line that the code at an address comes from, or the one that calls it there."""
         return self.place_at(address)[0]
 
     def place_at(self, address: int) -> tuple[int | None, int]:
@@ -325,7 +325,7 @@ class LineTable(Struct, frozen=True):
 
 @functools.lru_cache(maxsize=64)
 def read_lines(path: Path) -> LineTable:
-    """The line table of a kernel object."""
+    """Return the line table of a kernel object."""
     with path.open("rb") as file:
         if file.read(4) == MAGIC:
             return _mach_lines(path)
@@ -345,7 +345,7 @@ def _mach_lines(path: Path) -> LineTable:
 
 
 def _table(dwarf: Any, shift: int) -> LineTable:
-    """The lines of debug information whose addresses are to be shifted."""
+    """Return the lines of debug information whose addresses are to be shifted."""
     rows: list[tuple[int, tuple[int, int]]] = []
     inlined: list[_Inlined] = []
     for unit in dwarf.iter_CUs():
@@ -364,7 +364,7 @@ def _table(dwarf: Any, shift: int) -> LineTable:
 
 
 def _own_files(program: Any) -> frozenset[int]:
-    """The numbers under which a line program knows the kernel's text."""
+    """Return the numbers under which a line program knows the kernel's text."""
     first = 0 if program.header.version >= 5 else 1
     return frozenset(
         number
@@ -374,7 +374,7 @@ def _own_files(program: Any) -> frozenset[int]:
 
 
 def _rows(program: Any, own: frozenset[int]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The starts of stretches of code, and their places."""
+    """Yield the starts of stretches of code, and their places."""
     for entry in program.get_entries():
         state = entry.state
         if state is None:

@@ -110,7 +110,7 @@ class ObjectCache:
         self._most_bytes = most_bytes
 
     def get(self, key: str) -> CachedObject | None:
-        """The entry of a key, None if there is none or its files are not what was stored."""
+        """Return the entry of a key, None if there is none or its files are not what was stored."""
         folder = self.root / key
         try:
             # Objects run as this user: nobody else may have put them there.
@@ -293,7 +293,7 @@ def build(  # noqa: PLR0913
 
 
 def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
-    """The runtime as a shared object, compiled at most once for each compiler.
+    """Return the runtime as a shared object, compiled at most once for each compiler.
 
     Raises:
         SimulatorError: it does not compile here.
@@ -394,7 +394,7 @@ def _translated(
 def _blocks(
     command: Sequence[str], rewritten: Rewritten, part: Path, allowance: Allowance
 ) -> KernelBlocks:
-    """The instructions of what was compiled."""
+    """Return the instructions of what was compiled."""
     from embercoach.simulator.build.instructions import read_blocks
 
     done = run_tool(
@@ -410,7 +410,7 @@ def _blocks(
 def _unset_uses(
     command: Sequence[str], rewritten: Rewritten, allowance: Allowance
 ) -> tuple[UnsetUse, ...]:
-    """The uses of uninitialized variables that clang sees without the run's pattern."""
+    """Return the uses of uninitialized variables that clang sees without the run's pattern."""
     if FILL_MACRO not in rewritten.edited.text:
         return ()
     text = f"#undef {FILL_MACRO}\n#define {FILL_MACRO}(name)\n{rewritten.text}"
@@ -424,7 +424,7 @@ def _unset_uses(
 def _command(
     store: ObjectCache, flags: Sequence[str], toolchain: Toolchain, made: Path
 ) -> list[str]:
-    """The command that compiles a kernel, which reads no files but the library's.
+    """Return the command that compiles a kernel, which reads no files but the library's.
 
     Args:
         store: of precompiled headers.
@@ -474,7 +474,7 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
 
 
 def _folders() -> list[str]:
-    """The include folders of clang."""
+    """Return the include folders of clang."""
     return [word for folder in _header_folders() for word in ("-I", str(folder))]
 
 
@@ -509,13 +509,13 @@ def _key(*parts: str) -> str:
 
 
 def _surroundings() -> str:
-    """A digest of what a kernel's object depends on besides its text, compiler and flags."""
+    """Return a digest of what a kernel's object depends on besides its text, compiler and flags."""
     grammar = f"{metadata.version('tree-sitter')} {metadata.version('tree-sitter-cpp')}"
     return f"{grammar} {_contents((*_headers(), *_rewriters()))}"
 
 
 def _headers() -> Iterator[Path]:
-    """Every file that a kernel's text may include."""
+    """Yield every file that a kernel's text may include."""
     for folder in HEADERS:
         yield from sorted(path for path in folder.rglob("*") if path.suffix != ".cpp")
     mlx = mlx_includes()
@@ -524,7 +524,7 @@ def _headers() -> Iterator[Path]:
 
 
 def _rewriters() -> Iterator[Path]:
-    """The modules that make the translation unit."""
+    """Yield the modules that make the translation unit."""
     yield from sorted((_SIMULATOR / "rewrite").glob("*.py"))
     metal = Path(embercoach.metal.__file__).parent
     for folder in (metal, metal / "written"):
@@ -532,7 +532,7 @@ def _rewriters() -> Iterator[Path]:
 
 
 def _contents(paths: Sequence[Path]) -> str:
-    """A digest of files, read again only where one has changed."""
+    """Return a digest of files, read again only where one has changed."""
     stamped = []
     for path in paths:
         if path.is_file():

@@ -71,7 +71,7 @@ _VARIABLES = (
 
 
 def environment() -> dict[str, str]:
-    """The environment variables that processes of the simulator get."""
+    """Return the environment variables that processes of the simulator get."""
     return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
@@ -100,7 +100,7 @@ class Allowance(Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: float) -> Allowance:
-        """An allowance that begins now."""
+        """Return an allowance that begins now."""
         return cls(seconds, time.monotonic() + seconds + _GRACE)
 
 
@@ -130,7 +130,7 @@ def run_tool(command: Sequence[str], text: str = "", *, allowance: Allowance) ->
 
 
 def _run(command: Sequence[str], folder: Path, allowance: Allowance) -> tuple[int | None, str]:
-    """The exit code, None after the wall time, and the first part of the standard error."""
+    """Return the exit code, None after the wall time, and the first part of the standard error."""
     cpu = math.ceil(min(allowance.seconds, _LONGEST))
     limits = map(str, (_FILE // _BLOCK, _MEMORY >> 10, cpu, cpu + 1))
     reading, writing = os.pipe()
@@ -335,20 +335,20 @@ class Toolchain(Struct, frozen=True):
     host: Host
 
     def kernel_flags(self, *, checks: bool, profile: bool = False) -> tuple[str, ...]:
-        """The flags to compile a kernel, without headers and files."""
+        """Return the flags to compile a kernel, without headers and files."""
         mode = _COUNTED if profile else _CHECKS if checks else _PLAIN
         # A device has a host, which clang asks for the name of bfloat in symbols.
         aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
         return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *mode)
 
     def runtime_flags(self) -> tuple[str, ...]:
-        """The flags to compile the runtime, without files."""
+        """Return the flags to compile the runtime, without files."""
         found = [part for folder in self.includes for part in ("-isystem", str(folder))]
         own = ("-nostdlibinc",) if found else ()
         return (*self._target(), *_RUNTIME, *_DIAGNOSTICS, *own, *found)
 
     def link_flags(self) -> tuple[str, ...]:
-        """The flags to link a shared object that resolves symbols in the loading process."""
+        """Return the flags to link a shared object that resolves symbols in the loading process."""
         if self.host.system == "darwin":
             # The compiler's driver links there. Tried as far as Linux can: it makes a library.
             return ("-shared", "-nostdlib", "-Wl,-undefined,dynamic_lookup")
@@ -362,7 +362,7 @@ class Toolchain(Struct, frozen=True):
 
 
 def find_toolchain(compiler: str | None = None) -> Toolchain:
-    """The toolchain to build kernels with.
+    """Return the toolchain to build kernels with.
 
     Args:
         compiler: name or path of a clang; None takes the one in the package ``ziglang``.
@@ -466,7 +466,7 @@ def _linker(path: str, host: Host) -> tuple[str, ...]:
 
 
 def _digest(zig: Path) -> str | None:
-    """The digest and the size of the compiler in its wheel's list of files, None without one.
+    """Get the digest and the size of the compiler in its wheel's list of files, None without one.
 
     The same wheel in another environment is the same compiler, so kernels compiled there are used.
     """
@@ -496,7 +496,7 @@ def _version(path: str, stamp: str) -> str:
 
 
 def mlx_includes() -> Path | None:
-    """The folder of the installed MLX's own Metal headers, None without one."""
+    """Return the folder of the installed MLX's own Metal headers, None without one."""
     found = (
         importlib.util.find_spec("mlx") if "mlx" not in sys.modules else sys.modules["mlx"].__spec__
     )

@@ -146,12 +146,12 @@ class Pipe:
         self._asked: Message = {}
 
     def request(self) -> Message:
-        """The next request, which the messages from now on answer."""
+        """Return the next request, which the messages from now on answer."""
         self._asked = self._receive()
         return self._asked
 
     def reply(self) -> Message:
-        """The answer to a question about the request."""
+        """Return the answer to a question about the request."""
         reply = self._receive()
         if any(
             reply.get(mark) != self._asked[mark]
@@ -260,7 +260,7 @@ class RequestedLaunch:
         self._outputs = [buffer for buffer in asked["buffers"] if "result" in buffer]
 
     def answer(self) -> Message:
-        """The results of all runs: the first's outputs are in the file."""
+        """Return the results of all runs: the first's outputs are in the file."""
         first = self._run(reverse=False, pattern=PATTERNS[0])
         if first["ended"] and _has(first, _LANE_SYNCHRONOUS):
             # Its lanes count on running in step: so they shall.
@@ -337,7 +337,7 @@ class RequestedLaunch:
         return run
 
     def _traffic(self, buffer: Message) -> tuple[int, int]:
-        """Bytes of it that the run read and wrote."""
+        """Return bytes of it that the run read and wrote."""
         read, written = c_uint64(), c_uint64()
         self._runtime.traffic(buffer["slot"], byref(read), byref(written))
         return read.value, written.value
@@ -399,7 +399,7 @@ def _has(run: Message, *kinds: int) -> bool:
 
 
 def _profile(library: ctypes.CDLL, base: int, buffers: list[Message]) -> Message:
-    """The counts of the last run: `sites`, `blocks` that ran, `buffers`, `simdgroups`."""
+    """Return the counts of the last run: `sites`, `blocks` that ran, `buffers`, `simdgroups`."""
     site_at, blocks_at = library.ember_profile_site, library.ember_profile_blocks
     site_at.restype, site_at.argtypes = POINTER(SiteRecord), [c_uint32]
     blocks_at.restype, blocks_at.argtypes = POINTER(BlockRecord), [POINTER(c_uint64)]

@@ -216,7 +216,7 @@ class Child:
             raise ChildLostError("gone", self._end()) from None
 
     def answer(self, deadline: float) -> dict[str, Any]:
-        """Its next message about the request; late ones about earlier requests are dropped."""
+        """Get its next message about the request; late ones about earlier requests are dropped."""
         while True:
             message = self._receive(deadline)
             if all(message.get(mark) == value for mark, value in self._marks.items()):
@@ -251,7 +251,7 @@ class Child:
         return b"".join(parts)
 
     def complaint(self) -> str:
-        """The last that it wrote to its standard error."""
+        """Return the last that it wrote to its standard error."""
         self._said.seek(0)
         return self._said.read().decode(errors="replace").strip()[-2000:] or "no output"
 
@@ -276,7 +276,7 @@ class Child:
 
 
 def _limits(memory: int) -> str:
-    """The resource limits of the child, as it takes them."""
+    """Return the resource limits of the child, as it takes them."""
     limits = {"CORE": 0, "FSIZE": 1 << 20, "NOFILE": 256, "NPROC": 0}
     if sys.platform == "linux":  # macOS bounds neither
         data = _BASE + memory
@@ -285,7 +285,7 @@ def _limits(memory: int) -> str:
 
 
 def _shared_file() -> int:
-    """A file without a name, in memory where the system can."""
+    """Return a file without a name, in memory where the system can."""
     in_memory = getattr(os, "memfd_create", None)  # Linux alone has it
     if in_memory is not None:
         return int(in_memory("embercoach"))
@@ -649,5 +649,5 @@ def _result_of_loss(
 
 @functools.cache
 def host(toolchain: Toolchain | None) -> Process:
-    """The machine of a compiler, one for the whole process."""
+    """Return the machine of a compiler, one for the whole process."""
     return Process(toolchain or find_toolchain())

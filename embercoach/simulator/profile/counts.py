@@ -110,7 +110,7 @@ def _with_components(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]
 
 
 def combined(accesses: Iterable[MemoryCounts]) -> tuple[MemoryCounts, ...]:
-    """One for all instructions of a line that do the same: an unrolled loop has many."""
+    """Return one for all instructions of a line that do the same: an unrolled loop has many."""
     sums: dict[tuple[object, ...], MemoryCounts] = {}
     for one in _with_components(merged_vectors(accesses)):
         key = (one.space, one.access, one.buffer, one.width, one.components)
@@ -308,7 +308,7 @@ class _Line(Struct):
 def profile_of(
     counted: ProfileAnswer, seconds: float, scene: Scene, request: Request
 ) -> LaunchProfile:
-    """The profile of a run that took some seconds, without the place of the call."""
+    """Return the profile of a run that took some seconds, without the place of the call."""
     kernel = scene.kernel
     lines: dict[int, _Line] = {}
     _add_blocks(counted.blocks, kernel, lines)

@@ -102,7 +102,7 @@ class Prediction(Struct, frozen=True):
 
 
 def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
-    """The time of a launch on a GPU whose caches hold none of its buffers."""
+    """Return the time of a launch on a GPU whose caches hold none of its buffers."""
     occupancy = occupancy_of(profile, gpu)
     share = _Share.of(profile, gpu, occupancy)
     lines = [_line_busy(line, share, gpu) for line in profile.lines]
@@ -128,14 +128,14 @@ def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
 
 
 def launch_seconds(busy: Mapping[Resource, float], gpu: Gpu) -> float:
-    """The time of a launch whose resources are busy for some seconds each."""
+    """Return the time of a launch whose resources are busy for some seconds each."""
     sharpness = gpu.family.sharpness
     total = sum(seconds**sharpness for seconds in busy.values()) ** (1 / sharpness)
     return float(gpu.family.launch_seconds + total)
 
 
 def occupancy_of(profile: LaunchProfile, gpu: Gpu) -> Occupancy:
-    """How many threadgroups of a launch a core of a GPU holds."""
+    """Return how many threadgroups of a launch a core of a GPU holds."""
     family = gpu.family
     threads = 1
     for extent in profile.threadgroup:
@@ -221,7 +221,7 @@ class _Share(Struct, frozen=True):
 
 
 def _asked(profile: LaunchProfile, access: str) -> tuple[int, int]:
-    """Accesses of simdgroups to device memory, and the bytes of the stretches they touch."""
+    """Return accesses of simdgroups to device memory, and the bytes of the stretches they touch."""
     found = [
         one
         for line in profile.lines
@@ -232,7 +232,7 @@ def _asked(profile: LaunchProfile, access: str) -> tuple[int, int]:
 
 
 def _waits(reads: int, writes: int, profile: LaunchProfile, family: Family) -> float:
-    """The part of a read's wait that nothing hides, on average.
+    """Return the part of a read's wait that nothing hides, on average.
 
     Reads are under way together, but those after a write or a barrier wait for it, as both may be
     of the same memory. A simdgroup waits for the first one in any case.
@@ -363,7 +363,7 @@ def gain_of(
     *,
     of_buffer: float = 1.0,
 ) -> float:
-    """The part of the time that changed accesses save, and with them the buffers' traffic."""
+    """Get the part of the time that changed accesses save, and with them the buffers' traffic."""
     changed = changed_accesses(profile, changes, of_buffer)
     return 1 - predict(changed, gpu).seconds / predict(profile, gpu).seconds
 
@@ -373,7 +373,7 @@ def changed_accesses(
     changes: Sequence[tuple[MemoryCounts, MemoryCounts]],
     of_buffer: float = 1.0,
 ) -> LaunchProfile:
-    """The launch with other accesses, whose buffers move a part of their bytes."""
+    """Return the launch with other accesses, whose buffers move a part of their bytes."""
     names = {old.buffer for old, _ in changes}
     news = {id(old): new for old, new in changes}
     return replace(
@@ -390,7 +390,7 @@ def changed_accesses(
 
 
 def advice_at(kind: str, line: LineCounts, message: str, gain: float | None) -> Advice:
-    """A change at a line."""
+    """Return a change at a line."""
     return Advice(kind, line.part, line.line, message, gain)
 
 
@@ -410,7 +410,7 @@ if TYPE_CHECKING:
 
 
 def narrow_accesses(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:
-    """The lines with most of the gain, each with its narrowest access."""
+    """Yield the lines with most of the gain, each with its narrowest access."""
     most = _most_elements(profile)
     changes = [
         (line, [(one, _widened(one, most)) for one in line.memory if _is_narrow(one)])
@@ -517,7 +517,7 @@ _LOW_OCCUPANCY = 0.25
 
 
 def advise(profile: LaunchProfile, gpu: Gpu) -> tuple[Advice, ...]:
-    """The changes that are worth it, in the order of the lines."""
+    """Return the changes that are worth it, in the order of the lines."""
     full = filled(profile, gpu)
     found = [
         advice
@@ -575,7 +575,7 @@ def _moved(profile: LaunchProfile, access: MemoryCounts) -> int:
 
 
 def _bank_conflicts(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:
-    """The lines that conflict most; padding an array helps all of its reads and writes."""
+    """Yield the lines that conflict most; padding an array helps all of its reads and writes."""
     found = [
         (line, one, replace(one, bank_cycles=least_bank_cycles(one)))
         for line in profile.lines

@@ -123,7 +123,7 @@ class _Said(Struct, frozen=True):
 
 
 def read_errors(output: str, rewritten: Rewritten) -> tuple[CompilerError, ...]:
-    """The errors in what clang printed, each with its notes.
+    """Return the errors in what clang printed, each with its notes.
 
     What clang says of the thunk follows from the errors before it, if there are any.
 
@@ -191,7 +191,7 @@ def implicit_bfloats(output: str, rewritten: Rewritten) -> tuple[CompilerError, 
 
 
 def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
-    """The uses of variables without a value that clang warns of, in the order of the lines.
+    """Return the uses of variables without a value that clang warns of, in the order of the lines.
 
     Args:
         output: of clang with ``UNSET_WARNINGS``.
@@ -212,7 +212,7 @@ def read_unset_uses(output: str) -> tuple[UnsetUse, ...]:
 
 
 def problem_diagnostics(rewritten: Rewritten) -> tuple[CompilerError, ...]:
-    """The diagnostics of the rewriter itself."""
+    """Return the diagnostics of the rewriter itself."""
     return tuple(
         _diagnostic(_Said("error", FILE_NAME, p.line, p.column, p.message), rewritten, edited=False)
         for p in rewritten.problems
@@ -264,7 +264,7 @@ def _is_users(said: _Said) -> bool:
 
 
 def _placed(group: Sequence[_Said], rewritten: Rewritten) -> CompilerError:
-    """The diagnostic of an error and its notes, at the user's line that led to it."""
+    """Return the diagnostic of an error and its notes, at the user's line that led to it."""
     first = group[0]
     anchor = next((said for said in group if _is_users(said)), None)
     if anchor is None:

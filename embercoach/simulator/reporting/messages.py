@@ -45,7 +45,7 @@ class _Text(NamedTuple):
 
 
 def place_of(finding: KernelFinding) -> LineSpan | None:
-    """The line of a kernel's source in the Python file that holds it.
+    """Return the line of a kernel's source in the Python file that holds it.
 
     It is known where one string literal alone has that text on that line of it: sources that are
     put together from pieces or read from a file are not found. A first line alone proves little:
@@ -61,7 +61,7 @@ def place_of(finding: KernelFinding) -> LineSpan | None:
 
 
 def _candidates(finding: KernelFinding) -> Iterator[str]:
-    """The file of the launch, and those of the imported modules that build kernels."""
+    """Yield the file of the launch, and those of the imported modules that build kernels."""
     seen = set()
     if finding.launched_at is not None:
         seen.add(finding.launched_at[0])
@@ -97,7 +97,7 @@ def _builds_kernels(path: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _read(path: str) -> tuple[list[str], list[_Text]]:
-    """A file's lines and its string literals."""
+    """Return a file's lines and its string literals."""
     try:
         with tokenize.open(path) as file:
             source = file.read()
@@ -123,7 +123,7 @@ def _texts(node: ast.AST, kernel: str | None) -> Iterator[_Text]:
 
 
 def _name_given(call: ast.Call) -> str | None:
-    """The name that a call of ``metal_kernel`` gives its kernel, if it is written out."""
+    """Return the name that a call of ``metal_kernel`` gives its kernel, if it is written out."""
     function = call.func
     called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if called != "metal_kernel":
@@ -224,7 +224,7 @@ def _unwritten(found: _Context) -> str:
 
 
 def _detailed(text: str, separator: str) -> Callable[[_Context], str]:
-    """A message that ends with the detail, if there is one."""
+    """Return a message that ends with the detail, if there is one."""
     return lambda found: f"{text}{found.raw.detail and separator}{found.raw.detail}"
 
 
@@ -353,7 +353,7 @@ def _filled(text: str) -> str:
 
 
 def _details(raw: RawFinding, kernel: BuiltKernel, kind: _Kind) -> Iterator[str]:
-    """The detail that the message leaves out, then who did it, and what it conflicts with."""
+    """Yield the detail that the message leaves out, then who did it, and what it conflicts with."""
     if raw.detail and not kind.uses_detail:
         yield raw.detail
     if raw.other is None:

@@ -69,17 +69,17 @@ class Scene(Struct, frozen=True):
     buffers: Mapping[int, Buffer]
 
     def line(self, pc: int) -> int | None:
-        """The source line of an instruction, None of 0."""
+        """Return the source line of an instruction, None of 0."""
         return self.lines().line_at(pc) if pc else None
 
     def place(self, number: int) -> str:
-        """The name of a buffer or threadgroup array, "" where there is none."""
+        """Return the name of a buffer or threadgroup array, "" where there is none."""
         if number >= FIRST_ARRAY:
             return self.image.arrays[number - FIRST_ARRAY].name
         return self.buffers[number].name if number in self.buffers else ""
 
     def word(self, line: int, column: int) -> str:
-        """The identifier that begins at a place of the compiled text, "" if none does."""
+        """Return the identifier that begins at a place of the compiled text, "" if none does."""
         column = self.kernel.original_column(line, column)
         lines = self.kernel.source.split("\n")
         rest = lines[line - 1][column - 1 :] if 0 < line <= len(lines) else ""
@@ -89,13 +89,13 @@ class Scene(Struct, frozen=True):
         return rest[:length]
 
     def value(self, number: int, data: bytes) -> str:
-        """Bytes of a buffer as its type shows them, "" where the type is unknown."""
+        """Return bytes of a buffer as its type shows them, "" where the type is unknown."""
         kind = next((p.type for p in self.kernel.parameters if p.index == number), "")
         return show(data, _numpy_type(kind.removeprefix("metal::")))
 
 
 def _numpy_type(name: str) -> str:
-    """The code of a Metal type, "" for one that NumPy lacks; that of ``bfloat`` is its name."""
+    """Get the code of a Metal type, "" for one that NumPy lacks; that of ``bfloat`` is its name."""
     scalar = SCALARS[name].scalar or "" if name in SCALARS else name
     if scalar in INTEGERS:
         return "?" if scalar == "bool" else f"{'ui'[INTEGERS[scalar][1]]}{SIZES[scalar]}"
@@ -103,7 +103,7 @@ def _numpy_type(name: str) -> str:
 
 
 def show(data: bytes, kind: str) -> str:
-    """The first value in bytes of a NumPy type, or of ``bfloat``; "" where they hold none."""
+    """Get the first value in bytes of a NumPy type, or of ``bfloat``; "" where they hold none."""
     size = 2 if kind == "bfloat" else np.dtype(kind).itemsize if kind else 0
     if not size or len(data) < size:
         return ""
@@ -114,7 +114,7 @@ def show(data: bytes, kind: str) -> str:
 
 
 def raw_findings(answer: ResultAnswer, scene: Scene) -> tuple[RawFinding, ...]:
-    """All findings of a launch's runs, each once."""
+    """Return all findings of a launch's runs, each once."""
     merged: dict[tuple[object, ...], RawFinding] = {}
     unused = lacks_use_of_undefined(answer.differences)
     explained = False
@@ -265,7 +265,7 @@ def _count(number: int, unit: str) -> str:
 
 
 def _plain_type(text: str) -> str:
-    """A type in Metal's words, from the compiler's: ``'__local _Float16[4]'``."""
+    """Return a type in Metal's words, from the compiler's: ``'__local _Float16[4]'``."""
     text = text.split("'")[1] if text.count("'") >= 2 else text
     for space in _SPACES:
         text = text.replace(space, "")
@@ -292,7 +292,7 @@ def _verb(access: int) -> str:
 
 
 def _values(record: FindingAnswer, scene: Scene) -> tuple[str, str]:
-    """The values of two accesses, each "" where it is unknown."""
+    """Return the values of two accesses, each "" where it is unknown."""
     value = scene.value(record.place, bytes.fromhex(record.value))
     if not value or not record.other_access:
         return "", ""
@@ -305,7 +305,7 @@ def _values(record: FindingAnswer, scene: Scene) -> tuple[str, str]:
 def _of_outputs(
     differences: Sequence[DifferenceAnswer], scene: Scene, *, explained: bool
 ) -> list[RawFinding]:
-    """The findings from comparing the outputs of the runs."""
+    """Return the findings from comparing the outputs of the runs."""
     nowhere = MemoryAccess(None, None, None)
     found = []
     for difference in differences:

@@ -101,16 +101,16 @@ def apply(text: str, edits: Iterable[LineEdit]) -> EditedText:
 
 
 def blanked(text: str, start: int, end: int) -> LineEdit:
-    """The edit that leaves spaces, and the line breaks, of a stretch."""
+    """Return the edit that leaves spaces, and the line breaks, of a stretch."""
     kept = "".join(c if c in "\r\n" else " " for c in text[start:end])
     return LineEdit(start, end, kept)
 
 
 def start_of_line(text: str, line: int) -> int:
-    """The first character of a line, which counts from 1."""
+    """Return the first character of a line, which counts from 1."""
     return sum(len(each) + 1 for each in text.split("\n")[: line - 1])
 
 
 def line_of(text: str, offset: int) -> int:
-    """The line of a character, from 1."""
+    """Return the line of a character, from 1."""
     return text.count("\n", 0, offset) + 1

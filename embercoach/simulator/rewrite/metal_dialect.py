@@ -191,7 +191,7 @@ def _replaced(parsed: Parsed, at: int, word: str, new: str) -> LineEdit:
 
 
 def _function(declarator: SyntaxNode | None) -> SyntaxNode | None:
-    """The declarator with the parameters of a declared function."""
+    """Return the declarator with the parameters of a declared function."""
     current = declarator
     while current is not None and current.kind not in _FUNCTIONS:
         layered = current.kind in ("reference_declarator", "pointer_declarator", "operator_cast")
@@ -213,7 +213,7 @@ def _is_operator(function: SyntaxNode) -> bool:
 
 
 def _spaces(parsed: Parsed, node: SyntaxNode) -> dict[int, str]:
-    """The address spaces among a node's own children, by their offsets in the data."""
+    """Return the address spaces among a node's own children, by their offsets in the data."""
     found = {c.start: parsed.qualifiers.get(c.start, "") for c in node.parts}
     return {at: word for at, word in found.items() if word in ADDRESS_SPACES}
 
@@ -230,7 +230,7 @@ def _identity(
     declarator: SyntaxNode,
     function: SyntaxNode,
 ) -> str:
-    """The key of an overload: template, name, parameters and const, on one line."""
+    """Return the key of an overload: template, name, parameters and const, on one line."""
     parts = [parsed.text_between(whole.start, node.start)]
     done = declarator.start
     spaces = _spaces(parsed, function)

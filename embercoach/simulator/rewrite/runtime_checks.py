@@ -49,7 +49,7 @@ def _is_cast(parsed: Parsed, node: SyntaxNode) -> bool:
 
 
 def _cast_pointers(parsed: Parsed) -> Iterator[str]:
-    """Names of pointers that a cast gave their value, or that may have got one by a call."""
+    """Yield names of pointers that a cast gave their value, or that may have got one by a call."""
     for node in parsed.of_kinds(*_DECLARATIONS):
         kind = node.get("type")
         is_scalar = kind is None or parsed.word(kind) in _SCALARS
@@ -182,7 +182,7 @@ def _is_awaited(parsed: Parsed, call: SyntaxNode, changed: frozenset[str]) -> bo
 
 
 def _set_by_atomics(parsed: Parsed, loop: SyntaxNode, changed: frozenset[str]) -> Iterator[str]:
-    """Variables that get the value of an atomic in a loop."""
+    """Yield variables that get the value of an atomic in a loop."""
     for node in loop.below():
         value = node.get("right" if node.kind == _ASSIGNMENT else "value")
         if value is not None and _asks(parsed, value, changed):
@@ -190,7 +190,7 @@ def _set_by_atomics(parsed: Parsed, loop: SyntaxNode, changed: frozenset[str]) -
 
 
 def _assigned(parsed: Parsed, node: SyntaxNode) -> Iterator[str]:
-    """Variables that a statement and those inside of it assign or declare with a value."""
+    """Yield variables that a statement and those inside of it assign or declare with a value."""
     for each in node.below():
         target = None
         if each.kind == _ASSIGNMENT:

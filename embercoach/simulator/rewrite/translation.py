@@ -130,7 +130,7 @@ def read_layout(source: str, body: str, header: str) -> Layout:
 
 
 def _instantiated(tail: str, name: str) -> str | None:
-    """The function that the thunk calls: ``name``, or the template instance at the end."""
+    """Return the function that the thunk calls: ``name``, or the template instance at the end."""
     if not tail:
         return name
     front = f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype('
@@ -141,7 +141,7 @@ def _instantiated(tail: str, name: str) -> str | None:
 
 
 def _declared(signature: MetalText) -> WrittenFunction:
-    """The function that MLX declares."""
+    """Return the function that MLX declares."""
     if signature.doubtful or len(signature.functions) != 1:
         raise SimulatorError(
             "cannot parse the generated signature: the names of the kernel, its inputs, outputs "
@@ -151,7 +151,7 @@ def _declared(signature: MetalText) -> WrittenFunction:
 
 
 def kernel_mark(layout: Layout) -> int:
-    """The span of ``[[kernel]]`` in front of the generated function."""
+    """Return the span of ``[[kernel]]`` in front of the generated function."""
     found = layout.source.find(_KERNEL, layout.signature_start, layout.body_start)
     if found < 0:
         raise SimulatorError("the generated function is not marked [[kernel]]")
@@ -379,7 +379,7 @@ def _is_metals(parsed: Parsed, attribute: SyntaxNode) -> bool:
 
 
 def _thunk(layout: Layout) -> str:
-    """The thunk of one GPU thread: it calls the function with typed buffers and attributes."""
+    """Get the thunk of one GPU thread: it calls the function with typed buffers and attributes."""
     arguments = ", ".join(_argument(parameter) for parameter in layout.parameters)
     return (
         'extern "C" EMBER_ENTRY void ember_kernel('

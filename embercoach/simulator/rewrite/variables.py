@@ -45,7 +45,7 @@ class Storage(Struct, frozen=True):
 
 
 def spelling(macros: Macros) -> frozenset[str]:
-    """The words that say threadgroup: itself, and macros that stand for qualifiers with it."""
+    """Get the words that say threadgroup: itself, and macros that stand for qualifiers with it."""
     blanks = macros.blanks
     return frozenset(
         {SPACE, *(m.name for m in macros.items if m.name in blanks and SPACE in m.text.split())}
@@ -53,7 +53,7 @@ def spelling(macros: Macros) -> frozenset[str]:
 
 
 def threadgroup_storage(parsed: Parsed, words: frozenset[str]) -> Iterator[Storage]:
-    """Every declaration of threadgroup variables in the kernel functions of a text.
+    """Yield every declaration of threadgroup variables in the kernel functions of a text.
 
     Args:
         parsed: a body, or a header, in which only kernel functions count.
@@ -77,7 +77,7 @@ def threadgroup_storage(parsed: Parsed, words: frozenset[str]) -> Iterator[Stora
 def _written_spaces(
     parsed: Parsed, part: SyntaxNode, kind: SyntaxNode, first: SyntaxNode, words: frozenset[str]
 ) -> list[int]:
-    """The characters where a declaration's specifiers say threadgroup, be it by a macro.
+    """Return the characters where a declaration's specifiers say threadgroup, be it by a macro.
 
     The tree does not show macros, also those in front of the declaration: they were blanked.
     """
@@ -150,7 +150,7 @@ def _storage(
 
 
 def _with_parentheses(parsed: Parsed, name: SyntaxNode) -> SyntaxNode:
-    """A name with the parentheses that hold nothing else."""
+    """Return a name with the parentheses that hold nothing else."""
     for above in parsed.around(name):
         if above.kind != "parenthesized_declarator":
             break
@@ -179,7 +179,7 @@ def _problem(
 
 
 def _plain(parsed: Parsed, part: SyntaxNode, without: tuple[SyntaxNode, ...]) -> str:
-    """A part's text on one line, without comments and some of the parts in it."""
+    """Return a part's text on one line, without comments and some of the parts in it."""
     pieces, done = [], part.start
     for start, end in sorted((cut.start, _end(parsed, cut)) for cut in without):
         pieces.append(parsed.text_between(done, start))
@@ -254,7 +254,7 @@ def _fixed(parsed: Parsed, node: SyntaxNode) -> bool:
 
 
 def _without_value(declarators: list[SyntaxNode]) -> list[SyntaxNode]:
-    """Those that get none; a later declarator of the declaration may write to it."""
+    """Return those that get none; a later declarator of the declaration may write to it."""
     last = max((i for i, each in enumerate(declarators) if not _is_plain(each)), default=-1)
     return declarators[last + 1 :]
 

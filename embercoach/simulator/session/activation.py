@@ -78,7 +78,7 @@ class SimulatedDevices:
         self._entered = threading.local()
 
     def replacements(self) -> Iterator[tuple[Any, str, Any]]:
-        """Each (owner, name, value) to set while kernels are simulated."""
+        """Yield each (owner, name, value) to set while kernels are simulated."""
         yield mx, "gpu", self.gpu
         yield mx.DeviceType, "__eq__", self._equality(mx.DeviceType.__eq__)
         yield mx, "default_device", self.default_device
@@ -95,7 +95,7 @@ class SimulatedDevices:
     # --- devices -------------------------------------------------------------------------------
 
     def default_device(self) -> mx.Device:
-        """The device of the innermost stream context of this thread, else the default one."""
+        """Get the device of the innermost stream context of this thread, else the default one."""
         entered = self._devices_entered()
         return entered[-1] if entered else self._default
 
@@ -104,7 +104,7 @@ class SimulatedDevices:
         self._default = self.device_of(device)
 
     def device_of(self, target: Any) -> mx.Device:
-        """The GPU or the CPU: that of a device or a stream. A TypeError is MLX's own."""
+        """Return the GPU or the CPU: that of a device or a stream. A TypeError is MLX's own."""
         if isinstance(target, (mx.Device, mx.DeviceType)):
             return self.gpu if target == _real_gpu() else mx.Device(mx.cpu)
         if any(target is known or target == known for known in self._gpu_streams):
@@ -258,7 +258,7 @@ class _Active:
         self._own: ContextVar[tuple[object, ...]] = ContextVar("simulations", default=())
 
     def settings(self) -> LaunchSettings | None:
-        """Those of this thread's innermost simulation, else of the process's newest."""
+        """Return those of this thread's innermost simulation, else of the process's newest."""
         with self._lock:
             own = self._own.get()
             for key, settings in reversed(self._entered):
@@ -281,7 +281,7 @@ class _Active:
                 self._restore()
 
     def with_real_stream(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with a stream that the MLX of this machine knows.
+        """Return the arguments with a stream that the MLX of this machine knows.
 
         It must not use a GPU that it lacks, and must reject the CPU, as on a Mac.
         """
@@ -331,7 +331,7 @@ def is_active() -> bool:
 
 @functools.cache
 def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
-    """The replacement of `mx.fast.metal_kernel`: one permanent function, usable as a key."""
+    """Return the replacement of `mx.fast.metal_kernel`: one permanent function, usable as a key."""
     signature = inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)

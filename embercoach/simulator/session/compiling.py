@@ -56,7 +56,7 @@ class VariantFamily(Struct, frozen=True):
 
 
 def families(names: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[VariantFamily]:
-    """The variants of a launch.
+    """Yield the variants of a launch.
 
     Small inputs and scalars are other parameters of the function; another floating dtype is one
     only where the template names the dtype, as the kernel is meant to be generic there.
@@ -97,7 +97,7 @@ def _of_shape(
     words: str,
     change: Callable[[mx.array], mx.array | None],
 ) -> Iterator[VariantFamily]:
-    """Each input changed, where it can be."""
+    """Yield each input changed, where it can be."""
     inputs = list(arguments["inputs"])
     changed = {
         number: made
@@ -134,7 +134,7 @@ def _made_vector(value: mx.array) -> mx.array | None:
 
 
 def _dtypes(template: Any) -> list[mx.Dtype]:
-    """The floating dtypes that a template names."""
+    """Return the floating dtypes that a template names."""
     pairs = template if isinstance(template, (list, tuple)) else ()
     values = [pair[1] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
     found = (dtype for dtype in FLOATS if any(value == dtype for value in values))
@@ -142,7 +142,7 @@ def _dtypes(template: Any) -> list[mx.Dtype]:
 
 
 def _recast(arguments: Mapping[str, Any], old: mx.Dtype, new: mx.Dtype) -> Arguments:
-    """The launch with one dtype for another, wherever it stands."""
+    """Return the launch with one dtype for another, wherever it stands."""
 
     def renamed(value: Any) -> Any:
         return new if isinstance(value, mx.Dtype) and value == old else value

@@ -210,7 +210,7 @@ def _outputs(captured: Capture) -> Iterator[tuple[tuple[int, ...], mx.Dtype]]:
 
 
 def _input_buffers(captured: Capture, inputs: Sequence[mx.array]) -> Iterator[Buffer]:
-    """Each input and what the body asks to know of it, which a 0-d input never gets."""
+    """Yield each input and what the body asks to know of it, which a 0-d input never gets."""
     index = 0
     names = captured.definition.input_names
     for name, array, infos in zip(names, inputs, captured.infos, strict=True):
@@ -237,7 +237,7 @@ def _input_buffers(captured: Capture, inputs: Sequence[mx.array]) -> Iterator[Bu
 
 
 def _memory(array: mx.array) -> tuple[np.ndarray, tuple[int, ...], int]:
-    """An evaluated array's memory from its lowest to its highest element, without a copy.
+    """Return an evaluated array's memory from its lowest to its highest element, without a copy.
 
     Returns:
         The bytes, the strides in elements, and the byte at which element 0 lies.
@@ -278,7 +278,7 @@ def _output_buffer(
 
 
 def to_array(data: np.ndarray, shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
-    """The array of a kernel's output, from its bytes."""
+    """Return the array of a kernel's output, from its bytes."""
     if math.prod(shape) == 0:
         return mx.zeros(shape, dtype=dtype)
     values = mx.array(data.view(_NUMPY[dtype]).reshape(shape))
@@ -431,7 +431,7 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
 
 
 def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> LaunchResult:
-    """A grid of zero threads writes nothing."""
+    """Return a grid of zero threads writes nothing."""
     outputs = [buffer for buffer in bound if buffer.role == "output"]
     nobody = MemoryAccess(None, None, None)
     unwritten = [
@@ -454,7 +454,7 @@ def _untouched(built: BuiltKernel) -> dict[str, Traffic]:
 
 
 def _underivable(outputs: list[mx.array]) -> Any:
-    """A function that gives the outputs, and refuses derivatives as MLX's kernels do."""
+    """Return a function that gives the outputs, and refuses derivatives as MLX's kernels do."""
     operation: Any = mx.custom_function(lambda *_: outputs)
 
     def refuse(what: str) -> Callable[..., Any]:
@@ -497,7 +497,7 @@ def is_missing_metal(error: BaseException | None) -> bool:
 
 
 def cost_findings(profile: LaunchProfile, gpu: Gpu) -> Iterator[KernelFinding]:
-    """The advice of a profile, as notes."""
+    """Yield the advice of a profile, as notes."""
     for advice in advise(profile, gpu):
         gain = f"up to {advice.gain or 0:.0%} less time on a full {gpu.name}, as predicted"
         yield KernelFinding(

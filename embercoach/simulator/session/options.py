@@ -53,12 +53,12 @@ class Options(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, text: str) -> Options:
-        """The inverse of :meth:`to_json`."""
+        """Return the inverse of :meth:`to_json`."""
         return json.decode(text, type=cls)
 
 
 def options_for(folder: Path) -> Options:
-    """Those that a parent process hands down, else those of the project that a folder is in.
+    """Return those that a parent process hands down, else those of the project that a folder is in.
 
     What is handed down is for this process alone: it is taken from the environment.
 

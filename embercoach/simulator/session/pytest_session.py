@@ -105,7 +105,7 @@ class SimulatedSession:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Modules that launch kernels when they are imported."""
+        """Yield modules that launch kernels when they are imported."""
         self._put_outside("before collection")
         result = yield
         self._put_outside(f"collecting {collector.nodeid or 'the session'}")
@@ -201,7 +201,7 @@ class SimulatedSession:
         return ", ".join(parts)
 
     def _new(self, item: pytest.Item | None = None) -> list[KernelFinding]:
-        """Findings of the launches since the last look, without those that are allowed."""
+        """Return findings of the launches since the last look, without those that are allowed."""
         launches = self._recorder.launches
         fresh, self._seen = launches[self._seen :], len(launches)
         found = merged(finding for launch in fresh for finding in launch.findings)
@@ -230,7 +230,7 @@ class SimulatedSession:
 
 
 def _allowed_by_markers(item: pytest.Item) -> frozenset[str]:
-    """The kinds that a test's markers allow.
+    """Return the kinds that a test's markers allow.
 
     Raises:
         pytest.UsageError: a marker names no kind, or an unknown one.

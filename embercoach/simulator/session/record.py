@@ -137,7 +137,7 @@ class Recorder:
 
 
 def merged(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
-    """One finding for each kind and line of a kernel: the first, with the counts of all."""
+    """Return one finding for each kind and line of a kernel: the first, with the counts of all."""
     first: dict[tuple[object, ...], KernelFinding] = {}
     for finding in findings:
         # A kernel's name may stand for several texts; so does the line.
@@ -162,7 +162,7 @@ def calling_place() -> tuple[str, int] | None:
 
 
 def documents(profiles: Iterable[LaunchProfile], gpu: Gpu) -> tuple[dict[str, Any], ...]:
-    """One for each kernel, call and geometry: the first launch's counts, and their number."""
+    """Get one for each kernel, call and geometry: the first launch's counts, and their number."""
     first: dict[tuple[object, ...], LaunchProfile] = {}
     launches: dict[tuple[object, ...], int] = {}
     for profile in profiles:
@@ -176,7 +176,7 @@ def documents(profiles: Iterable[LaunchProfile], gpu: Gpu) -> tuple[dict[str, An
 
 
 def predictions(profiles: Iterable[LaunchProfile], gpu: Gpu) -> Iterator[str]:
-    """A line for each kernel, call and geometry."""
+    """Yield a line for each kernel, call and geometry."""
     for one in documents(profiles, gpu):
         place = one["launched_at"]
         called = f" at {place['path']}:{place['line']}" if place else ""
@@ -233,7 +233,7 @@ def _line(line: LinePrediction, profile: LaunchProfile) -> dict[str, Any]:
 
 
 def _work(lines: Sequence[LineCounts]) -> dict[str, Any]:
-    """The counts of a line, or of all lines of a launch."""
+    """Return the counts of a line, or of all lines of a launch."""
     memory = [one for line in lines for one in merged_vectors(line.memory)]
     device = [one for one in memory if one.space == "device"]
     shared = [one for one in memory if one.space == "threadgroup"]
@@ -330,7 +330,7 @@ class Record(Struct, frozen=True):
 
 
 def record_of(recorder: Recorder, allow: Sequence[str], gpu: str | None = None) -> Record:
-    """The record of a recorder, findings sorted by the kernels' order."""
+    """Return the record of a recorder, findings sorted by the kernels' order."""
     rows: dict[str, KernelRow] = {}
     for launch in recorder.launches:
         row = rows.setdefault(launch.kernel, KernelRow(launch.kernel))
@@ -358,7 +358,7 @@ def write(recorder: Recorder, options: Options) -> None:
 
 
 def read(path: Path) -> Record | None:
-    """The record in a file; None if the program ended without writing it."""
+    """Return the record in a file; None if the program ended without writing it."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:
