@@ -76,7 +76,6 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"rewrite"},
         {"reporting"},
         {"build"},
-        {"process"},
         {"session"},
     ),
     "embercoach.cli": ({"trace"}, {"commands"}),

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from embercoach.simulator import child_process
+from embercoach.simulator import child_process as process_module
 from embercoach.simulator.answers import AskedBuffer, MalformedError, Request, read_answer
 from embercoach.simulator.build.toolchain import Toolchain
+from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import Limits, RawFinding
-from embercoach.simulator.process import child_process
-from embercoach.simulator.process import child_process as process_module
-from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, ends_soon, given, is_running, wanted
 
 X = np.arange(64, dtype=np.int32)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from embercoach.simulator.build.toolchain import Toolchain
+from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import Buffer, RawFinding
-from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, begun, given, wanted
 
 X = np.arange(64, dtype=np.int32) + 1

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import embercoach
+from embercoach.simulator import child_process as module
 from embercoach.simulator.build.toolchain import Toolchain
+from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import Buffer, Limits, RawFinding, SimulatorError
-from embercoach.simulator.process import child_process as module
-from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, begun, given, wanted
 
 X = np.arange(64, dtype=np.int32)
@@ -62,7 +62,7 @@ def _children() -> set[int]:
     mine = set()
     for pid in map(int, listed.read_text().split()):
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if not arguments or b"simulator/process/child.py" in arguments:
+        if not arguments or b"simulator/child.py" in arguments:
             mine.add(pid)
     return mine
 
@@ -282,7 +282,7 @@ _PROGRAM = """
     import numpy as np
     from pathlib import Path
     from embercoach.simulator.model import Limits
-    from embercoach.simulator.process.child_process import Process
+    from embercoach.simulator.child_process import Process
     from embercoach.simulator.build.toolchain import find_toolchain
     from tests.simulator.units import Bench, begun, given, wanted
 

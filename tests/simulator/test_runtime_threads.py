@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.simulator.build.toolchain import Toolchain
-from embercoach.simulator.process.child_process import Process
+from embercoach.simulator.child_process import Process
 from tests.simulator.units import Bench, begun, wanted
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import embercoach.simulator
 from embercoach.simulator.build.toolchain import Toolchain
+from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import (
     Buffer,
     BuiltKernel,
@@ -22,7 +23,6 @@ from embercoach.simulator.model import (
     Limits,
     SourceMap,
 )
-from embercoach.simulator.process.child_process import Process
 
 _RUNTIME = Path(embercoach.simulator.__file__).parent / "runtime"
 _UNIT = """

@@ -494,6 +494,6 @@ def activate(
 
 
 def _host(toolchain: Toolchain | None) -> KernelRunner:
-    from embercoach.simulator.process.child_process import host
+    from embercoach.simulator.child_process import host
 
     return host(toolchain)

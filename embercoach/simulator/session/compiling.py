@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 from msgspec import Struct
 
+from embercoach.simulator.child_process import host
 from embercoach.simulator.model import KernelFinding, LaunchResult, SimulatorError
-from embercoach.simulator.process.child_process import host
 from embercoach.simulator.reporting.compiler_errors import CompileError
 from embercoach.simulator.session.activation import activate
 from embercoach.simulator.session.record import SimulatedLaunch, calling_place

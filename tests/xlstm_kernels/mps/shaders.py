@@ -12,8 +12,8 @@ import numpy as np
 
 from embercoach.simulator.build import objects
 from embercoach.simulator.build.toolchain import find_toolchain
+from embercoach.simulator.child_process import host
 from embercoach.simulator.model import Buffer, Limits
-from embercoach.simulator.process.child_process import host
 from embercoach.simulator.reporting.messages import described
 
 if TYPE_CHECKING:

@@ -1,3 +1,0 @@
-"""The process that kernels run in."""
-
-from __future__ import annotations
