@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import match
+from embercoach.analysis.values.facts import first_value, match
 from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -181,7 +182,7 @@ def api_result(
 ) -> Value:
     """Return the result of an MLX function or method, with its dtype if known."""
     if entry.returns == "same":
-        return receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
+        return receiver if receiver is not None else first_value(arguments)
     value = result_value(entry.returns)
     for name, result in entry.given:
         if any(a.keyword == name for a in arguments):
@@ -189,6 +190,12 @@ def api_result(
     if not _mentions_array(value):
         return value
     return _fill(value, entry, arguments, receiver)
+
+
+def named_result(name: str, arguments: tuple[Argument, ...]) -> Value:
+    """Return the result of a function of MLX by its qualified name; ``UNKNOWN`` for others."""
+    entry = mlx_api.lookup(name)
+    return UNKNOWN if entry is None else api_result(entry, arguments)
 
 
 def _fill(

@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls import constants
-from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.binding import bind, without_expressions
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
     annotated_result,
@@ -25,7 +25,6 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
-from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
-    from embercoach.analysis.values.facts import Fact, FunctionVisit
+    from embercoach.analysis.values.facts import Argument, Fact, FunctionVisit
 
 _NO_ARRAYS = (Sequence, Numpy, Number, Str)
 
@@ -167,10 +166,7 @@ def call_with_values(
     frame: Frame, info: FunctionInfo, bound: Value | None, values: tuple[Value, ...]
 ) -> Value:
     """Return the result of a call with positional values that have no expressions."""
-    placeholder = cst.Name("_")
-    return call_function(
-        frame, info, bound, tuple(Argument(v, placeholder, None, "") for v in values)
-    )
+    return call_function(frame, info, bound, without_expressions(values))
 
 
 def _result(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.values.facts import first_value, keyword_value, pulls_of_arguments
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -22,7 +23,6 @@ from embercoach.analysis.values.lattice import (
     any_item,
     as_array,
     as_number,
-    pulls_of,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def attribute(name: str) -> Value:
 def call(name: str, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of calling ``numpy.<...>``."""
     short = name.rpartition(".")[2]
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    pulls = pulls_of_arguments(arguments)
     kind = scalar_kind(name)
     if kind is not None and name.count(".") == 1:
         return _scalar(kind, short, arguments, pulls)
@@ -156,7 +156,7 @@ _FIXED: dict[str, Value] = {
 
 def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """``numpy.float32(x)``: a scalar of a number, an array of an array."""
-    value = arguments[0].value if arguments else UNKNOWN
+    value = first_value(arguments)
     scalar = as_number(value) is not None or not arguments
     # float64 is a Python float, and MLX takes it as one.
     if short in ("float64", "double", "float_") and scalar:
@@ -227,7 +227,7 @@ def is_float64(name: str, arguments: tuple[Argument, ...]) -> bool:
 
 def _is_flat(arguments: tuple[Argument, ...]) -> bool:
     """Return whether the first argument is a list of numbers."""
-    value = arguments[0].value if arguments else UNKNOWN
+    value = first_value(arguments)
     if not isinstance(value, Sequence) or value.kind not in ("list", "tuple"):
         return False
     return isinstance(any_item(value), Number)
@@ -285,7 +285,7 @@ def _result_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | No
 
 
 def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | None:
-    dtype = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    dtype = keyword_value(arguments, "dtype")
     if isinstance(dtype, Symbol):
         return scalar_kind(dtype.name)
     if short in _INT_RESULTS:
@@ -303,7 +303,7 @@ def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | Non
 
 
 def _dtype_argument(arguments: tuple[Argument, ...]) -> str | None:
-    return _dtype_name(next((a.value for a in arguments if a.keyword == "dtype"), None))
+    return _dtype_name(keyword_value(arguments, "dtype"))
 
 
 def _dtype_name(dtype: Value | None) -> str | None:
@@ -354,7 +354,7 @@ def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
     if name in ("tobytes", "tofile", "dump", "dumps", "sort", "fill", "setflags"):
         return UNKNOWN
     if name == "astype":
-        dtype = arguments[0].value if arguments else UNKNOWN
+        dtype = first_value(arguments)
         kind = scalar_kind(dtype.name) if isinstance(dtype, Symbol) else None  # type: ignore[assignment]
         return Numpy(kind, owner.scalar, pulls, _dtype_name(dtype))
     if name in ("argmax", "argmin", "argsort", "nonzero", "searchsorted"):

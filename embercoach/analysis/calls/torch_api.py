@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.values.facts import first_value, keyword_value
 from embercoach.analysis.values.lattice import (
     BOOL,
     HOST,
@@ -118,21 +119,11 @@ METHOD_DTYPES = {
     "int": "int32",
     "bool": "bool",
 }
-#: Names of dtypes in ``torch``.
+#: Names of dtypes in ``torch``, the aliases among them.
 DTYPES = {
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "long": "int64",
-    "int": "int32",
+    **METHOD_DTYPES,
+    **{name: name for name in METHOD_DTYPES.values()},
     "cdouble": "complex128",
-    "float64": "float64",
-    "float32": "float32",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "int64": "int64",
-    "int32": "int32",
-    "bool": "bool",
 }
 #: Methods of tensors that keep the dtype.
 KEEPING = frozenset(
@@ -250,14 +241,14 @@ def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
     if name == "torch.device":
         return TorchDevice(_kinds(arguments[0])) if arguments else UNKNOWN
     if name == COMPILE_SHADER:
-        source = arguments[0].value if arguments else UNKNOWN
+        source = first_value(arguments)
         return ShaderLibrary(source) if isinstance(source, Str) else UNKNOWN
     if short[:1].isupper():
         return _instance(owner, short, arguments)
     if owner not in OF_TENSORS or short in SETTINGS:
         return UNKNOWN
     given = next((a for a in arguments if a.keyword == "device"), None)
-    dtype = _dtype_of(next((a.value for a in arguments if a.keyword == "dtype"), UNKNOWN))
+    dtype = _dtype_of(keyword_value(arguments, "dtype") or UNKNOWN)
     whole = combined(a.value for a in arguments)
     devices = whole.devices
     if given is not None:

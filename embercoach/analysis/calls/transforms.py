@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.calls.call_results import named_result
 from embercoach.analysis.calls.parameters import plain
 from embercoach.analysis.dataflow import gradient_roots
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.evaluate.dispatch import element_of
-from embercoach.analysis.values.facts import Argument, CompiledCall, CompileFact, Fact
+from embercoach.analysis.values.facts import (
+    Argument,
+    CompiledCall,
+    CompileFact,
+    Fact,
+    keyword_value,
+)
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -122,7 +127,7 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     """``mx.compile(f)`` and the like: the function gets its role, and a wrapper comes back."""
     kind, index = TRANSFORMS[name]
     positional = [a.value for a in arguments if a.keyword is None and not a.star]
-    named = next((a.value for a in arguments if a.keyword in ("fun", "fn", "f", "func")), None)
+    named = keyword_value(arguments, "fun", "fn", "f", "func")
     inner = positional[index] if len(positional) > index else named
     if inner is None:
         # ``lru_cache(maxsize=4)``, meant to be a decorator.
@@ -181,12 +186,6 @@ def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> 
         gradient_roots.note(frame, site, "vjp", arguments[0].value, arguments)
 
 
-def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
-    """Return the result of an MLX function whose first arguments have been bound already."""
-    entry = mlx_api.lookup(name)
-    return UNKNOWN if entry is None else api_result(entry, arguments)
-
-
 def call(
     frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
 ) -> Value:
@@ -199,7 +198,7 @@ def call(
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
         if isinstance(inner, Symbol):
-            return call_library(inner.name, arguments)
+            return named_result(inner.name, arguments)
         taken = (Argument(UNKNOWN, node, None, ""),) * callee.taken
         is_function = isinstance(inner, Function)
         return dispatch.call(frame, node, inner, (*taken, *arguments)) if is_function else UNKNOWN
@@ -247,7 +246,7 @@ def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argum
     """``threading.Thread(target=f)`` runs ``f`` in another thread."""
     keyword, index = THREAD_STARTERS[name]
     positional = [a for a in arguments if a.keyword is None and not a.star]
-    named = next((a.value for a in arguments if a.keyword == keyword), None)
+    named = keyword_value(arguments, keyword)
     target = named or (positional[index].value if len(positional) > index else UNKNOWN)
     is_awaited = index == 0
     given = positional[1:] if is_awaited else _listed(arguments)

@@ -47,15 +47,12 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
     """``if``/``elif``/``else``."""
     frame.statement = node
     value = test(frame, node.test, "if")
-    must = frame.must
     truth = exactness.truth(value) if frame.decides else None
-    if must is not None and truth is None:
+    if frame.must is not None and truth is None:
         truth = without_raising(node)
     if truth is not None:
         return _decided(frame, node, truth)
-    if must is None:
-        return _branches(frame, node)
-    with must.unsure():
+    with frame.unsure():
         return _branches(frame, node)
 
 
@@ -130,10 +127,8 @@ def _array_targets(
         pairs = list(zip((e.value for e in target.elements), arguments, strict=False))
     else:
         return ()
-    recording, frame.record = frame.record, False
-    found = [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
-    frame.record = recording
-    return found
+    with frame.quiet():
+        return [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
 
 
 def execute_for(frame: Frame, node: cst.For) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.evaluate import missing_members
 from embercoach.analysis.evaluate.members import mlx_member
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import first_value
 from embercoach.analysis.values.lattice import UNKNOWN, ModuleRef, Str, Symbol, Value
 
 if TYPE_CHECKING:
@@ -110,6 +111,6 @@ def _import_star(frame: Frame, source: str, level: int) -> None:
 
 def imported(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``importlib.import_module("mlx.core")``, ``pytest.importorskip("mlx.core")``."""
-    name = arguments[0].value if arguments else UNKNOWN
+    name = first_value(arguments)
     text = name.text if isinstance(name, Str) else None
     return UNKNOWN if not text or text.startswith(".") else _module(frame, text, 0)

@@ -13,6 +13,7 @@ from embercoach.analysis.calls.torch_api import OF_MODULE
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
+from embercoach.analysis.values.facts import first_value
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -59,9 +60,8 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
 
-    import libcst as cst
-
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.values.facts import Argument
 
 #: Attributes that layers of mlx.nn hold their arrays under.
 LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})
@@ -261,18 +261,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
 }
 
 
-def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
-    """``base[index]`` for a base that is neither an array nor a builtin container."""
-    if isinstance(base, Instance):
-        return classes.call_method(frame, base, "__getitem__", (index,))
-    if isinstance(base, LibraryObject) and mlx_api.is_layer(base.cls):
-        return UNKNOWN
-    return UNKNOWN
-
-
-def call_bound(
-    frame: Frame, bound: BoundMember, arguments: Any, node: cst.Call | None = None
-) -> Value:
+def call_bound(frame: Frame, bound: BoundMember, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of a method of a host value: lists, dicts, strings, NumPy, torch."""
     owner, name = bound.owner, bound.name
     if isinstance(owner, Numpy):
@@ -296,7 +285,7 @@ def call_bound(
     return UNKNOWN
 
 
-def _string_method(owner: Str, name: str, arguments: Any) -> Value:
+def _string_method(owner: Str, name: str, arguments: tuple[Argument, ...]) -> Value:
     if name in ("split", "rsplit", "splitlines"):
         return Sequence("list", STR)
     if name in ("find", "rfind", "index", "rindex", "count"):
@@ -319,12 +308,12 @@ def _sequence_method(owner: Sequence, name: str) -> Value:
     return NONE
 
 
-def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
+def _dict_method(owner: Dict, name: str, arguments: tuple[Argument, ...]) -> Value:
     everything = join_all([owner.item, *(v for _, v in owner.known)]) if owner.known else owner.item
     if name in ("items", "values", "keys"):
         return _dict_view(owner, name, everything)
     if name in ("get", "pop", "setdefault"):
-        key = arguments[0].value if arguments else UNKNOWN
+        key = first_value(arguments)
         text = key.text if isinstance(key, Str) else None
         found = owner.get(text) if text is not None else None
         if owner.exact and text is not None and name == "get":

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from embercoach.analysis.evaluate.dispatch import element_of
 from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.facts import StoreFact
+from embercoach.analysis.values.facts import StoreFact, first_value
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -193,7 +193,7 @@ def change(
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     if path is None or not owner.exact:
         return
-    key = arguments[0].value if arguments else UNKNOWN
+    key = first_value(arguments)
     text = key.text if isinstance(key, Str) else None
     if text is None or name not in ("pop", "setdefault"):
         frame.assign_path(path, open_ended(owner))

@@ -60,7 +60,7 @@ def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: Trut
             assert isinstance(node, cst.BooleanOperation)
             operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
             guarded = frame.record and _is_guarded(frame, node)
-            record_truth(frame, target, _quiet(frame, target, value), operator, guarded=guarded)
+            record_truth(frame, target, _quiet(frame, target), operator, guarded=guarded)
 
 
 def _is_guarded(frame: Frame, node: cst.BooleanOperation) -> bool:
@@ -68,20 +68,12 @@ def _is_guarded(frame: Frame, node: cst.BooleanOperation) -> bool:
     before = node.left
     while type(before) is cst.BooleanOperation:
         before = before.right
-    return definite_array(_quiet(frame, before, UNKNOWN)) is None
+    return definite_array(_quiet(frame, before)) is None
 
 
-def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
-    recording = frame.record
-    frame.record = False
-    try:
+def _quiet(frame: Frame, node: cst.BaseExpression) -> Value:
+    with frame.quiet():
         return evaluate(frame, node)
-    finally:
-        frame.record = recording
-
-
-#: Forms whose expression is evaluated, whatever comes before it. ``if loss < best`` is not meant:
-#: without that test, the next read of the loss would wait.
 
 
 def record_truth(
@@ -138,7 +130,7 @@ def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]
     path = dotted(node)
     if path is None:
         return None, UNKNOWN
-    return path, _quiet(frame, node, UNKNOWN)
+    return path, _quiet(frame, node)
 
 
 def _set(frame: Frame, path: str, value: Value) -> None:

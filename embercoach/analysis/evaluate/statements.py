@@ -252,23 +252,17 @@ def _pass(frame: Frame, node: cst.CSTNode) -> bool:
 def _execute_match(frame: Frame, node: cst.Match) -> bool:
     """``match``: patterns bind names to unknown values."""
     evaluate(frame, node.subject)
-    if frame.must is None:
-        return _match(frame, node)
-    with frame.must.unsure():
-        return _match(frame, node)
-
-
-def _match(frame: Frame, node: cst.Match) -> bool:
     before = frame.fork()
     branches: list[Snapshot] = [before]
-    for case in node.cases:
-        frame.restore(before)
-        for name in _pattern_names(case.pattern):
-            frame.bind(name, UNKNOWN)
-        if case.guard is not None:
-            test(frame, case.guard, "guard")
-        if execute(frame, case.body.body):
-            branches.append(frame.fork())
+    with frame.unsure():
+        for case in node.cases:
+            frame.restore(before)
+            for name in _pattern_names(case.pattern):
+                frame.bind(name, UNKNOWN)
+            if case.guard is not None:
+                test(frame, case.guard, "guard")
+            if execute(frame, case.body.body):
+                branches.append(frame.fork())
     frame.restore(before)
     frame.merge(branches)
     return True
