@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -33,13 +33,14 @@ from embercoach.analysis.values.lattice import (
     DType,
     LibraryObject,
     Number,
-    NumberKind,
     Sequence,
+    Union,
     Value,
     any_item,
     as_array,
     join_all,
     pulls_of,
+    with_parts,
 )
 from embercoach.analysis.values.memo import remembered
 from embercoach.analysis.values.promotion import FLOATING, HALF
@@ -251,14 +252,9 @@ def _mentions_array(value: Value) -> bool:
 def _replace_arrays(value: Value, array: Array) -> Value:
     if isinstance(value, Array):
         return array
-    if isinstance(value, Sequence):
-        if value.items is None:
-            return Sequence(value.kind, _replace_arrays(any_item(value), array))
-        items = tuple(_replace_arrays(i, array) for i in value.items)
-        return Sequence(value.kind, None, items)
-    if isinstance(value, Dict):
-        return Dict(_replace_arrays(value.item, array), value.known)
-    return value
+    return (
+        value if type(value) is Union else with_parts(value, partial(_replace_arrays, array=array))
+    )
 
 
 def _dtype(
@@ -291,9 +287,7 @@ def _dtype(
 
 def _of_numbers(numbers: list[Number]) -> str | None:
     """Return the dtype of an array made from Python numbers alone; none if there are none."""
-    kinds = {number.kind for number in numbers}
-    order: tuple[NumberKind, ...] = ("complex", "float", "int", "bool")
-    return next((promotion.dtype_of_number(k) for k in order if k in kinds), None)
+    return promotion.dtype_of_numbers({number.kind for number in numbers})
 
 
 def _excepted(entry: ApiEntry, dtype: str | None) -> str | None:

@@ -284,16 +284,8 @@ def _bound(
     if type(owner) is LibraryObject:
         entry = mlx_api.member(owner.cls, name)
         return UNKNOWN if entry is None else api_result(entry, arguments)
-    if name == "append" and isinstance(owner, Sequence):
-        mutation.append(frame, node, owner, arguments)
-    elif name in mutation.MUTATORS and isinstance(owner, Sequence):
-        mutation.mutate(frame, node, owner, name, arguments)
-    elif name == "update" and isinstance(owner, Dict):
-        mutation.update(frame, node, owner, arguments)
-    elif name in mutation.CHANGERS and isinstance(owner, Dict):
-        result = members.call_bound(frame, callee, arguments)
+    if isinstance(owner, (Sequence, Dict)):
         mutation.change(frame, node, owner, name, arguments)
-        return result
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
     return members.call_bound(frame, callee, arguments)

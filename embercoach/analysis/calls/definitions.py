@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct, field
 
+from embercoach.analysis.syntax.trees import parameters_of
 from embercoach.analysis.values.lattice import UNKNOWN, Value, join
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ class FunctionInfo(Struct, eq=False):
     vmapped: bool = False
     differentiated: bool = False
     threaded: bool = False  # runs in a thread other than the one that imports the module
-    # What mx.compile returns of it is called, or only differentiated: that runs it uncompiled.
-    called_compiled: bool = False
-    differentiated_compiled: bool = False
+    differentiated_compiled: bool = False  # what mx.compile returns of it: that runs uncompiled
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
@@ -135,27 +134,17 @@ class ClassInfo(Struct, eq=False):
         self.attributes[name] = value if known is None else join(known, value)
 
 
-def parameters_of(node: cst.FunctionDef | cst.Lambda) -> tuple[FunctionParameter, ...]:
+def function_parameters(node: cst.FunctionDef | cst.Lambda) -> tuple[FunctionParameter, ...]:
     """Return the parameters of a function in order."""
     params = node.params
-    found: list[FunctionParameter] = []
-
-    def add(param: cst.Param, star: str = "", keyword_only: bool = False) -> None:
-        annotation = param.annotation.annotation if param.annotation else None
-        found.append(
-            FunctionParameter(
-                param.name.value, param, annotation, param.default, star, keyword_only
-            )
+    return tuple(
+        FunctionParameter(
+            param.name.value,
+            param,
+            param.annotation.annotation if param.annotation else None,
+            param.default,
+            "*" if param is params.star_arg else "**" if param is params.star_kwarg else "",
+            param in params.kwonly_params,
         )
-
-    for param in params.posonly_params:
-        add(param)
-    for param in params.params:
-        add(param)
-    if isinstance(params.star_arg, cst.Param):
-        add(params.star_arg, "*")
-    for param in params.kwonly_params:
-        add(param, keyword_only=True)
-    if params.star_kwarg is not None:
-        add(params.star_kwarg, "**")
-    return tuple(found)
+        for param in parameters_of(params)
+    )

@@ -48,6 +48,7 @@ from embercoach.analysis.values.lattice import (
     join,
     join_all,
     options,
+    parts_of,
 )
 from embercoach.analysis.values.memo import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.work import WorkExceededError
@@ -130,7 +131,7 @@ def _holds_no_array(value: Value) -> bool:
     """Return whether a value is a dictionary, all of whose values are known, and no arrays."""
     if type(value) is not Dict or not value.known:
         return False
-    held = (o for v in (value.item, *(v for _, v in value.known)) for o in options(v))
+    held = (o for v in parts_of(value) for o in options(v))
     return all(isinstance(o, _NO_ARRAYS) for o in held)
 
 
@@ -269,25 +270,37 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     themselves: what another file asks for must not change the results of this one.
     """
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
-    if info.module.is_shared and frame.module.is_shared:
-        return _evaluated(frame, info, given, vague)
     asked = frame.module.asked.setdefault(info, {}) if info.module.is_shared else info.summaries
-    known = asked.get(given)
-    if known is not None:
-        return known
-    if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
+    if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared and given not in asked:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
             return vague if lacks_dtypes(vague) else first
-    if len(asked) >= MOST_KEPT:
-        return vague
-    asked[given] = vague  # for a body that comes back to this very call
-    known = asked[given] = _evaluated(frame, info, given, vague)
-    return known
+    return _evaluated(frame, info, given, vague, asked, exact=False)
 
 
 def _evaluated(
-    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool = False
+    frame: Frame,
+    info: FunctionInfo,
+    given: tuple[Value, ...],
+    vague: Value,
+    asked: dict[tuple[Value, ...], Value],
+    *,
+    exact: bool,
+) -> Value:
+    """Return the body's result for these values, kept among those that the file has asked for."""
+    if info.module.is_shared and frame.module.is_shared:
+        return _once_for_all(frame, info, given, vague, exact=exact)
+    known = asked.get(given)
+    if known is None:
+        if len(asked) >= MOST_KEPT:
+            return vague
+        asked[given] = vague  # for a body that comes back to this very call
+        known = asked[given] = _once_for_all(frame, info, given, vague, exact=exact)
+    return known
+
+
+def _once_for_all(
+    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool
 ) -> Value:
     def run() -> Value:
         return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
@@ -301,17 +314,9 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     """Return the body's result for the constants of one call, or ``vague``."""
     if constants.closure_at(frame, info) is None:
         return vague
-    given = constants.given(info, values)
-    if info.module.is_shared and frame.module.is_shared:
-        return _evaluated(frame, info, given, vague, exact=True)
     shared = info.module.is_shared
     asked = frame.module.asked_exactly.setdefault(info, {}) if shared else info.exact
-    known = asked.get(given)
-    if known is None:
-        if len(asked) >= MOST_KEPT:
-            return vague
-        known = asked[given] = _evaluated(frame, info, given, vague, exact=True)
-    return known
+    return _evaluated(frame, info, constants.given(info, values), vague, asked, exact=True)
 
 
 def explore(info: FunctionInfo) -> None:

@@ -66,6 +66,7 @@ from embercoach.analysis.values.lattice import (
     holds_arrays,
     join_all,
     options,
+    parts_of,
     pulls_of,
 )
 
@@ -473,21 +474,18 @@ def _is_read_back(value: Value) -> bool:
 def _numbers_only(value: Value) -> bool:
     if not isinstance(value, Sequence):
         return False
-    items = value.items if value.items is not None else (any_item(value),)
+    items = parts_of(value)
     return bool(items) and all(as_number(i) is not None or _numbers_only(i) for i in items)
 
 
 def _dtype_of_items(value: Sequence) -> str | None:
     kinds = set()
-    for item in value.items if value.items is not None else (any_item(value),):
+    for item in parts_of(value):
         if isinstance(item, Sequence):
             return _dtype_of_items(item)
         number = as_number(item)
         kinds.add(number.kind if number is not None else None)
-    for kind in ("complex", "float", "int", "bool"):
-        if kind in kinds:
-            return promotion.dtype_of_number(kind)
-    return None
+    return promotion.dtype_of_numbers(kinds)
 
 
 def _evaluated(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:

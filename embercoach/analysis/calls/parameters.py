@@ -245,10 +245,14 @@ def _is_none(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name) and node.value == "None"
 
 
-def quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+def default_value(info: FunctionInfo, node: cst.BaseExpression) -> Value:
     """Return the value of a default, without the facts of its evaluation."""
-    frame = Frame(info.module, None, closure_of(info), record=False)
-    return plain(evaluate(frame, node))
+    return evaluate(Frame(info.module, None, closure_of(info)), node)
+
+
+def quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+    """Return the value of a default, without the facts of its evaluation and its constants."""
+    return plain(default_value(info, node))
 
 
 def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:

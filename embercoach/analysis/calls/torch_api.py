@@ -26,11 +26,11 @@ from embercoach.analysis.values.lattice import (
     Torch,
     TorchDevice,
     Value,
-    any_item,
     as_number,
     as_numpy,
     as_tensor,
     options,
+    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def _spread(values: Iterable[Value]) -> Iterator[Value]:
     """Yield the values, and the items of those that are lists or tuples of tensors."""
     for value in values:
         if type(value) is Sequence and value.kind in ("list", "tuple"):
-            yield from (any_item(value),) if value.items is None else value.items
+            yield from parts_of(value)
         else:
             yield value
 

@@ -144,7 +144,7 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     role, site = ROLES.get(kind), (node, frame.statement)
     mark(frame, site, inner, role)
     if role == "differentiated":
-        if (compiled := _compiled(inner)) is not None:
+        if (compiled := compiled_by(inner)) is not None:
             compiled.differentiated_compiled = True
         gradient_roots.note(frame, site, kind, inner, arguments)
     if kind == "compile" and frame.record:
@@ -152,7 +152,7 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     return wrapped(kind, inner)
 
 
-def _compiled(value: Value) -> FunctionInfo | None:
+def compiled_by(value: Value) -> FunctionInfo | None:
     """Return the function of ``mx.compile(f)``."""
     is_compiled = isinstance(value, Transformed) and value.transform == "compile"
     inner = value.inner if isinstance(value, Transformed) and is_compiled else None
@@ -192,8 +192,6 @@ def call(
     """Return the result of calling what a transform returned."""
     if frame.record and callee.transform == "compile":
         frame.add(CompiledCall(node, frame.place(), callee, arguments))
-        if (compiled := _compiled(callee)) is not None:
-            compiled.called_compiled = True
     if callee.transform == "partial":
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
@@ -203,7 +201,7 @@ def call(
         is_function = isinstance(inner, Function)
         return dispatch.call(frame, node, inner, (*taken, *arguments)) if is_function else UNKNOWN
     inner = callee.inner
-    if ROLES.get(callee.transform) == "differentiated" and _compiled(inner) is not None:
+    if ROLES.get(callee.transform) == "differentiated" and compiled_by(inner) is not None:
         assert isinstance(inner, Transformed)
         inner = inner.inner  # MLX runs it uncompiled
     result = dispatch.call(frame, node, inner, arguments) if _callable(inner) else UNKNOWN

@@ -41,6 +41,7 @@ from embercoach.analysis.values.lattice import (
     join,
     join_all,
     options,
+    parts_of,
     with_pulls,
 )
 
@@ -261,7 +262,7 @@ def _item_of_dict(frame: Frame, base: Dict, subscript: Subscript) -> Value:
         if found is None and type(base.item) is Symbol:
             return UNKNOWN  # one module under a key says nothing of another key's value
         return base.item if found is None else found
-    return join_all([base.item, *(v for _, v in base.known)]) if base.known else base.item
+    return join_all(parts_of(base))
 
 
 def _item_of_any(frame: Frame, base: Union, subscript: Subscript) -> Value:

@@ -55,6 +55,7 @@ from embercoach.analysis.values.lattice import (
     any_item,
     as_array,
     join_all,
+    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -171,13 +172,25 @@ def _union(frame: Frame, owner: Union, name: str) -> Value:
 
 
 _CLOSED = (Array, Number, Str, Bytes, NoneValue)
-_HOST_TYPES: dict[type, type] = {
-    Str: str,
-    Number: float,
-    NoneValue: type(None),
-    Dict: dict,
-    Bytes: bytes,
+#: Host values of known attributes, by an example.
+_HOSTS: dict[object, object] = {
+    Number: 0.0,
+    Str: "",
+    Dict: {},
+    NoneValue: None,
+    Bytes: b"",
+    "list": [],
+    "tuple": (),
+    "shape": (),
+    "set": set(),
+    "iterator": iter(()),
 }
+
+
+def host_has(value: Value, name: str) -> bool | None:
+    """Return whether a value of the host has an attribute, None if that is not known."""
+    kind = value.kind if type(value) is Sequence else type(value)
+    return hasattr(_HOSTS[kind], name) if kind in _HOSTS else None
 
 
 def _only_array_has(owner: Union, name: str) -> Array | None:
@@ -189,13 +202,8 @@ def _only_array_has(owner: Union, name: str) -> Array | None:
     for option in owner.options:
         if type(option) is Array:
             array = option
-        elif type(option) is Sequence:
-            if hasattr(list, name) or hasattr(tuple, name) or hasattr(set, name):
-                return None
-        elif type(option) is not Unknown:
-            host = _HOST_TYPES.get(type(option))
-            if host is None or hasattr(host, name):
-                return None
+        elif type(option) is not Unknown and host_has(option, name) is not False:
+            return None
     return array if mlx_api.array_member(name) is not None else None
 
 
@@ -309,7 +317,7 @@ def _sequence_method(owner: Sequence, name: str) -> Value:
 
 
 def _dict_method(owner: Dict, name: str, arguments: tuple[Argument, ...]) -> Value:
-    everything = join_all([owner.item, *(v for _, v in owner.known)]) if owner.known else owner.item
+    everything = join_all(parts_of(owner))
     if name in ("items", "values", "keys"):
         return _dict_view(owner, name, everything)
     if name in ("get", "pop", "setdefault"):

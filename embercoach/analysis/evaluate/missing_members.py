@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.facts import MissingMemberFact, PropertyCallFact
-from embercoach.analysis.values.inheritance import MODULE_CLASS, find_method, is_layer, lineage
+from embercoach.analysis.values.inheritance import find_method, is_layer, is_layer_class, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -87,12 +87,10 @@ def _is_closed(owner: Value) -> bool:
     if not isinstance(owner, Instance) or find_method(owner.info, "__getattr__") is not None:
         return False
     bases = [base for cls in lineage(owner.info) for base in cls.bases]
-    known = (isinstance(b, Class) or (isinstance(b, Symbol) and _is_layer(b.name)) for b in bases)
+    known = (
+        isinstance(b, Class) or (isinstance(b, Symbol) and is_layer_class(b.name)) for b in bases
+    )
     return is_layer(owner.info) and all(known)
-
-
-def _is_layer(name: str) -> bool:
-    return name == MODULE_CLASS or mlx_api.is_layer(name)
 
 
 def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) -> None:

@@ -8,7 +8,8 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.evaluate.members import host_has
+from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.facts import TruthFact, TruthForm
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -186,10 +187,6 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
         _set(frame, path, UNKNOWN)
 
 
-#: Host values of known attributes, by an example.
-_HOSTS: dict[type[Value], object] = {Number: 0.0, Str: "", Sequence: (), Dict: {}, NoneValue: None}
-
-
 def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
     """``hasattr(n, "item")``: of an int or an array, the array alone has it."""
     given = node.args[1].value
@@ -213,9 +210,7 @@ def _has_attribute(option: Value, name: str) -> bool | None:
     """Return whether a value has an attribute, None if that is unknown."""
     if type(option) is Array:
         return mlx_api.array_member(name) is not None or hasattr(object, name)
-    if type(option) in _HOSTS:
-        return hasattr(_HOSTS[type(option)], name)
-    return None
+    return host_has(option, name)
 
 
 def _options(value: Value) -> list[Value]:
@@ -287,11 +282,6 @@ def runs_once(frame: Frame, node: cst.If) -> bool:
 
 def _assigns(suite: cst.BaseSuite, path: str) -> bool:
     """Return whether a statement at the top of a suite assigns a name."""
-    lines = [line for line in suite.body if type(line) is cst.SimpleStatementLine]
-    small = [statement for line in lines for statement in line.body]
-    return any(
-        dotted(target.target) == path
-        for statement in small
-        if type(statement) is cst.Assign
-        for target in statement.targets
-    )
+    lines = (line for line in suite.body if type(line) is cst.SimpleStatementLine)
+    small = (statement for line in lines for statement in line.body)
+    return any(dotted(target) == path for one in small for target in targets_of(one))

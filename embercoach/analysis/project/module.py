@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, function_parameters
 from embercoach.analysis.calls.torch_api import ACCELERATORS
 from embercoach.analysis.evaluate.dispatch import execute
 from embercoach.analysis.evaluate.frame import Frame
@@ -275,7 +275,7 @@ class Module:
                 module=self,
                 cls=cls,
                 outer=frame.info,
-                parameters=parameters_of(node),
+                parameters=function_parameters(node),
                 is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
                 statement=frame.statement,
             )
