@@ -45,6 +45,7 @@ from embercoach.analysis.values.inheritance import (
 )
 from embercoach.analysis.values.lattice import (
     NONE,
+    TRACED,
     UNKNOWN,
     Array,
     ArrayAt,
@@ -347,7 +348,7 @@ def _instance(
         if forward is not None:
             return functions.call_function(frame, forward, callee, arguments)
     for base in library_bases(callee.info):
-        if mlx_api.is_layer(base) and base != MODULE_CLASS:
+        if mlx_api.is_layer(base):
             return _library_object(frame, node, LibraryObject(base), arguments)
     return UNKNOWN
 
@@ -395,7 +396,7 @@ def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argum
             Array(d.name if isinstance(d, DType) else None, traced=True) for d in dtypes.items
         )
         return Sequence("list", None, items)
-    return Sequence("list", Array(traced=True))
+    return Sequence("list", TRACED)
 
 
 def _wrapped(

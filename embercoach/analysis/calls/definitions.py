@@ -29,7 +29,6 @@ class FunctionParameter(Struct):
     star: str
     keyword_only: bool
     evidence: Value | None = None  # join of what callers in the same file pass
-    annotated: Value | None = None  # what the annotation says, once it has been asked for
 
     def observe(self, value: Value) -> bool:
         """Add what a caller passes; True if that is news."""
@@ -49,7 +48,6 @@ class FunctionInfo(Struct, eq=False):
     parameters: tuple[FunctionParameter, ...]
     closure: Frame | None = None
     decorators: tuple[str, ...] = ()
-    is_static: bool = False
     is_property: bool = False
     is_async: bool = False
     # Roles: how the function is used, from decorators, transforms and calls.
@@ -65,13 +63,13 @@ class FunctionInfo(Struct, eq=False):
     #: By name, parameters that are arrays or modules, as the function is differentiated.
     seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None
-    declared: Value | None = None  # what the return annotation says, once it has been asked for
+    #: What its annotations say, once that has been asked for.
+    annotated: dict[cst.BaseExpression, Value] = field(default_factory=dict)
     returned: Value = UNKNOWN  # by the body, as it has been analysed
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
     #: Of a shared function, by the call, and by the depth of the call where that matters.
     results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
-    grown: frozenset[str] | None = None  # names to whose lists inner functions add
     global_names: set[str] = field(default_factory=set)
     nonlocal_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
@@ -99,7 +97,7 @@ class FunctionInfo(Struct, eq=False):
     @property
     def is_method(self) -> bool:
         """Return whether the first parameter is bound to the instance or the class."""
-        return self.cls is not None and not self.is_static
+        return self.cls is not None and "builtins.staticmethod" not in self.decorators
 
     @property
     def is_test(self) -> bool:

@@ -30,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
     STR,
+    TRACED,
     UNKNOWN,
     Array,
     Callable,
@@ -138,7 +139,6 @@ def _holds_no_array(value: Value) -> bool:
 MAX_SUMMARIES = 6
 #: Parameters that are bound in the time of an evaluation.
 PARAMETERS_A_STEP = 2
-_TRACED = Array(traced=True)
 
 
 @link("call_function")
@@ -270,26 +270,28 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     themselves: what another file asks for must not change the results of this one.
     """
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
-    asked = frame.module.asked.setdefault(info, {}) if info.module.is_shared else info.summaries
+    asked = _asked(frame, info, exact=False)
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared and given not in asked:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
             return vague if lacks_dtypes(vague) else first
-    return _evaluated(frame, info, given, vague, asked, exact=False)
+    return _evaluated(frame, info, given, vague, exact=False)
+
+
+def _asked(frame: Frame, info: FunctionInfo, *, exact: bool) -> dict[tuple[Value, ...], Value]:
+    """Return what the file's calls of a function gave."""
+    if info.module.is_shared:
+        return frame.module.asked.setdefault((info, exact), {})
+    return info.exact if exact else info.summaries
 
 
 def _evaluated(
-    frame: Frame,
-    info: FunctionInfo,
-    given: tuple[Value, ...],
-    vague: Value,
-    asked: dict[tuple[Value, ...], Value],
-    *,
-    exact: bool,
+    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool
 ) -> Value:
     """Return the body's result for these values, kept among those that the file has asked for."""
     if info.module.is_shared and frame.module.is_shared:
         return _once_for_all(frame, info, given, vague, exact=exact)
+    asked = _asked(frame, info, exact=exact)
     known = asked.get(given)
     if known is None:
         if len(asked) >= MOST_KEPT:
@@ -314,9 +316,7 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     """Return the body's result for the constants of one call, or ``vague``."""
     if constants.closure_at(frame, info) is None:
         return vague
-    shared = info.module.is_shared
-    asked = frame.module.asked_exactly.setdefault(info, {}) if shared else info.exact
-    return _evaluated(frame, info, constants.given(info, values), vague, asked, exact=True)
+    return _evaluated(frame, info, constants.given(info, values), vague, exact=True)
 
 
 def explore(info: FunctionInfo) -> None:
@@ -419,7 +419,7 @@ def must_execute(
     """
     if info.in_progress:
         return MustExecute(arrays)
-    values: list[Value] = [_TRACED if p.name in arrays else UNKNOWN for p in info.parameters]
+    values: list[Value] = [TRACED if p.name in arrays else UNKNOWN for p in info.parameters]
     owner = info.parameters[0].name if info.is_method and info.parameters else ""
     values[:1] = canonical_values(info)[:1] if owner else values[:1]
     frame = _entered(info, tuple(values), record=False, depth=1)
@@ -443,7 +443,7 @@ def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, dep
             known = frame.names[parameter.name]
             if UNKNOWN in options(known) or known is NONE:
                 shown = [o for o in options(known) if o is NONE]
-                frame.names[parameter.name] = join_all([*shown, Array(traced=True)])
+                frame.names[parameter.name] = join_all([*shown, TRACED])
     return frame
 
 

@@ -365,7 +365,7 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: Arguments) -> Value
         return UNKNOWN if handler is None else handler(frame, node, arguments)
     if library == "numpy":
         result = numpy_api.call(name, arguments)
-        if frame.module.uses_accelerator:
+        if torch_api.uses_accelerator(frame.module):
             result = torch_api.numpy_result(name, arguments, result)
         return _pulled(node, result, arguments)
     if library == "torch":
@@ -441,7 +441,7 @@ def _array_of(value: Value, arguments: Arguments) -> Array:
     pulls = pulls_of(value)
     number = as_number(value)
     if isinstance(given, DType):
-        literal = number is not None or _numbers_only(value)
+        literal = number is not None or numpy_api.holds_numbers_alone(value)
         return Array(given.name, literal, number is not None, False, pulls)
     if given is not None and given is not NONE:
         return Array(None, False, number is not None, False, pulls)
@@ -454,7 +454,7 @@ def _array_of(value: Value, arguments: Arguments) -> Array:
     array = as_array(value)
     if array is not None:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
-    if _numbers_only(value):
+    if numpy_api.holds_numbers_alone(value):
         assert isinstance(value, Sequence)
         if any(_is_read_back(option) for option in options(any_item(value))):
             return Array(None, False, False, False, pulls)
@@ -469,13 +469,6 @@ def _array_of(value: Value, arguments: Arguments) -> Array:
 def _is_read_back(value: Value) -> bool:
     """Return whether a number was read from an array: of an unknown dtype, if it is a float."""
     return isinstance(value, Number) and value.kind == "float" and bool(value.pulls)
-
-
-def _numbers_only(value: Value) -> bool:
-    if not isinstance(value, Sequence):
-        return False
-    items = parts_of(value)
-    return bool(items) and all(as_number(i) is not None or _numbers_only(i) for i in items)
 
 
 def _dtype_of_items(value: Sequence) -> str | None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.facts import first_value, keyword_value, pulls_of_arguments
 from embercoach.analysis.values.lattice import (
-    FLOAT,
     INT,
     NONE,
     NUMPY,
@@ -23,19 +22,13 @@ from embercoach.analysis.values.lattice import (
     any_item,
     as_array,
     as_number,
+    parts_of,
 )
 
 if TYPE_CHECKING:
     from embercoach.analysis.values.facts import Argument
     from embercoach.analysis.values.lattice import Pulls
 
-CONSTANTS: dict[str, Value] = {
-    "numpy.pi": FLOAT,
-    "numpy.e": FLOAT,
-    "numpy.inf": FLOAT,
-    "numpy.nan": FLOAT,
-    "numpy.newaxis": NONE,
-}
 #: Functions that ask about types, files or settings and pull no data.
 NO_DATA = frozenset(
     {
@@ -116,22 +109,22 @@ _SCALAR_KINDS: dict[str, NumberKind] = {
 }
 
 
-def attribute(name: str) -> Value:
-    """``numpy.<name>``."""
-    return CONSTANTS.get(name) or Symbol(name)
-
-
 def call(name: str, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of calling ``numpy.<...>``."""
     short = name.rpartition(".")[2]
     pulls = pulls_of_arguments(arguments)
+    values = [argument.value for argument in arguments]
     kind = scalar_kind(name)
     if kind is not None and name.count(".") == 1:
         return _scalar(kind, short, arguments, pulls)
     fixed = _FIXED.get(short)
     if fixed is not None:
         return fixed
-    if short in ("prod", "ceil", "floor") and _all_host(arguments):
+    if (
+        short in ("prod", "ceil", "floor")
+        and arguments
+        and all(as_number(value) is not None or holds_numbers_alone(value) for value in values)
+    ):
         return Numpy("int" if short == "prod" else "float", True, pulls)
     if short in LAZY and arguments and as_array(arguments[0].value) is not None:
         return arguments[0].value if short not in _LISTS else Sequence("list", arguments[0].value)
@@ -139,7 +132,7 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if short in _TUPLES:
         return Sequence("tuple", NUMPY)
-    if arguments and _all_numbers(arguments):
+    if arguments and all(as_number(value) is not None for value in values):
         return _of_numbers(short, arguments, pulls)
     return _of_arrays(name, short, arguments, pulls)
 
@@ -316,17 +309,12 @@ def _dtype_name(dtype: Value | None) -> str | None:
 _PYTHON_DTYPES = {"builtins.int": "int64", "builtins.float": "float64", "numpy.int_": "int64"}
 
 
-def _all_numbers(arguments: tuple[Argument, ...]) -> bool:
-    return all(isinstance(a.value, Number) or as_number(a.value) for a in arguments)
-
-
-def _all_host(arguments: tuple[Argument, ...]) -> bool:
-    def host(value: Value) -> bool:
-        if isinstance(value, Sequence):
-            return all(host(v) for v in (value.items or (any_item(value),)))
-        return as_number(value) is not None
-
-    return bool(arguments) and all(host(a.value) for a in arguments)
+def holds_numbers_alone(value: Value) -> bool:
+    """Return whether a value is a list of Python numbers, or of such lists."""
+    if not isinstance(value, Sequence):
+        return False
+    items = parts_of(value)
+    return bool(items) and all(as_number(i) is not None or holds_numbers_alone(i) for i in items)
 
 
 def member(owner: Numpy, name: str) -> Value:

@@ -32,11 +32,13 @@ from embercoach.analysis.values.lattice import (
     options,
     parts_of,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument
 
 #: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
@@ -233,6 +235,12 @@ OF_MODULE = frozenset(
         "type",
     }
 )
+
+
+@kept_for_file
+def uses_accelerator(module: Module) -> bool:
+    """Return whether a file computes with torch and names a GPU."""
+    return "torch" in module.source and any(name in module.source for name in ACCELERATORS)
 
 
 def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:

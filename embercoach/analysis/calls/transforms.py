@@ -22,9 +22,9 @@ from embercoach.analysis.values.facts import (
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     ARRAY,
+    TRACED,
     TREE,
     UNKNOWN,
-    Array,
     BoundMember,
     BoundTransform,
     Function,
@@ -120,7 +120,7 @@ def _map_over_arrays(info: FunctionInfo) -> None:
     """All arguments of a function that ``mx.vmap`` is given are arrays, or trees of them."""
     for parameter in info.parameters[1 if info.is_method else 0 :]:
         if parameter.annotation is None and parameter.default is None and not parameter.star:
-            parameter.observe(Array(traced=True))
+            parameter.observe(TRACED)
 
 
 def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -206,7 +206,7 @@ def call(
         inner = inner.inner  # MLX runs it uncompiled
     result = dispatch.call(frame, node, inner, arguments) if _callable(inner) else UNKNOWN
     if callee.transform.endswith("value_and_grad"):
-        value = result if result is not UNKNOWN else Array(traced=True)
+        value = result if result is not UNKNOWN else TRACED
         gradient = TREE if callee.transform.startswith("module") else ARRAY
         return Sequence("tuple", join_all((value, gradient)), (value, gradient))
     if callee.transform == "grad":

@@ -25,13 +25,13 @@ from embercoach.analysis.values.gradient_marks import (
     marks_of,
     unreached_layers,
 )
-from embercoach.analysis.values.inheritance import find_method, is_layer
+from embercoach.analysis.values.inheritance import MODULE, find_method, is_layer
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
+    TRACED,
     TREE,
     UNKNOWN,
-    Array,
     Function,
     Instance,
     LibraryObject,
@@ -124,8 +124,6 @@ class GradientRun:
             self.is_complete = not any(map(marks_of, given))
 
 
-MODULE = LibraryObject("mlx.nn.Module")
-TRACED = Array(traced=True)
 #: Methods and functions of dictionaries and lists.
 _TREE_METHODS = frozenset({"items", "values", "keys", "get", "pop", "update", "copy"})
 _TREE_FUNCTIONS = frozenset({"len", "isinstance", "list", "tuple", "dict", "sorted"})

@@ -289,19 +289,10 @@ def _forget_alternatives(frame: Frame, before: Version) -> None:
             frame.names[name] = without_alternatives(value)
 
 
-def execute_break(frame: Frame, node: cst.Break) -> bool:
-    """``break``: the state goes on after the loop."""
+def execute_exit(frame: Frame, node: cst.Break | cst.Continue) -> bool:
+    """``break`` and ``continue``: the state goes on after the loop, or at its next round."""
     if frame.exits is not None:
-        frame.exits.append((True, frame.fork()))
-    if frame.must is not None:
-        frame.must.jumps += 1
-    return False
-
-
-def execute_continue(frame: Frame, node: cst.Continue) -> bool:
-    """``continue``: the state goes on at the loop's next round."""
-    if frame.exits is not None:
-        frame.exits.append((False, frame.fork()))
+        frame.exits.append((type(node) is cst.Break, frame.fork()))
     if frame.must is not None:
         frame.must.jumps += 1
     return False

@@ -18,6 +18,8 @@ from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
+    SUBTREE,
+    TRACED,
     UNKNOWN,
     Array,
     ArrayAt,
@@ -179,15 +181,15 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         if frame.gradient is not None:
             pulls = pulls.union(*(marks_of(index[1]) for index in indices if index is not None))
         return Array(array.dtype, array.literal, False, array.traced, pulls)
-    if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
+    if base is UNKNOWN and evidence.arrays_are_mlx(frame.module) and _is_array_index(node):
         if type(node.value) is cst.Attribute and node.value.attr.value == "at":
-            return ArrayAt(Array(traced=True))
+            return ArrayAt(TRACED)
         evidence.show_array(frame, node.value, base)
-        return Array(traced=True)
-    if base is UNKNOWN and frame.module.arrays_are_mlx and any(map(_is_mask, indices)):
+        return TRACED
+    if base is UNKNOWN and evidence.arrays_are_mlx(frame.module) and any(map(_is_mask, indices)):
         if frame.record:
-            frame.add(ArrayIndexFact(node, frame.place(), Array(traced=True), tuple(indices)))
-        return Array(traced=True)
+            frame.add(ArrayIndexFact(node, frame.place(), TRACED, tuple(indices)))
+        return TRACED
     return _item(frame, base, Subscript(index, is_slice, node))
 
 
@@ -274,7 +276,7 @@ def _item_of_array(frame: Frame, base: Array, subscript: Subscript) -> Value:
 
 
 def _item_of_tree(frame: Frame, base: Tree, subscript: Subscript) -> Value:
-    return Union(frozenset({Tree(), Array()}))
+    return SUBTREE
 
 
 def _item_of_numpy(frame: Frame, base: Numpy, subscript: Subscript) -> Value:

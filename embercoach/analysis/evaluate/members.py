@@ -10,7 +10,7 @@ from embercoach.analysis.calls import numpy_api, sibling_files, string_methods, 
 from embercoach.analysis.calls.call_results import result_value, weight_dtype
 from embercoach.analysis.calls.parameters import SETTING_NAMES
 from embercoach.analysis.calls.torch_api import OF_MODULE
-from embercoach.analysis.evaluate import classes
+from embercoach.analysis.evaluate import classes, evidence
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.facts import first_value
@@ -21,6 +21,8 @@ from embercoach.analysis.values.lattice import (
     SETTING,
     SHAPE,
     STR,
+    SUBTREE,
+    TRACED,
     UNKNOWN,
     Array,
     ArrayAt,
@@ -66,16 +68,13 @@ if TYPE_CHECKING:
 
 #: Attributes that layers of mlx.nn hold their arrays under.
 LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})
-DTYPE_ALIASES = {"bool_": "bool"}
-MLX_CONSTANTS: dict[str, Value] = {
-    "mlx.core.pi": FLOAT,
-    "mlx.core.e": FLOAT,
-    "mlx.core.inf": FLOAT,
-    "mlx.core.nan": FLOAT,
-    "mlx.core.euler_gamma": FLOAT,
-    "mlx.core.newaxis": NONE,
+_DTYPE_ALIASES = {"bool_": "bool"}
+_LIBRARIES = ("mlx.core", "numpy", "math")
+_CONSTANTS: dict[str, Value] = {
+    **{f"{library}.{n}": FLOAT for library in _LIBRARIES for n in ("pi", "e", "inf", "nan")},
+    **dict.fromkeys(("mlx.core.euler_gamma", "math.tau"), FLOAT),
+    **dict.fromkeys(("mlx.core.newaxis", "numpy.newaxis"), NONE),
 }
-MATH_CONSTANTS = frozenset({"math.pi", "math.e", "math.inf", "math.nan", "math.tau"})
 
 
 @link("member")
@@ -86,31 +85,20 @@ def member(frame: Frame, owner: Value, name: str) -> Value:
 
 
 def _symbol(frame: Frame, owner: Symbol, name: str) -> Value:
-    full = f"{owner.name}.{name}"
-    library = full.partition(".")[0]
-    if library == "mlx":
-        return mlx_member(owner.name, name)
-    if library == "numpy":
-        return numpy_api.attribute(full)
-    if full in MATH_CONSTANTS:
-        return FLOAT
-    return Symbol(full)
+    return library_member(owner.name, name)
 
 
 @lru_cache(maxsize=4096)
-def mlx_member(module: str, name: str) -> Value:
+def library_member(owner: str, name: str) -> Value:
     """``mlx.<...>.<name>``: a dtype, a constant, or a function or class by its name."""
-    full = f"{module}.{name}"
-    if module == "mlx.core":
-        short = DTYPE_ALIASES.get(name, name)
+    if owner == "mlx.core":
+        short = _DTYPE_ALIASES.get(name, name)
         if short in promotion.DTYPES and name != "bool":
             return DType(short)
-        constant = MLX_CONSTANTS.get(full)
-        if constant is not None:
-            return constant
         if name == "nn":
             return UNKNOWN
-    return Symbol(full)
+    full = f"{owner}.{name}"
+    return _CONSTANTS.get(full) or Symbol(full)
 
 
 def _array(frame: Frame, owner: Array, name: str) -> Value:
@@ -216,10 +204,10 @@ def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
     if name == "ndim":
         return INT
     if name in ("item", "tolist") and frame.module.is_test and "torch" not in frame.module.source:
-        return BoundMember(Array(traced=True), name)
-    if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
-        return BoundMember(Array(traced=True), name)
-    if name in ("to", "cuda") and frame.module.uses_accelerator:
+        return BoundMember(TRACED, name)
+    if name in ARRAY_ONLY and evidence.arrays_are_mlx(frame.module):
+        return BoundMember(TRACED, name)
+    if name in ("to", "cuda") and torch_api.uses_accelerator(frame.module):
         return BoundMember(Torch(is_tensor=False), name)  # a tensor, a module or a batch
     return UNKNOWN
 
@@ -356,7 +344,7 @@ def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
 
 
 def _tree_method(name: str) -> Value:
-    leaf = Union(frozenset({Tree(), Array()}))
+    leaf = SUBTREE
     if name == "items":
         return Sequence("iterator", Sequence("tuple", leaf, (STR, leaf)))
     if name == "values":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.mlx_api.replacements import MODULE_ADVICE
 from embercoach.analysis.values.facts import MissingMemberFact, PropertyCallFact
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_layer_class, lineage
 from embercoach.analysis.values.lattice import (
@@ -43,15 +44,6 @@ IMPORTED_BY_MLX = frozenset(
     )
 )
 
-#: Members of torch's modules and optimizers.
-OF_TORCH = frozenset(
-    (
-        *("add_module", "backward", "cpu", "cuda", "load_state_dict", "named_parameters"),
-        *("param_groups", "register_buffer", "register_parameter", "requires_grad_"),
-        *("state_dict", "to", "zero_grad"),
-    )
-)
-
 
 def record_member(
     frame: Frame, node: cst.Attribute, owner: Value, value: Value, call: cst.Call | None = None
@@ -68,7 +60,7 @@ def record_member(
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
-    elif name in OF_TORCH and value is UNKNOWN:
+    elif name in MODULE_ADVICE and value is UNKNOWN:
         seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
         if seen and all(map(_is_closed, seen)):
             frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))

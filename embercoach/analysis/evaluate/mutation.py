@@ -25,10 +25,9 @@ from embercoach.analysis.values.lattice import (
     collected,
     join_all,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
@@ -79,22 +78,24 @@ def _grown_beside(info: FunctionInfo) -> set[str]:
     found: set[str] = set()
     for other in info.module.functions:
         if other.outer is info.outer:
-            if other.grown is None:
-                other.grown = frozenset(_grown(other.node.body))
-            found |= other.grown
+            found |= _grown_by(other)
     return found
 
 
-def _grown(tree: cst.CSTNode) -> Iterator[str]:
-    for node in walk(tree):
+@kept_for_file
+def _grown_by(info: FunctionInfo) -> frozenset[str]:
+    """Return the names to whose lists a function adds."""
+    found: set[str] = set()
+    for node in walk(info.node.body):
         if type(node) is cst.Call and type(node.func) is cst.Attribute:
             owner, name = node.func.value, node.func.attr.value
             if type(owner) is cst.Name and name in MUTATORS:
-                yield owner.value
+                found.add(owner.value)
         elif type(node) is cst.AugAssign and type(node.target) is cst.Name:
-            yield node.target.value
+            found.add(node.target.value)
         elif type(node) is cst.Subscript and type(node.value) is cst.Name:
-            yield node.value.value  # perhaps to put something into a dictionary
+            found.add(node.value.value)  # perhaps to put something into a dictionary
+    return frozenset(found)
 
 
 #: What an indented line adds to.
@@ -133,9 +134,14 @@ def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
             owner.info.record(name, kept)
 
 
+@kept_for_file
+def _mentions_compile(module: Module) -> bool:
+    return "compile" in module.source
+
+
 def note_store(frame: Frame, target: cst.CSTNode, value: Value) -> None:
     """Record what a function stores where its callers may see it."""
-    if frame.record and frame.info is not None and frame.module.mentions_compile:
+    if frame.record and frame.info is not None and _mentions_compile(frame.module):
         frame.add(StoreFact(target, frame.place(), value))
 
 

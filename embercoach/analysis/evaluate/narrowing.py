@@ -30,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     definite_array,
     join_all,
+    options,
     without,
 )
 
@@ -174,7 +175,7 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
         return
     expected = _instances(frame, node.args[1].value)
     if truth:
-        kept = [o for o in _options(value) if _fits(o, expected)]
+        kept = [o for o in options(value) if _fits(o, expected)]
         if not kept or UNKNOWN in kept:
             kept = [o for o in kept if o is not UNKNOWN] + [w for w in expected if w not in kept]
         _set(frame, path, join_all(kept))
@@ -194,8 +195,8 @@ def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
     if path is None or type(given) is not cst.SimpleString:
         return
     name = str(evaluated(given))
-    left = [o for o in _options(value) if _has_attribute(o, name) is not (not truth)]
-    if left and len(left) < len(_options(value)):
+    left = [o for o in options(value) if _has_attribute(o, name) is not (not truth)]
+    if left and len(left) < len([*options(value)]):
         _set(frame, path, join_all(left))
     elif not left and _is_parameter(frame, path):
         # The annotation says what the code denies. For any other name, the branch is never taken.
@@ -211,10 +212,6 @@ def _has_attribute(option: Value, name: str) -> bool | None:
     if type(option) is Array:
         return mlx_api.array_member(name) is not None or hasattr(object, name)
     return host_has(option, name)
-
-
-def _options(value: Value) -> list[Value]:
-    return list(value.options) if type(value) is Union else [value]
 
 
 def _instances(frame: Frame, node: cst.BaseExpression) -> list[Value]:

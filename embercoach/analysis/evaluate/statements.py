@@ -188,7 +188,6 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
         if parameter.default is not None and frame.record:
             evaluate(frame, parameter.default)
     info.decorators = tuple(names)
-    info.is_static = "builtins.staticmethod" in names
     info.is_property = any(n in PROPERTIES for n in names)
     if any(n.endswith("pytest.fixture") for n in names):
         frame.module.fixtures[info.name] = info
@@ -301,8 +300,8 @@ EXECUTORS |= {
     cst.Try: control.execute_try,
     cst.TryStar: control.execute_try,
     cst.Match: _execute_match,
-    cst.Break: control.execute_break,
-    cst.Continue: control.execute_continue,
+    cst.Break: control.execute_exit,
+    cst.Continue: control.execute_exit,
     cst.Import: imports.execute_import,
     cst.ImportFrom: imports.execute_import_from,
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
 MODULE_CLASS = "mlx.nn.Module"
+MODULE = LibraryObject(MODULE_CLASS)
 TORCH_MODULE = "torch.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 

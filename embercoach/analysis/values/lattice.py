@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
+#: The narrowest first.
+NUMBER_KINDS: tuple[NumberKind, ...] = ("bool", "int", "float", "complex")
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
 
 
@@ -410,6 +412,7 @@ class Union(Value, frozen=True):
 UNKNOWN = Unknown()
 NONE = NoneValue()
 ARRAY = Array()
+TRACED = Array(traced=True)
 BOOL = Number("bool")
 INT = Number("int")
 FLOAT = Number("float")
@@ -418,6 +421,8 @@ STR = Str()
 SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
+#: What a tree holds under a key.
+SUBTREE = Union(frozenset({Tree(), Array()}))
 NUMPY = Numpy()
 
 
@@ -580,8 +585,7 @@ def as_number(value: Value) -> Number | None:
 
 
 def _wider(a: Number, b: Number) -> Number:
-    order = ("bool", "int", "float", "complex")
-    return Number(max(a.kind, b.kind, key=order.index), pulls=a.pulls | b.pulls)
+    return Number(max(a.kind, b.kind, key=NUMBER_KINDS.index), pulls=a.pulls | b.pulls)
 
 
 def as_numpy(value: Value) -> Numpy | None:
@@ -604,7 +608,7 @@ def pulls_of(value: Value) -> Pulls:
         return found
     if type(value) is Sequence:
         found = value.pulls
-        for item in value.items or (any_item(value),):
+        for item in parts_of(value):
             found |= pulls_of(item)
         return found
     pulls: Pulls = getattr(value, "pulls", NO_PULLS)
