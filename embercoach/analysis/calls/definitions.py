@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.memo import CallKey, Summary
 
+PROPERTIES = frozenset({"builtins.property", "functools.cached_property"})
 #: A node, and the statement or the decorator that contains it.
 Site = tuple[cst.CSTNode, cst.CSTNode]
 
@@ -48,8 +49,6 @@ class FunctionInfo(Struct, eq=False):
     parameters: tuple[FunctionParameter, ...]
     closure: Frame | None = None
     decorators: tuple[str, ...] = ()
-    is_property: bool = False
-    is_async: bool = False
     # Roles: how the function is used, from decorators, transforms and calls.
     compiled: bool = False
     vmapped: bool = False
@@ -98,6 +97,16 @@ class FunctionInfo(Struct, eq=False):
     def is_method(self) -> bool:
         """Return whether the first parameter is bound to the instance or the class."""
         return self.cls is not None and "builtins.staticmethod" not in self.decorators
+
+    @property
+    def is_property(self) -> bool:
+        """Return whether reading an attribute calls it."""
+        return not PROPERTIES.isdisjoint(self.decorators)
+
+    @property
+    def is_async(self) -> bool:
+        """Return whether a call of it makes a coroutine."""
+        return isinstance(self.node, cst.FunctionDef) and self.node.asynchronous is not None
 
     @property
     def is_test(self) -> bool:

@@ -140,7 +140,7 @@ def _element(frame: Frame, arguments: Arguments, index: int = 0) -> Value:
 
 def _enumerate(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     if frame.module.mentions_kernels and len(arguments) == 1:
-        known = exactness.items_of(arguments[0].value)
+        known = exactness.known_items(arguments[0].value)
         if known is not None:
             pairs = ((Number("int", at), item) for at, item in enumerate(known))
             return Sequence("iterator", None, tuple(Sequence("tuple", None, p) for p in pairs))
@@ -153,7 +153,7 @@ def _zip(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         inner = _element(frame, arguments)
         return Sequence("iterator", Sequence("tuple", element_of(frame, inner)))
     if frame.module.mentions_kernels and not any(a.keyword for a in arguments):
-        known = [exactness.items_of(a.value) for a in arguments]
+        known = [exactness.known_items(a.value) for a in arguments]
         columns = [k for k in known if k is not None]
         if columns and len(columns) == len(known):
             rows = zip(*columns, strict=False)

@@ -117,7 +117,7 @@ def _model_arguments(info: FunctionInfo) -> Value | None:
     return None
 
 
-MAX_PIECES = 64
+MOST_KEY_PIECES = 64
 
 
 def plain(value: Value) -> Value:
@@ -129,7 +129,9 @@ def plain(value: Value) -> Value:
             return Array(value.dtype, False, False, value.traced)
         return value
     if isinstance(value, Str):
-        return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
+        return (
+            value if value.text is not None and len(value.pieces or ()) <= MOST_KEY_PIECES else STR
+        )
     if isinstance(value, Union):
         return _plain_union(value)
     if isinstance(value, Sequence):

@@ -152,7 +152,7 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
 
 def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
     """Go through a loop over known items one by one; None if it can't be done so."""
-    items = exactness.items_of(iterable)
+    items = exactness.known_items(iterable)
     if items is None or len(items) > frame.rounds_left:
         return None
     entry, exits, outer_loop = frame.fork(), frame.exits, frame.loop

@@ -188,7 +188,6 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
         if parameter.default is not None and frame.record:
             evaluate(frame, parameter.default)
     info.decorators = tuple(names)
-    info.is_property = any(n in PROPERTIES for n in names)
     if any(n.endswith("pytest.fixture") for n in names):
         frame.module.fixtures[info.name] = info
     if any(n in OPAQUE_DECORATORS for n in names):
@@ -196,7 +195,6 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
     return value
 
 
-PROPERTIES = {"builtins.property", "functools.cached_property"}
 OPAQUE_DECORATORS = {"contextlib.contextmanager", "contextlib.asynccontextmanager"}
 
 

@@ -242,7 +242,6 @@ class Module:
         functions = frame.functions if frame.traceless else self._functions
         info = functions.get(node)
         if info is None:
-            is_def = isinstance(node, cst.FunctionDef)
             info = FunctionInfo(
                 name=node.name.value if isinstance(node, cst.FunctionDef) else "<lambda>",
                 node=node,
@@ -250,7 +249,6 @@ class Module:
                 cls=cls,
                 outer=frame.info,
                 parameters=function_parameters(node),
-                is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
                 statement=frame.statement,
             )
             functions[node] = info

@@ -53,7 +53,7 @@ class Value(Struct, frozen=True):
         return self
 
 
-class Merged(Value, frozen=True):
+class OnePerUnion(Value, frozen=True):
     """Base of those of which a union holds one a class."""
 
     @property
@@ -70,7 +70,7 @@ class NoneValue(Value, frozen=True):
     """``None``."""
 
 
-class Array(Merged, frozen=True):
+class Array(OnePerUnion, frozen=True):
     """An ``mx.array``.
 
     dtype: MLX's name of the dtype (``"bfloat16"``), None if unknown.
@@ -147,7 +147,7 @@ class Piece(NamedTuple):
     hole: Literal["", "number", "any"] = ""
 
 
-class Str(Merged, frozen=True):
+class Str(OnePerUnion, frozen=True):
     """A string; ``pieces`` are its parts, some of them holes, or None if nothing is known.
 
     either: the strings, in order, of which it is one, if it may be several.
@@ -234,7 +234,7 @@ class Sequence(Value, frozen=True):
         return Sequence(self.kind, join(any_item(self), any_item(other)), None, pulls)
 
 
-class Dict(Merged, frozen=True):
+class Dict(OnePerUnion, frozen=True):
     """A dictionary: known string keys, and what any other value is.
 
     exact: it certainly has the known keys and no others. Known in files that build kernels only.
@@ -273,7 +273,7 @@ class Tree(Value, frozen=True):
     """Nested dicts and lists with arrays at the leaves (``model.parameters()``)."""
 
 
-class Numpy(Merged, frozen=True):
+class Numpy(OnePerUnion, frozen=True):
     """A NumPy array, or with ``scalar`` a NumPy scalar. ``kind`` is its dtype's kind, if known."""
 
     kind: NumberKind | None = None
@@ -296,7 +296,7 @@ class Setting(Value, frozen=True):
     """A configuration object or one of its values: host data, never an array."""
 
 
-class DType(Merged, frozen=True):
+class DType(OnePerUnion, frozen=True):
     """An MLX dtype; ``name`` is None if it is one that inference doesn't know."""
 
     name: str | None
@@ -680,7 +680,7 @@ def may_be_traced(value: Value) -> bool:
     return array is not None and array.traced
 
 
-class Torch(Merged, frozen=True):
+class Torch(OnePerUnion, frozen=True):
     """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
 
     devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
@@ -699,7 +699,7 @@ class Torch(Merged, frozen=True):
         return Torch(devices, dtype, self.is_tensor and other.is_tensor)
 
 
-class TorchDevice(Merged, frozen=True):
+class TorchDevice(OnePerUnion, frozen=True):
     """A ``torch.device`` of one of these kinds, as the program chooses."""
 
     kinds: frozenset[str]
