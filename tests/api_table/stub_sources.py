@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeGuard
 
-from embercoach.analysis.mlx_api.result_expressions import UNKNOWN, Result, union_of
+from embercoach.analysis.mlx_api.result_expressions import UNKNOWN, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -612,3 +612,14 @@ def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
 
 def _is_hidden(node: ast.ClassDef) -> bool:
     return any(last_name(base) == "Protocol" for base in node.bases)
+
+
+def union_of(results: list[Result]) -> Result:
+    """One result that covers all of `results`: flattened, without duplicates, unknown if any is."""
+    flat: list[Result] = []
+    for result in results:
+        flat.extend(result.items if result.head == "union" else [result])
+    unique = sorted(set(flat), key=str)
+    if not unique or UNKNOWN in unique:
+        return UNKNOWN
+    return unique[0] if len(unique) == 1 else Result("union", tuple(unique))

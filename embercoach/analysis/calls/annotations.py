@@ -85,11 +85,8 @@ def evaluate_annotation(frame: Frame, node: cst.BaseExpression) -> Value:
     """Return a value of an annotated type; ``UNKNOWN`` if that is not clear."""
     if type(node) is cst.Name:  # almost all; isinstance is slow for the classes that it denies
         return NONE if node.value == "None" else instance_of(frame, evaluate(frame, node))
-    recording, frame.record = frame.record, False  # it may be a string, and need not be run
-    try:
+    with frame.quiet():  # it may be a string, and need not be run
         return _annotated(frame, node)
-    finally:
-        frame.record = recording
 
 
 def _annotated(frame: Frame, node: cst.BaseExpression) -> Value:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
 
 
+def without_expressions(values: tuple[Value, ...]) -> tuple[Argument, ...]:
+    """Return positional arguments that no syntax spells, as of a function that ``map`` calls."""
+    placeholder = cst.Name("_")
+    return tuple(Argument(value, placeholder, None, "") for value in values)
+
+
 def written_out(arguments: tuple[Argument, ...]) -> Iterator[Argument]:
     """Yield the arguments of a call with the entries of known dictionaries as keyword arguments.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import match
+from embercoach.analysis.values.facts import first_value, match
 from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -32,13 +33,14 @@ from embercoach.analysis.values.lattice import (
     DType,
     LibraryObject,
     Number,
-    NumberKind,
     Sequence,
+    Union,
     Value,
     any_item,
     as_array,
     join_all,
     pulls_of,
+    with_parts,
 )
 from embercoach.analysis.values.memo import remembered
 from embercoach.analysis.values.promotion import FLOATING, HALF
@@ -181,7 +183,7 @@ def api_result(
 ) -> Value:
     """Return the result of an MLX function or method, with its dtype if known."""
     if entry.returns == "same":
-        return receiver if receiver is not None else arguments[0].value if arguments else UNKNOWN
+        return receiver if receiver is not None else first_value(arguments)
     value = result_value(entry.returns)
     for name, result in entry.given:
         if any(a.keyword == name for a in arguments):
@@ -189,6 +191,12 @@ def api_result(
     if not _mentions_array(value):
         return value
     return _fill(value, entry, arguments, receiver)
+
+
+def named_result(name: str, arguments: tuple[Argument, ...]) -> Value:
+    """Return the result of a function of MLX by its qualified name; ``UNKNOWN`` for others."""
+    entry = mlx_api.lookup(name)
+    return UNKNOWN if entry is None else api_result(entry, arguments)
 
 
 def _fill(
@@ -244,14 +252,9 @@ def _mentions_array(value: Value) -> bool:
 def _replace_arrays(value: Value, array: Array) -> Value:
     if isinstance(value, Array):
         return array
-    if isinstance(value, Sequence):
-        if value.items is None:
-            return Sequence(value.kind, _replace_arrays(any_item(value), array))
-        items = tuple(_replace_arrays(i, array) for i in value.items)
-        return Sequence(value.kind, None, items)
-    if isinstance(value, Dict):
-        return Dict(_replace_arrays(value.item, array), value.known)
-    return value
+    return (
+        value if type(value) is Union else with_parts(value, partial(_replace_arrays, array=array))
+    )
 
 
 def _dtype(
@@ -284,9 +287,7 @@ def _dtype(
 
 def _of_numbers(numbers: list[Number]) -> str | None:
     """Return the dtype of an array made from Python numbers alone; none if there are none."""
-    kinds = {number.kind for number in numbers}
-    order: tuple[NumberKind, ...] = ("complex", "float", "int", "bool")
-    return next((promotion.dtype_of_number(k) for k in order if k in kinds), None)
+    return promotion.dtype_of_numbers({number.kind for number in numbers})
 
 
 def _excepted(entry: ApiEntry, dtype: str | None) -> str | None:

@@ -17,11 +17,24 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_results import api_result, layer_dtype, result_value
+from embercoach.analysis.calls.call_results import (
+    api_result,
+    layer_dtype,
+    named_result,
+    result_value,
+)
 from embercoach.analysis.evaluate import classes, evidence, members, missing_members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import Argument, CallFact, LocalCall, ProjectCall
+from embercoach.analysis.values.facts import (
+    Argument,
+    CallFact,
+    LocalCall,
+    ProjectCall,
+    first_value,
+    keyword_value,
+    pulls_of_arguments,
+)
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
     MODULE_CLASS,
@@ -32,6 +45,7 @@ from embercoach.analysis.values.inheritance import (
 )
 from embercoach.analysis.values.lattice import (
     NONE,
+    TRACED,
     UNKNOWN,
     Array,
     ArrayAt,
@@ -271,19 +285,11 @@ def _bound(
     if type(owner) is LibraryObject:
         entry = mlx_api.member(owner.cls, name)
         return UNKNOWN if entry is None else api_result(entry, arguments)
-    if name == "append" and isinstance(owner, Sequence):
-        mutation.append(frame, node, owner, arguments)
-    elif name in mutation.MUTATORS and isinstance(owner, Sequence):
-        mutation.mutate(frame, node, owner, name, arguments)
-    elif name == "update" and isinstance(owner, Dict):
-        mutation.update(frame, node, owner, arguments)
-    elif name in mutation.CHANGERS and isinstance(owner, Dict):
-        result = members.call_bound(frame, callee, arguments)
+    if isinstance(owner, (Sequence, Dict)):
         mutation.change(frame, node, owner, name, arguments)
-        return result
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
-    return members.call_bound(frame, callee, arguments, node)
+    return members.call_bound(frame, callee, arguments)
 
 
 def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -296,7 +302,7 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
         return Sequence("list", Number(kind, None, None, pulls), None, pulls)
     if name == "astype":
-        dtype = arguments[0].value if arguments else UNKNOWN
+        dtype = first_value(arguments)
         known = dtype.name if isinstance(dtype, DType) else None
         given = (array.literal, array.scalar, array.traced, array.pulls)
         return Array(known, *given)
@@ -311,7 +317,7 @@ def _function(
         visits.note(frame, node, callee, arguments)
     result = functions.call_function(frame, callee.info, callee.bound, arguments)
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is not None and type(callee.bound) is Instance and frame.knows_below(path):
+    if path is not None and type(callee.bound) is Instance and frame.names.has_below(path):
         # What the method sets is what its class knows of it, not what was assigned here before.
         names = classes.assigned_by(callee.bound.info, callee.info)
         frame.work.left -= len(names)
@@ -342,7 +348,7 @@ def _instance(
         if forward is not None:
             return functions.call_function(frame, forward, callee, arguments)
     for base in library_bases(callee.info):
-        if mlx_api.is_layer(base) and base != MODULE_CLASS:
+        if mlx_api.is_layer(base):
             return _library_object(frame, node, LibraryObject(base), arguments)
     return UNKNOWN
 
@@ -352,7 +358,7 @@ def _library_object(
 ) -> Value:
     if callee.cls.startswith("torch.nn."):
         return torch_api.called(arguments, is_tensor=callee.cls != TORCH_MODULE)
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    pulls = pulls_of_arguments(arguments)
     is_module = callee.cls == MODULE_CLASS
     if frame.gradient is not None and (is_module or mlx_api.is_layer(callee.cls)):
         pulls = pulls | frame.gradient.marks_of_layer(node, frame.info)
@@ -384,13 +390,13 @@ def _torch(frame: Frame, node: cst.Call, callee: Torch, arguments: tuple[Argumen
 
 def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argument, ...]) -> Value:
     """Return a launch returns a list with one array an output."""
-    dtypes = next((a.value for a in arguments if a.keyword == "output_dtypes"), UNKNOWN)
+    dtypes = keyword_value(arguments, "output_dtypes") or UNKNOWN
     if isinstance(dtypes, Sequence) and dtypes.items is not None:
         items = tuple(
             Array(d.name if isinstance(d, DType) else None, traced=True) for d in dtypes.items
         )
         return Sequence("list", None, items)
-    return Sequence("list", Array(traced=True))
+    return Sequence("list", TRACED)
 
 
 def _wrapped(
@@ -441,10 +447,7 @@ def call_value(frame: Frame, callee: Value, values: tuple[Value, ...]) -> Value:
     if isinstance(callee, Callable):
         return callee.result
     if isinstance(callee, Symbol) and callee.name.startswith("mlx."):
-        entry = mlx_api.lookup(callee.name)
-        placeholder = cst.Name("_")
-        arguments = tuple(Argument(v, placeholder, None, "") for v in values)
-        return UNKNOWN if entry is None else api_result(entry, arguments)
+        return named_result(callee.name, binding.without_expressions(values))
     if isinstance(callee, Transformed):
         return call_value(frame, callee.inner, values)
     if isinstance(callee, Wrapped):

@@ -8,10 +8,14 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
-from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain, quiet_default
+from embercoach.analysis.calls.parameters import (
+    closure_of,
+    default_value,
+    parameter_value,
+    plain,
+    quiet_default,
+)
 from embercoach.analysis.dataflow.scopes import is_rebound
-from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.values.facts import Argument
 
 
@@ -94,7 +99,7 @@ def _or_default(
 ) -> Value | None:
     if value is not None or parameter.default is None or parameter.star:
         return value
-    return evaluate(Frame(info.module, None, closure_of(info), record=False), parameter.default)
+    return default_value(info, parameter.default)
 
 
 def of_parameter(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from msgspec import Struct, field
 
+from embercoach.analysis.syntax.trees import parameters_of
 from embercoach.analysis.values.lattice import UNKNOWN, Value, join
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.memo import CallKey, Summary
 
+PROPERTIES = frozenset({"builtins.property", "functools.cached_property"})
 #: A node, and the statement or the decorator that contains it.
 Site = tuple[cst.CSTNode, cst.CSTNode]
 
@@ -28,7 +30,6 @@ class FunctionParameter(Struct):
     star: str
     keyword_only: bool
     evidence: Value | None = None  # join of what callers in the same file pass
-    annotated: Value | None = None  # what the annotation says, once it has been asked for
 
     def observe(self, value: Value) -> bool:
         """Add what a caller passes; True if that is news."""
@@ -48,17 +49,12 @@ class FunctionInfo(Struct, eq=False):
     parameters: tuple[FunctionParameter, ...]
     closure: Frame | None = None
     decorators: tuple[str, ...] = ()
-    is_static: bool = False
-    is_property: bool = False
-    is_async: bool = False
     # Roles: how the function is used, from decorators, transforms and calls.
     compiled: bool = False
     vmapped: bool = False
     differentiated: bool = False
     threaded: bool = False  # runs in a thread other than the one that imports the module
-    # What mx.compile returns of it is called, or only differentiated: that runs it uncompiled.
-    called_compiled: bool = False
-    differentiated_compiled: bool = False
+    differentiated_compiled: bool = False  # what mx.compile returns of it: that runs uncompiled
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
@@ -66,13 +62,13 @@ class FunctionInfo(Struct, eq=False):
     #: By name, parameters that are arrays or modules, as the function is differentiated.
     seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None
-    declared: Value | None = None  # what the return annotation says, once it has been asked for
+    #: What its annotations say, once that has been asked for.
+    annotated: dict[cst.BaseExpression, Value] = field(default_factory=dict)
     returned: Value = UNKNOWN  # by the body, as it has been analysed
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
     #: Of a shared function, by the call, and by the depth of the call where that matters.
     results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
-    grown: frozenset[str] | None = None  # names to whose lists inner functions add
     global_names: set[str] = field(default_factory=set)
     nonlocal_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
@@ -100,7 +96,17 @@ class FunctionInfo(Struct, eq=False):
     @property
     def is_method(self) -> bool:
         """Return whether the first parameter is bound to the instance or the class."""
-        return self.cls is not None and not self.is_static
+        return self.cls is not None and "builtins.staticmethod" not in self.decorators
+
+    @property
+    def is_property(self) -> bool:
+        """Return whether reading an attribute calls it."""
+        return not PROPERTIES.isdisjoint(self.decorators)
+
+    @property
+    def is_async(self) -> bool:
+        """Return whether a call of it makes a coroutine."""
+        return isinstance(self.node, cst.FunctionDef) and self.node.asynchronous is not None
 
     @property
     def is_test(self) -> bool:
@@ -135,27 +141,17 @@ class ClassInfo(Struct, eq=False):
         self.attributes[name] = value if known is None else join(known, value)
 
 
-def parameters_of(node: cst.FunctionDef | cst.Lambda) -> tuple[FunctionParameter, ...]:
+def function_parameters(node: cst.FunctionDef | cst.Lambda) -> tuple[FunctionParameter, ...]:
     """Return the parameters of a function in order."""
     params = node.params
-    found: list[FunctionParameter] = []
-
-    def add(param: cst.Param, star: str = "", keyword_only: bool = False) -> None:
-        annotation = param.annotation.annotation if param.annotation else None
-        found.append(
-            FunctionParameter(
-                param.name.value, param, annotation, param.default, star, keyword_only
-            )
+    return tuple(
+        FunctionParameter(
+            param.name.value,
+            param,
+            param.annotation.annotation if param.annotation else None,
+            param.default,
+            "*" if param is params.star_arg else "**" if param is params.star_kwarg else "",
+            param in params.kwonly_params,
         )
-
-    for param in params.posonly_params:
-        add(param)
-    for param in params.params:
-        add(param)
-    if isinstance(params.star_arg, cst.Param):
-        add(params.star_arg, "*")
-    for param in params.kwonly_params:
-        add(param, keyword_only=True)
-    if params.star_kwarg is not None:
-        add(params.star_kwarg, "**")
-    return tuple(found)
+        for param in parameters_of(params)
+    )

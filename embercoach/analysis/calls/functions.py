@@ -9,7 +9,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls import constants
-from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.binding import bind, without_expressions
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import (
     annotated_result,
@@ -25,12 +25,12 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
-from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
     STR,
+    TRACED,
     UNKNOWN,
     Array,
     Callable,
@@ -49,6 +49,7 @@ from embercoach.analysis.values.lattice import (
     join,
     join_all,
     options,
+    parts_of,
 )
 from embercoach.analysis.values.memo import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.work import WorkExceededError
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
-    from embercoach.analysis.values.facts import Fact, FunctionVisit
+    from embercoach.analysis.values.facts import Argument, Fact, FunctionVisit
 
 _NO_ARRAYS = (Sequence, Numpy, Number, Str)
 
@@ -131,14 +132,13 @@ def _holds_no_array(value: Value) -> bool:
     """Return whether a value is a dictionary, all of whose values are known, and no arrays."""
     if type(value) is not Dict or not value.known:
         return False
-    held = (o for v in (value.item, *(v for _, v in value.known)) for o in options(v))
+    held = (o for v in parts_of(value) for o in options(v))
     return all(isinstance(o, _NO_ARRAYS) for o in held)
 
 
 MAX_SUMMARIES = 6
 #: Parameters that are bound in the time of an evaluation.
 PARAMETERS_A_STEP = 2
-_TRACED = Array(traced=True)
 
 
 @link("call_function")
@@ -167,10 +167,7 @@ def call_with_values(
     frame: Frame, info: FunctionInfo, bound: Value | None, values: tuple[Value, ...]
 ) -> Value:
     """Return the result of a call with positional values that have no expressions."""
-    placeholder = cst.Name("_")
-    return call_function(
-        frame, info, bound, tuple(Argument(v, placeholder, None, "") for v in values)
-    )
+    return call_function(frame, info, bound, without_expressions(values))
 
 
 def _result(
@@ -273,25 +270,39 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     themselves: what another file asks for must not change the results of this one.
     """
     given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
-    if info.module.is_shared and frame.module.is_shared:
-        return _evaluated(frame, info, given, vague)
-    asked = frame.module.asked.setdefault(info, {}) if info.module.is_shared else info.summaries
-    known = asked.get(given)
-    if known is not None:
-        return known
-    if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
+    asked = _asked(frame, info, exact=False)
+    if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared and given not in asked:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
             return vague if lacks_dtypes(vague) else first
-    if len(asked) >= MOST_KEPT:
-        return vague
-    asked[given] = vague  # for a body that comes back to this very call
-    known = asked[given] = _evaluated(frame, info, given, vague)
-    return known
+    return _evaluated(frame, info, given, vague, exact=False)
+
+
+def _asked(frame: Frame, info: FunctionInfo, *, exact: bool) -> dict[tuple[Value, ...], Value]:
+    """Return what the file's calls of a function gave."""
+    if info.module.is_shared:
+        return frame.module.asked.setdefault((info, exact), {})
+    return info.exact if exact else info.summaries
 
 
 def _evaluated(
-    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool = False
+    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool
+) -> Value:
+    """Return the body's result for these values, kept among those that the file has asked for."""
+    if info.module.is_shared and frame.module.is_shared:
+        return _once_for_all(frame, info, given, vague, exact=exact)
+    asked = _asked(frame, info, exact=exact)
+    known = asked.get(given)
+    if known is None:
+        if len(asked) >= MOST_KEPT:
+            return vague
+        asked[given] = vague  # for a body that comes back to this very call
+        known = asked[given] = _once_for_all(frame, info, given, vague, exact=exact)
+    return known
+
+
+def _once_for_all(
+    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool
 ) -> Value:
     def run() -> Value:
         return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
@@ -305,17 +316,7 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     """Return the body's result for the constants of one call, or ``vague``."""
     if constants.closure_at(frame, info) is None:
         return vague
-    given = constants.given(info, values)
-    if info.module.is_shared and frame.module.is_shared:
-        return _evaluated(frame, info, given, vague, exact=True)
-    shared = info.module.is_shared
-    asked = frame.module.asked_exactly.setdefault(info, {}) if shared else info.exact
-    known = asked.get(given)
-    if known is None:
-        if len(asked) >= MOST_KEPT:
-            return vague
-        known = asked[given] = _evaluated(frame, info, given, vague, exact=True)
-    return known
+    return _evaluated(frame, info, constants.given(info, values), vague, exact=True)
 
 
 def explore(info: FunctionInfo) -> None:
@@ -418,7 +419,7 @@ def must_execute(
     """
     if info.in_progress:
         return MustExecute(arrays)
-    values: list[Value] = [_TRACED if p.name in arrays else UNKNOWN for p in info.parameters]
+    values: list[Value] = [TRACED if p.name in arrays else UNKNOWN for p in info.parameters]
     owner = info.parameters[0].name if info.is_method and info.parameters else ""
     values[:1] = canonical_values(info)[:1] if owner else values[:1]
     frame = _entered(info, tuple(values), record=False, depth=1)
@@ -442,7 +443,7 @@ def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, dep
             known = frame.names[parameter.name]
             if UNKNOWN in options(known) or known is NONE:
                 shown = [o for o in options(known) if o is NONE]
-                frame.names[parameter.name] = join_all([*shown, Array(traced=True)])
+                frame.names[parameter.name] = join_all([*shown, TRACED])
     return frame
 
 

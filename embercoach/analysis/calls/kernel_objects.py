@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.values.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
-    Dict,
     Function,
     Kernel,
-    Sequence,
     Str,
     Symbol,
     Union,
     Value,
     Wrapped,
-    any_item,
     join_all,
     options,
+    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -99,12 +97,9 @@ def kernels_held(value: Value, depth: int = 2) -> Iterator[Kernel]:
     elif kind is Union:
         held = [kernel for o in options(value) for kernel in kernels_held(o, depth)]
         yield from held if len(held) < 2 else sorted(held, key=_order)
-    elif depth and isinstance(value, Sequence):
-        for item in value.items if value.items is not None else (any_item(value),):
-            yield from kernels_held(item, depth - 1)
-    elif depth and isinstance(value, Dict):
-        for item in (value.item, *(v for _, v in value.known)):
-            yield from kernels_held(item, depth - 1)
+    elif depth:
+        for part in parts_of(value):
+            yield from kernels_held(part, depth - 1)
 
 
 def holds_kernel(value: Value) -> bool:

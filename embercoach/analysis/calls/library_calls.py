@@ -23,7 +23,12 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values import promotion, strings
-from embercoach.analysis.values.facts import Argument
+from embercoach.analysis.values.facts import (
+    Argument,
+    first_value,
+    keyword_value,
+    pulls_of_arguments,
+)
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -49,6 +54,7 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Pulls,
     Sequence,
+    SequenceKind,
     Str,
     Super,
     Tree,
@@ -60,27 +66,23 @@ from embercoach.analysis.values.lattice import (
     holds_arrays,
     join_all,
     options,
+    parts_of,
     pulls_of,
 )
 
 Arguments = tuple[Argument, ...]
-_BuiltinHandler = Fn[[Frame, cst.Call, Arguments], Value]
-
-
-def call_builtin(frame: Frame, node: cst.Call, name: str, arguments: Arguments) -> Value:
-    """Return the result of a builtin by its qualified name (``builtins.len``)."""
-    handler = _HANDLERS.get(name[9:])
-    return UNKNOWN if handler is None else handler(frame, node, arguments)
+#: What gives the result of a function of a library.
+_Handler = Fn[[Frame, cst.Call, Arguments], Value]
 
 
 def _pulls(node: cst.Call, arguments: Arguments) -> Pulls:
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    pulls = pulls_of_arguments(arguments)
     if any(as_array(a.value) is not None for a in arguments):
         return after_pull(pulls, node)
     return pulls
 
 
-def _cast(kind: NumberKind) -> _BuiltinHandler:
+def _cast(kind: NumberKind) -> _Handler:
     def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         const: float | None = None
         if len(arguments) == 1 and isinstance(arguments[0].value, Number):
@@ -104,7 +106,7 @@ def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return INT
 
 
-def _fixed(value: Value) -> _BuiltinHandler:
+def _fixed(value: Value) -> _Handler:
     return lambda frame, node, arguments: value
 
 
@@ -138,7 +140,7 @@ def _element(frame: Frame, arguments: Arguments, index: int = 0) -> Value:
 
 def _enumerate(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     if frame.module.mentions_kernels and len(arguments) == 1:
-        known = exactness.items_of(arguments[0].value)
+        known = exactness.known_items(arguments[0].value)
         if known is not None:
             pairs = ((Number("int", at), item) for at, item in enumerate(known))
             return Sequence("iterator", None, tuple(Sequence("tuple", None, p) for p in pairs))
@@ -151,13 +153,18 @@ def _zip(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         inner = _element(frame, arguments)
         return Sequence("iterator", Sequence("tuple", element_of(frame, inner)))
     if frame.module.mentions_kernels and not any(a.keyword for a in arguments):
-        known = [exactness.items_of(a.value) for a in arguments]
+        known = [exactness.known_items(a.value) for a in arguments]
         columns = [k for k in known if k is not None]
         if columns and len(columns) == len(known):
             rows = zip(*columns, strict=False)
             return Sequence("iterator", None, tuple(Sequence("tuple", None, r) for r in rows))
     items = tuple(element_of(frame, a.value) for a in arguments if a.keyword is None)
     return Sequence("iterator", Sequence("tuple", None, items))
+
+
+def _elements_of(kind: SequenceKind, index: int = 0) -> _Handler:
+    """Handle a function that gives the elements of one of its arguments."""
+    return lambda frame, node, arguments: Sequence(kind, _element(frame, arguments, index))
 
 
 def _map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
@@ -167,18 +174,14 @@ def _map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return Sequence("iterator", call_value(frame, arguments[0].value, values))
 
 
-def _filter(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return Sequence("iterator", _element(frame, arguments, 1))
-
-
-def _collect(kind: str) -> _BuiltinHandler:
+def _collect(kind: SequenceKind) -> _Handler:
     def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         if not arguments:
-            return Sequence(kind, UNKNOWN, ())  # type: ignore[arg-type]
+            return Sequence(kind, UNKNOWN, ())
         value = arguments[0].value
         if isinstance(value, Sequence):
-            return Sequence(kind, any_item(value), value.items, value.pulls)  # type: ignore[arg-type]
-        return Sequence(kind, element_of(frame, value))  # type: ignore[arg-type]
+            return Sequence(kind, any_item(value), value.items, value.pulls)
+        return Sequence(kind, element_of(frame, value))
 
     return handle
 
@@ -227,21 +230,13 @@ def _sum(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return item if isinstance(item, Numpy) else UNKNOWN
 
 
-def _sorted(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return Sequence("list", _element(frame, arguments))
-
-
-def _reversed(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return Sequence("iterator", _element(frame, arguments))
-
-
 def _next(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     item = _element(frame, arguments)
     return join_all((item, arguments[1].value)) if len(arguments) > 1 else item
 
 
 def _abs(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    value = arguments[0].value if arguments else UNKNOWN
+    value = first_value(arguments)
     array = as_array(value)
     if array is not None:
         dtype = "float32" if array.dtype == "complex64" else array.dtype
@@ -252,7 +247,7 @@ def _abs(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 
 def _round(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    value = arguments[0].value if arguments else UNKNOWN
+    value = first_value(arguments)
     kind = "float" if len(arguments) > 1 else "int"
     return Number(kind, None, None, pulls_of(value))  # type: ignore[arg-type]
 
@@ -291,7 +286,7 @@ def _bytes(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return Bytes(_pulls(node, arguments))
 
 
-_HANDLERS: dict[str, _BuiltinHandler] = {
+_HANDLERS: dict[str, _Handler] = {
     "int": _cast("int"),
     "float": _cast("float"),
     "bool": _cast("bool"),
@@ -308,7 +303,7 @@ _HANDLERS: dict[str, _BuiltinHandler] = {
     "enumerate": _enumerate,
     "zip": _zip,
     "map": _map,
-    "filter": _filter,
+    "filter": _elements_of("iterator", 1),
     "list": _collect("list"),
     "tuple": _collect("tuple"),
     "set": _collect("set"),
@@ -318,8 +313,8 @@ _HANDLERS: dict[str, _BuiltinHandler] = {
     "min": _extreme,
     "max": _extreme,
     "sum": _sum,
-    "sorted": _sorted,
-    "reversed": _reversed,
+    "sorted": _elements_of("list"),
+    "reversed": _elements_of("iterator"),
     "next": _next,
     "abs": _abs,
     "round": _round,
@@ -353,10 +348,9 @@ KIND_OF_DTYPE: dict[str, NumberKind] = {
     **dict.fromkeys(promotion.INTEGERS, "int"),
     **dict.fromkeys(promotion.FLOATING, "float"),
 }
-Handler = Fn[[Frame, cst.Call, tuple[Argument, ...]], Value]
 
 
-def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+def call(frame: Frame, node: cst.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of calling a library function by its qualified name."""
     if name in transforms.TRANSFORMS:
         return transforms.transform(frame, node, name, arguments)
@@ -367,10 +361,11 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
     if library == "mlx":
         return _mlx(name, arguments)
     if library == "builtins":
-        return call_builtin(frame, node, name, arguments)
+        handler = _HANDLERS.get(name[9:])
+        return UNKNOWN if handler is None else handler(frame, node, arguments)
     if library == "numpy":
         result = numpy_api.call(name, arguments)
-        if frame.module.uses_accelerator:
+        if torch_api.uses_accelerator(frame.module):
             result = torch_api.numpy_result(name, arguments, result)
         return _pulled(node, result, arguments)
     if library == "torch":
@@ -408,25 +403,22 @@ _STANDARD: dict[str, Value] = {
 }
 
 
-def _pulled(node: cst.Call, result: Value, arguments: tuple[Argument, ...]) -> Value:
+def _pulled(node: cst.Call, result: Value, arguments: Arguments) -> Value:
     """Return a NumPy result made from an array depends on the pull of this very call."""
     if isinstance(result, Numpy) and any(holds_arrays(a.value) for a in arguments):
         return Numpy(result.kind, result.scalar, after_pull(result.pulls, node), result.dtype)
     return result
 
 
-def _math(node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
+def _math(node: cst.Call, name: str, arguments: Arguments) -> Value:
     short = name.rpartition(".")[2]
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
-    if any(as_array(a.value) for a in arguments):
-        pulls = after_pull(pulls, node)
     kind: NumberKind = "int" if short in _INT_MATH else "float"
     if short.startswith("is") and short != "isqrt":
         kind = "bool"
-    return Number(kind, None, None, pulls)
+    return Number(kind, None, None, _pulls(node, arguments))
 
 
-def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
+def _mlx(name: str, arguments: Arguments) -> Value:
     entry = mlx_api.lookup(name)
     if entry is None:
         return UNKNOWN
@@ -435,21 +427,21 @@ def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
     return api_result(entry, arguments)
 
 
-def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+def _array(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     """``mx.array(value, dtype)``."""
     if not arguments:
         return ARRAY
     return _array_of(arguments[0].value, arguments)
 
 
-def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
-    given = next((a.value for a in arguments if a.keyword == "dtype"), None)
+def _array_of(value: Value, arguments: Arguments) -> Array:
+    given = keyword_value(arguments, "dtype")
     if given is None and len(arguments) > 1 and arguments[1].keyword is None:
         given = arguments[1].value
     pulls = pulls_of(value)
     number = as_number(value)
     if isinstance(given, DType):
-        literal = number is not None or _numbers_only(value)
+        literal = number is not None or numpy_api.holds_numbers_alone(value)
         return Array(given.name, literal, number is not None, False, pulls)
     if given is not None and given is not NONE:
         return Array(None, False, number is not None, False, pulls)
@@ -462,7 +454,7 @@ def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
     array = as_array(value)
     if array is not None:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
-    if _numbers_only(value):
+    if numpy_api.holds_numbers_alone(value):
         assert isinstance(value, Sequence)
         if any(_is_read_back(option) for option in options(any_item(value))):
             return Array(None, False, False, False, pulls)
@@ -479,27 +471,17 @@ def _is_read_back(value: Value) -> bool:
     return isinstance(value, Number) and value.kind == "float" and bool(value.pulls)
 
 
-def _numbers_only(value: Value) -> bool:
-    if not isinstance(value, Sequence):
-        return False
-    items = value.items if value.items is not None else (any_item(value),)
-    return bool(items) and all(as_number(i) is not None or _numbers_only(i) for i in items)
-
-
 def _dtype_of_items(value: Sequence) -> str | None:
     kinds = set()
-    for item in value.items if value.items is not None else (any_item(value),):
+    for item in parts_of(value):
         if isinstance(item, Sequence):
             return _dtype_of_items(item)
         number = as_number(item)
         kinds.add(number.kind if number is not None else None)
-    for kind in ("complex", "float", "int", "bool"):
-        if kind in kinds:
-            return promotion.dtype_of_number(kind)
-    return None
+    return promotion.dtype_of_numbers(kinds)
 
 
-def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+def _evaluated(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     """``mx.eval(x, ...)``, which only takes MLX's arrays, and trees of them."""
     for argument in arguments:
         is_list = isinstance(argument.node, (cst.List, cst.Tuple))
@@ -508,7 +490,7 @@ def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
     return NONE
 
 
-def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+def _tree_map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     """``tree_map(fn, tree, *rest)``: the function sees the leaves."""
     positional = [a.value for a in arguments if a.keyword is None]
     if len(positional) < 2:
@@ -536,30 +518,30 @@ def _leaf(value: Value) -> Value:
     return UNKNOWN if not holds_arrays(value) else ARRAY
 
 
-def _tree_flatten(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+def _tree_flatten(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     leaf = _leaf(arguments[0].value) if arguments else UNKNOWN
     return Sequence("list", Sequence("tuple", join_all((STR, leaf)), (STR, leaf)))
 
 
-def _tree_unflatten(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+def _tree_unflatten(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return TREE if arguments and holds_arrays(arguments[0].value) else UNKNOWN
 
 
-def _first_argument(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    return arguments[0].value if arguments else UNKNOWN
+def _first_argument(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    return first_value(arguments)
 
 
-def _deque(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    value = arguments[0].value if arguments else UNKNOWN
+def _deque(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    value = first_value(arguments)
     return value if isinstance(value, Sequence) else Sequence("list", element_of(frame, value))
 
 
-def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+def _immediate(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     transforms.immediate(frame, node, arguments)
     return Sequence("tuple", Sequence("list", ARRAY))
 
 
-_SPECIAL: dict[str, Handler] = {
+_SPECIAL: dict[str, _Handler] = {
     **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.values.facts import first_value, keyword_value, pulls_of_arguments
 from embercoach.analysis.values.lattice import (
-    FLOAT,
     INT,
     NONE,
     NUMPY,
@@ -22,20 +22,13 @@ from embercoach.analysis.values.lattice import (
     any_item,
     as_array,
     as_number,
-    pulls_of,
+    parts_of,
 )
 
 if TYPE_CHECKING:
     from embercoach.analysis.values.facts import Argument
     from embercoach.analysis.values.lattice import Pulls
 
-CONSTANTS: dict[str, Value] = {
-    "numpy.pi": FLOAT,
-    "numpy.e": FLOAT,
-    "numpy.inf": FLOAT,
-    "numpy.nan": FLOAT,
-    "numpy.newaxis": NONE,
-}
 #: Functions that ask about types, files or settings and pull no data.
 NO_DATA = frozenset(
     {
@@ -116,22 +109,22 @@ _SCALAR_KINDS: dict[str, NumberKind] = {
 }
 
 
-def attribute(name: str) -> Value:
-    """``numpy.<name>``."""
-    return CONSTANTS.get(name) or Symbol(name)
-
-
 def call(name: str, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of calling ``numpy.<...>``."""
     short = name.rpartition(".")[2]
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    pulls = pulls_of_arguments(arguments)
+    values = [argument.value for argument in arguments]
     kind = scalar_kind(name)
     if kind is not None and name.count(".") == 1:
         return _scalar(kind, short, arguments, pulls)
     fixed = _FIXED.get(short)
     if fixed is not None:
         return fixed
-    if short in ("prod", "ceil", "floor") and _all_host(arguments):
+    if (
+        short in ("prod", "ceil", "floor")
+        and arguments
+        and all(as_number(value) is not None or holds_numbers_alone(value) for value in values)
+    ):
         return Numpy("int" if short == "prod" else "float", True, pulls)
     if short in LAZY and arguments and as_array(arguments[0].value) is not None:
         return arguments[0].value if short not in _LISTS else Sequence("list", arguments[0].value)
@@ -139,7 +132,7 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if short in _TUPLES:
         return Sequence("tuple", NUMPY)
-    if arguments and _all_numbers(arguments):
+    if arguments and all(as_number(value) is not None for value in values):
         return _of_numbers(short, arguments, pulls)
     return _of_arrays(name, short, arguments, pulls)
 
@@ -156,7 +149,7 @@ _FIXED: dict[str, Value] = {
 
 def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """``numpy.float32(x)``: a scalar of a number, an array of an array."""
-    value = arguments[0].value if arguments else UNKNOWN
+    value = first_value(arguments)
     scalar = as_number(value) is not None or not arguments
     # float64 is a Python float, and MLX takes it as one.
     if short in ("float64", "double", "float_") and scalar:
@@ -227,7 +220,7 @@ def is_float64(name: str, arguments: tuple[Argument, ...]) -> bool:
 
 def _is_flat(arguments: tuple[Argument, ...]) -> bool:
     """Return whether the first argument is a list of numbers."""
-    value = arguments[0].value if arguments else UNKNOWN
+    value = first_value(arguments)
     if not isinstance(value, Sequence) or value.kind not in ("list", "tuple"):
         return False
     return isinstance(any_item(value), Number)
@@ -285,7 +278,7 @@ def _result_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | No
 
 
 def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | None:
-    dtype = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    dtype = keyword_value(arguments, "dtype")
     if isinstance(dtype, Symbol):
         return scalar_kind(dtype.name)
     if short in _INT_RESULTS:
@@ -303,7 +296,7 @@ def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | Non
 
 
 def _dtype_argument(arguments: tuple[Argument, ...]) -> str | None:
-    return _dtype_name(next((a.value for a in arguments if a.keyword == "dtype"), None))
+    return _dtype_name(keyword_value(arguments, "dtype"))
 
 
 def _dtype_name(dtype: Value | None) -> str | None:
@@ -316,17 +309,12 @@ def _dtype_name(dtype: Value | None) -> str | None:
 _PYTHON_DTYPES = {"builtins.int": "int64", "builtins.float": "float64", "numpy.int_": "int64"}
 
 
-def _all_numbers(arguments: tuple[Argument, ...]) -> bool:
-    return all(isinstance(a.value, Number) or as_number(a.value) for a in arguments)
-
-
-def _all_host(arguments: tuple[Argument, ...]) -> bool:
-    def host(value: Value) -> bool:
-        if isinstance(value, Sequence):
-            return all(host(v) for v in (value.items or (any_item(value),)))
-        return as_number(value) is not None
-
-    return bool(arguments) and all(host(a.value) for a in arguments)
+def holds_numbers_alone(value: Value) -> bool:
+    """Return whether a value is a list of Python numbers, or of such lists."""
+    if not isinstance(value, Sequence):
+        return False
+    items = parts_of(value)
+    return bool(items) and all(as_number(i) is not None or holds_numbers_alone(i) for i in items)
 
 
 def member(owner: Numpy, name: str) -> Value:
@@ -354,7 +342,7 @@ def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
     if name in ("tobytes", "tofile", "dump", "dumps", "sort", "fill", "setflags"):
         return UNKNOWN
     if name == "astype":
-        dtype = arguments[0].value if arguments else UNKNOWN
+        dtype = first_value(arguments)
         kind = scalar_kind(dtype.name) if isinstance(dtype, Symbol) else None  # type: ignore[assignment]
         return Numpy(kind, owner.scalar, pulls, _dtype_name(dtype))
     if name in ("argmax", "argmin", "argsort", "nonzero", "searchsorted"):

@@ -12,7 +12,7 @@ from embercoach.analysis.evaluate.dispatch import call_function, evaluate, left_
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import (
-    MODULE_CLASS,
+    MODULE,
     find_method,
     is_layer,
     library_bases,
@@ -23,6 +23,7 @@ from embercoach.analysis.values.lattice import (
     NONE,
     SETTING,
     STR,
+    TRACED,
     TREE,
     UNKNOWN,
     Array,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 #: Names that configuration objects go by: what they hold is host data.
 SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})
-TRACED = Array(traced=True)
 OPTIMIZER = "mlx.optimizers.Optimizer"
 STATE = Dict(UNKNOWN)
 
@@ -117,7 +117,7 @@ def _model_arguments(info: FunctionInfo) -> Value | None:
     return None
 
 
-MAX_PIECES = 64
+MOST_KEY_PIECES = 64
 
 
 def plain(value: Value) -> Value:
@@ -129,7 +129,9 @@ def plain(value: Value) -> Value:
             return Array(value.dtype, False, False, value.traced)
         return value
     if isinstance(value, Str):
-        return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
+        return (
+            value if value.text is not None and len(value.pieces or ()) <= MOST_KEY_PIECES else STR
+        )
     if isinstance(value, Union):
         return _plain_union(value)
     if isinstance(value, Sequence):
@@ -160,24 +162,21 @@ def annotated_result(info: FunctionInfo) -> Value | None:
     node = info.node
     if isinstance(node, cst.Lambda) or node.returns is None:
         return None
-    if info.declared is None:
-        declared = evaluate_annotation(closure_of(info), node.returns.annotation)
-        if not info.module.is_complete:
-            return declared  # names may be missing still
-        info.declared = declared
-    return info.declared
+    return _of_annotation(info, node.returns.annotation)
 
 
 def annotated_value(info: FunctionInfo, parameter: FunctionParameter) -> Value:
     """Return the value of a parameter's annotation; ``UNKNOWN`` if it has none."""
-    if parameter.annotation is None:
-        return UNKNOWN
-    if parameter.annotated is None:
-        annotated = evaluate_annotation(closure_of(info), parameter.annotation)
-        if not info.module.is_complete:
-            return annotated
-        parameter.annotated = annotated
-    return parameter.annotated
+    return UNKNOWN if parameter.annotation is None else _of_annotation(info, parameter.annotation)
+
+
+def _of_annotation(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+    known = info.annotated.get(node)
+    if known is None:
+        known = evaluate_annotation(closure_of(info), node)
+        if info.module.is_complete:  # else names may be missing still
+            info.annotated[node] = known
+    return known
 
 
 def declared_result(info: FunctionInfo) -> Value:
@@ -245,10 +244,14 @@ def _is_none(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name) and node.value == "None"
 
 
-def quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+def default_value(info: FunctionInfo, node: cst.BaseExpression) -> Value:
     """Return the value of a default, without the facts of its evaluation."""
-    frame = Frame(info.module, None, closure_of(info), record=False)
-    return plain(evaluate(frame, node))
+    return evaluate(Frame(info.module, None, closure_of(info)), node)
+
+
+def quiet_default(info: FunctionInfo, node: cst.BaseExpression) -> Value:
+    """Return the value of a default, without the facts of its evaluation and its constants."""
+    return plain(default_value(info, node))
 
 
 def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
@@ -330,7 +333,6 @@ def _subclass(evidence: Value, declared: Value) -> Value | None:
     return None
 
 
-MODULE = LibraryObject(MODULE_CLASS)
 #: Values that an annotation as an array does not cover.
 _CONTRADICT = (Numpy, Number, Str, Torch)
 

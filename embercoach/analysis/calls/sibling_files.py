@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.values.facts import first_value
 from embercoach.analysis.values.lattice import (
     STR,
     UNKNOWN,
@@ -75,7 +76,7 @@ def below(owner: FilePath, right: Value) -> Value:
 
 def made(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     """``Path(path, ...)`` and ``os.path.join(path, ...)``."""
-    first = arguments[0].value if arguments else UNKNOWN
+    first = first_value(arguments)
     if not isinstance(first, FilePath) or first.is_open:
         return UNKNOWN
     return method(frame, first, "joinpath", arguments[1:])
@@ -95,7 +96,7 @@ def same(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 def opened(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     """``open(path)``."""
-    first = arguments[0].value if arguments else UNKNOWN
+    first = first_value(arguments)
     return _opened(first, arguments[1:]) if isinstance(first, FilePath) else UNKNOWN
 
 

@@ -15,6 +15,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Template,
     Value,
+    join_all,
 )
 from embercoach.analysis.values.strings import (
     MAX_FOLDED,
@@ -26,7 +27,6 @@ from embercoach.analysis.values.strings import (
     unfold,
 )
 from embercoach.metal import source
-from embercoach.metal import source as texts
 from embercoach.metal.source import FoldedText, StandIn, UnfoldableError
 
 if TYPE_CHECKING:
@@ -72,8 +72,6 @@ def _spreads_known(argument: Argument) -> bool:
 
 def is_closed(value: Dict) -> bool:
     """Return whether a dictionary has no other keys, as far as its display says."""
-    from embercoach.analysis.values.lattice import join_all
-
     return bool(value.known) and value.item == join_all(item for _, item in value.known)
 
 
@@ -95,7 +93,7 @@ def _clean(text: FoldedText, arguments: Arguments, literals: Literals) -> Folded
     first = text.slice(0, len(lines[0])).lstrip()
     rest = text.slice(len(lines[0]) + 1).dedent() if len(lines) > 1 else FoldedText("")
     feed = text.slice(len(lines[0]), len(lines[0]) + 1)
-    made = texts.concat((first, feed, rest))
+    made = source.concat((first, feed, rest))
     made = made.slice(len(made.text) - len(made.text.lstrip("\n"))).rstrip("\n")
     return made if made.text == inspect.cleandoc(text.text) else None
 
@@ -277,7 +275,7 @@ def _join(text: FoldedText, arguments: Arguments, literals: Literals) -> FoldedT
     known = [i for i in parts.items if isinstance(i, Str) and i.pieces is not None]
     if len(known) < len(parts.items):
         return None
-    return texts.join(text, [text_of(item, literals) for item in known])
+    return source.join(text, [text_of(item, literals) for item in known])
 
 
 _METHODS: dict[str, Fn[[FoldedText, Arguments, Literals], FoldedText | None]] = {

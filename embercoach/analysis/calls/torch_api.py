@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.values.facts import first_value, keyword_value
 from embercoach.analysis.values.lattice import (
     BOOL,
     HOST,
@@ -25,17 +26,19 @@ from embercoach.analysis.values.lattice import (
     Torch,
     TorchDevice,
     Value,
-    any_item,
     as_number,
     as_numpy,
     as_tensor,
     options,
+    parts_of,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument
 
 #: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
@@ -118,21 +121,11 @@ METHOD_DTYPES = {
     "int": "int32",
     "bool": "bool",
 }
-#: Names of dtypes in ``torch``.
+#: Names of dtypes in ``torch``, the aliases among them.
 DTYPES = {
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "long": "int64",
-    "int": "int32",
+    **METHOD_DTYPES,
+    **{name: name for name in METHOD_DTYPES.values()},
     "cdouble": "complex128",
-    "float64": "float64",
-    "float32": "float32",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "int64": "int64",
-    "int32": "int32",
-    "bool": "bool",
 }
 #: Methods of tensors that keep the dtype.
 KEEPING = frozenset(
@@ -244,20 +237,26 @@ OF_MODULE = frozenset(
 )
 
 
+@kept_for_file
+def uses_accelerator(module: Module) -> bool:
+    """Return whether a file computes with torch and names a GPU."""
+    return "torch" in module.source and any(name in module.source for name in ACCELERATORS)
+
+
 def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of calling ``torch.<...>``."""
     owner, _, short = name.rpartition(".")
     if name == "torch.device":
         return TorchDevice(_kinds(arguments[0])) if arguments else UNKNOWN
     if name == COMPILE_SHADER:
-        source = arguments[0].value if arguments else UNKNOWN
+        source = first_value(arguments)
         return ShaderLibrary(source) if isinstance(source, Str) else UNKNOWN
     if short[:1].isupper():
         return _instance(owner, short, arguments)
     if owner not in OF_TENSORS or short in SETTINGS:
         return UNKNOWN
     given = next((a for a in arguments if a.keyword == "device"), None)
-    dtype = _dtype_of(next((a.value for a in arguments if a.keyword == "dtype"), UNKNOWN))
+    dtype = _dtype_of(keyword_value(arguments, "dtype") or UNKNOWN)
     whole = combined(a.value for a in arguments)
     devices = whole.devices
     if given is not None:
@@ -304,7 +303,7 @@ def _spread(values: Iterable[Value]) -> Iterator[Value]:
     """Yield the values, and the items of those that are lists or tuples of tensors."""
     for value in values:
         if type(value) is Sequence and value.kind in ("list", "tuple"):
-            yield from (any_item(value),) if value.items is None else value.items
+            yield from parts_of(value)
         else:
             yield value
 

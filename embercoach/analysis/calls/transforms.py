@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.calls.call_results import named_result
 from embercoach.analysis.calls.parameters import plain
 from embercoach.analysis.dataflow import gradient_roots
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.evaluate.dispatch import element_of
-from embercoach.analysis.values.facts import Argument, CompiledCall, CompileFact, Fact
+from embercoach.analysis.values.facts import (
+    Argument,
+    CompiledCall,
+    CompileFact,
+    Fact,
+    keyword_value,
+)
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     ARRAY,
+    TRACED,
     TREE,
     UNKNOWN,
-    Array,
     BoundMember,
     BoundTransform,
     Function,
@@ -115,14 +120,14 @@ def _map_over_arrays(info: FunctionInfo) -> None:
     """All arguments of a function that ``mx.vmap`` is given are arrays, or trees of them."""
     for parameter in info.parameters[1 if info.is_method else 0 :]:
         if parameter.annotation is None and parameter.default is None and not parameter.star:
-            parameter.observe(Array(traced=True))
+            parameter.observe(TRACED)
 
 
 def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
     """``mx.compile(f)`` and the like: the function gets its role, and a wrapper comes back."""
     kind, index = TRANSFORMS[name]
     positional = [a.value for a in arguments if a.keyword is None and not a.star]
-    named = next((a.value for a in arguments if a.keyword in ("fun", "fn", "f", "func")), None)
+    named = keyword_value(arguments, "fun", "fn", "f", "func")
     inner = positional[index] if len(positional) > index else named
     if inner is None:
         # ``lru_cache(maxsize=4)``, meant to be a decorator.
@@ -139,7 +144,7 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     role, site = ROLES.get(kind), (node, frame.statement)
     mark(frame, site, inner, role)
     if role == "differentiated":
-        if (compiled := _compiled(inner)) is not None:
+        if (compiled := compiled_by(inner)) is not None:
             compiled.differentiated_compiled = True
         gradient_roots.note(frame, site, kind, inner, arguments)
     if kind == "compile" and frame.record:
@@ -147,7 +152,7 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     return wrapped(kind, inner)
 
 
-def _compiled(value: Value) -> FunctionInfo | None:
+def compiled_by(value: Value) -> FunctionInfo | None:
     """Return the function of ``mx.compile(f)``."""
     is_compiled = isinstance(value, Transformed) and value.transform == "compile"
     inner = value.inner if isinstance(value, Transformed) and is_compiled else None
@@ -181,35 +186,27 @@ def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> 
         gradient_roots.note(frame, site, "vjp", arguments[0].value, arguments)
 
 
-def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
-    """Return the result of an MLX function whose first arguments have been bound already."""
-    entry = mlx_api.lookup(name)
-    return UNKNOWN if entry is None else api_result(entry, arguments)
-
-
 def call(
     frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
 ) -> Value:
     """Return the result of calling what a transform returned."""
     if frame.record and callee.transform == "compile":
         frame.add(CompiledCall(node, frame.place(), callee, arguments))
-        if (compiled := _compiled(callee)) is not None:
-            compiled.called_compiled = True
     if callee.transform == "partial":
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
         if isinstance(inner, Symbol):
-            return call_library(inner.name, arguments)
+            return named_result(inner.name, arguments)
         taken = (Argument(UNKNOWN, node, None, ""),) * callee.taken
         is_function = isinstance(inner, Function)
         return dispatch.call(frame, node, inner, (*taken, *arguments)) if is_function else UNKNOWN
     inner = callee.inner
-    if ROLES.get(callee.transform) == "differentiated" and _compiled(inner) is not None:
+    if ROLES.get(callee.transform) == "differentiated" and compiled_by(inner) is not None:
         assert isinstance(inner, Transformed)
         inner = inner.inner  # MLX runs it uncompiled
     result = dispatch.call(frame, node, inner, arguments) if _callable(inner) else UNKNOWN
     if callee.transform.endswith("value_and_grad"):
-        value = result if result is not UNKNOWN else Array(traced=True)
+        value = result if result is not UNKNOWN else TRACED
         gradient = TREE if callee.transform.startswith("module") else ARRAY
         return Sequence("tuple", join_all((value, gradient)), (value, gradient))
     if callee.transform == "grad":
@@ -247,7 +244,7 @@ def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argum
     """``threading.Thread(target=f)`` runs ``f`` in another thread."""
     keyword, index = THREAD_STARTERS[name]
     positional = [a for a in arguments if a.keyword is None and not a.star]
-    named = next((a.value for a in arguments if a.keyword == keyword), None)
+    named = keyword_value(arguments, keyword)
     target = named or (positional[index].value if len(positional) > index else UNKNOWN)
     is_awaited = index == 0
     given = positional[1:] if is_awaited else _listed(arguments)

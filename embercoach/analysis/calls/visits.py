@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: A helper may call another one, and so on.
-MAX_DEPTH = 3
+MAX_HELPERS = 3
 #: A file with more calls of helpers is left to the analysis that holds for all of them.
 MAX_VISITS = 128
 
@@ -66,7 +66,9 @@ def launches_by_call(module: Module, facts: list[Fact]) -> list[CallFact]:
             if isinstance(fact, CallFact):
                 found.append(fact)
             elif (
-                isinstance(fact, FunctionVisit) and depth < MAX_DEPTH and fact.function in launching
+                isinstance(fact, FunctionVisit)
+                and depth < MAX_HELPERS
+                and fact.function in launching
             ):
                 pending.append((fact, depth + 1))
     return found

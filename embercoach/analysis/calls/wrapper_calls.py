@@ -6,7 +6,7 @@ kernels have texts and names, and no launches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
@@ -215,7 +215,7 @@ def _of_function(info: FunctionInfo, *, bound: bool) -> tuple[_Parameter, ...]:
 def _fields(cls: ClassInfo, before: int) -> Iterator[_Parameter]:
     """Yield the fields of a data class that its call takes, in their order."""
     frame = Frame(cls.module, None, cls.frame or cls.module.frame, record=False)
-    keywords_only = _has_true(_decorator(cls), "kw_only")
+    keywords_only = _is_set(_decorator(cls), "kw_only", "True")
     place = before
     for statement in cls.node.body.body:
         for line in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
@@ -225,10 +225,10 @@ def _fields(cls: ClassInfo, before: int) -> Iterator[_Parameter]:
             if kind == "KW_ONLY":
                 keywords_only = True
             described = line.value if isinstance(line.value, cst.Call) else None
-            if kind in ("KW_ONLY", "ClassVar") or _has_false(described, "init"):
+            if kind in ("KW_ONLY", "ClassVar") or _is_set(described, "init", "False"):
                 continue
             default = line.value if described is None else _keyword(described, "default")
-            only = keywords_only or _has_true(described, "kw_only")
+            only = keywords_only or _is_set(described, "kw_only", "True")
             yield _Parameter(line.target.value, None if only else place, default, frame)
             place += not only
 
@@ -253,11 +253,6 @@ def _keyword(call: cst.Call | None, name: str) -> cst.BaseExpression | None:
     return None
 
 
-def _has_true(call: cst.Call | None, name: str) -> bool:
+def _is_set(call: cst.Call | None, name: str, flag: Literal["True", "False"]) -> bool:
     value = _keyword(call, name)
-    return isinstance(value, cst.Name) and value.value == "True"
-
-
-def _has_false(call: cst.Call | None, name: str) -> bool:
-    value = _keyword(call, name)
-    return isinstance(value, cst.Name) and value.value == "False"
+    return isinstance(value, cst.Name) and value.value == flag

@@ -29,8 +29,8 @@ from embercoach.analysis.values.facts import (
     calls_by_function,
 )
 from embercoach.analysis.values.lattice import (
+    TRACED,
     UNKNOWN,
-    Array,
     BoundMember,
     Instance,
     LibraryObject,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: What a parameter of a function of another file holds, of which nothing else is known.
-_TRACED = Array(traced=True)
 _LIBRARY = frozenset((BoundMember, LibraryObject, Symbol))
 
 
@@ -102,7 +101,7 @@ def frame_of(info: FunctionInfo) -> Frame:
     frame.traceless = True
     for parameter in info.parameters[info.is_method :]:
         value = parameter_value(info, parameter, None)
-        frame.names[parameter.name] = _TRACED if value is UNKNOWN else value
+        frame.names[parameter.name] = TRACED if value is UNKNOWN else value
     if info.is_method and info.parameters and info.cls is not None:
         frame.names[info.parameters[0].name] = Instance(info.cls)
     return frame

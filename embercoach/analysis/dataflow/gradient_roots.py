@@ -14,6 +14,7 @@ from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import keyword_value
 from embercoach.analysis.values.gradient_marks import (
     DISCRETE,
     GRADIENT,
@@ -24,13 +25,13 @@ from embercoach.analysis.values.gradient_marks import (
     marks_of,
     unreached_layers,
 )
-from embercoach.analysis.values.inheritance import find_method, is_layer
+from embercoach.analysis.values.inheritance import MODULE, find_method, is_layer
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
+    TRACED,
     TREE,
     UNKNOWN,
-    Array,
     Function,
     Instance,
     LibraryObject,
@@ -123,8 +124,6 @@ class GradientRun:
             self.is_complete = not any(map(marks_of, given))
 
 
-MODULE = LibraryObject("mlx.nn.Module")
-TRACED = Array(traced=True)
 #: Methods and functions of dictionaries and lists.
 _TREE_METHODS = frozenset({"items", "values", "keys", "get", "pop", "update", "copy"})
 _TREE_FUNCTIONS = frozenset({"len", "isinstance", "list", "tuple", "dict", "sorted"})
@@ -227,8 +226,8 @@ def _function(value: Value) -> tuple[FunctionInfo, int] | None:
 
 def _chosen(parameters: list[FunctionParameter], arguments: tuple[Argument, ...]) -> frozenset[str]:
     """Return the parameters that ``argnums`` and ``argnames`` choose; the first one by default."""
-    by_name = next((a.value for a in arguments if a.keyword == "argnames"), None)
-    by_place = next((a.value for a in arguments if a.keyword == "argnums"), None)
+    by_name = keyword_value(arguments, "argnames")
+    by_place = keyword_value(arguments, "argnums")
     positional = [a.value for a in arguments if a.keyword is None]
     if by_place is None and len(positional) > 1:
         by_place = positional[1]

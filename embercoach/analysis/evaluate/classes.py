@@ -14,7 +14,6 @@ from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
 from embercoach.analysis.values.inheritance import (
     ENUMS,
-    MODULE_CLASS,
     find_method,
     is_layer,
     is_torch_module,
@@ -101,7 +100,7 @@ def _is_weight(frame: Frame, info: ClassInfo, name: str) -> bool:
 def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:
     if method.is_property:
         return call_function(frame, method, owner, ())
-    return Function(method, None if method.is_static else owner)
+    return Function(method, owner if method.is_method else None)
 
 
 def _assigned(cls: ClassInfo, name: str) -> Value | None:
@@ -169,7 +168,7 @@ def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, .
     method = find_method(owner.info, name)
     if method is None:
         for base in library_bases(owner.info):
-            if name == "__call__" and mlx_api.is_layer(base) and base != MODULE_CLASS:
+            if name == "__call__" and mlx_api.is_layer(base):
                 return ARRAY
         return INT if name == "__len__" else UNKNOWN
     return call_with_values(frame, method, owner, values)

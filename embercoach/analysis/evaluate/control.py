@@ -47,15 +47,12 @@ def execute_if(frame: Frame, node: cst.If) -> bool:
     """``if``/``elif``/``else``."""
     frame.statement = node
     value = test(frame, node.test, "if")
-    must = frame.must
     truth = exactness.truth(value) if frame.decides else None
-    if must is not None and truth is None:
+    if frame.must is not None and truth is None:
         truth = without_raising(node)
     if truth is not None:
         return _decided(frame, node, truth)
-    if must is None:
-        return _branches(frame, node)
-    with must.unsure():
+    with frame.unsure():
         return _branches(frame, node)
 
 
@@ -130,10 +127,8 @@ def _array_targets(
         pairs = list(zip((e.value for e in target.elements), arguments, strict=False))
     else:
         return ()
-    recording, frame.record = frame.record, False
-    found = [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
-    frame.record = recording
-    return found
+    with frame.quiet():
+        return [n for t, a in pairs if as_array(evaluate(frame, a)) for n in target_names(t)]
 
 
 def execute_for(frame: Frame, node: cst.For) -> bool:
@@ -157,7 +152,7 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
 
 def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
     """Go through a loop over known items one by one; None if it can't be done so."""
-    items = exactness.items_of(iterable)
+    items = exactness.known_items(iterable)
     if items is None or len(items) > frame.rounds_left:
         return None
     entry, exits, outer_loop = frame.fork(), frame.exits, frame.loop
@@ -294,19 +289,10 @@ def _forget_alternatives(frame: Frame, before: Version) -> None:
             frame.names[name] = without_alternatives(value)
 
 
-def execute_break(frame: Frame, node: cst.Break) -> bool:
-    """``break``: the state goes on after the loop."""
+def execute_exit(frame: Frame, node: cst.Break | cst.Continue) -> bool:
+    """``break`` and ``continue``: the state goes on after the loop, or at its next round."""
     if frame.exits is not None:
-        frame.exits.append((True, frame.fork()))
-    if frame.must is not None:
-        frame.must.jumps += 1
-    return False
-
-
-def execute_continue(frame: Frame, node: cst.Continue) -> bool:
-    """``continue``: the state goes on at the loop's next round."""
-    if frame.exits is not None:
-        frame.exits.append((False, frame.fork()))
+        frame.exits.append((type(node) is cst.Break, frame.fork()))
     if frame.must is not None:
         frame.must.jumps += 1
     return False

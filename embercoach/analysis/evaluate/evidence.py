@@ -14,6 +14,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import match
 from embercoach.analysis.values.lattice import (
     NONE,
+    TRACED,
     UNKNOWN,
     Array,
     BoundMember,
@@ -22,9 +23,11 @@ from embercoach.analysis.values.lattice import (
     Value,
     options,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument
 
 
@@ -43,6 +46,34 @@ def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
 _CORE = ("mlx.core.", "mlx.nn.losses.")
 
 
+#: Libraries whose values have array methods too; a mere mention is enough to be careful.
+_OTHER_ARRAYS = (
+    "numpy",
+    "torch",
+    "jax",
+    "tensorflow",
+    "pandas",
+    "polars",
+    "cupy",
+    "keras",
+    "xarray",
+    "scipy",
+    "sklearn",
+    "h5py",
+    "cv2",
+    "librosa",
+    "soundfile",
+    "pyarrow",
+    "return_tensors",
+)
+
+
+@kept_for_file
+def arrays_are_mlx(module: Module) -> bool:
+    """Return whether a file mentions no other library of arrays."""
+    return not any(library in module.source for library in _OTHER_ARRAYS)
+
+
 def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Value:
     """Return a method of an unknown value that arrays of any library have; ``assumed`` by the file.
 
@@ -52,7 +83,7 @@ def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Valu
     """
     name, path = func.attr.value, dotted(func.value)
     if path in frame.evaluated:
-        return BoundMember(Array(traced=True), name)
+        return BoundMember(TRACED, name)
     if name in _PULLING and path is not None and (path, name) in frame.asked:
         return UNKNOWN
     if frame.module.is_test or name != "tolist":
@@ -117,4 +148,4 @@ def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:
         info.shown_arrays.add(name)
     if frame.must is not None and name not in frame.rebound:
         frame.must.shown.add(name)
-    frame.names[name] = Array(traced=True)
+    frame.names[name] = TRACED

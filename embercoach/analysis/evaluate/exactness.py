@@ -140,7 +140,7 @@ def _is_in(left: Value, right: Value) -> bool | None:
     return None if None in others else False
 
 
-def items_of(value: Value) -> tuple[Value, ...] | None:
+def known_items(value: Value) -> tuple[Value, ...] | None:
     """Return the items that iterating over a value yields, None if they are not known."""
     if type(value) is Dict and value.exact and len(value.known) <= MAX_ITEMS:
         return tuple(Str((Piece(key),)) for key, _ in value.known)
@@ -214,7 +214,7 @@ def _gather(
     if clause is None:
         found.append(tuple(evaluate(frame, element) for element in elements))
         return len(found) <= MAX_ITEMS
-    items = items_of(evaluate(frame, clause.iter))
+    items = known_items(evaluate(frame, clause.iter))
     if items is None:
         return False
     for item in items:

@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.calls import calls, string_methods
 from embercoach.analysis.evaluate import evidence, exactness, members, missing_members, operators
+from embercoach.analysis.evaluate.classes import call_method
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, element_of, evaluate
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
 from embercoach.analysis.syntax.trees import dotted
@@ -17,11 +18,14 @@ from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
+    SUBTREE,
+    TRACED,
     UNKNOWN,
     Array,
     ArrayAt,
     Dict,
     Function,
+    Instance,
     Number,
     Numpy,
     Piece,
@@ -39,6 +43,7 @@ from embercoach.analysis.values.lattice import (
     join,
     join_all,
     options,
+    parts_of,
     with_pulls,
 )
 
@@ -93,7 +98,8 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
                 narrow(frame, link.left, is_and)
                 frame.work.left -= number // _NARROWED_A_STEP
             inner = frame.fork()
-            right = _unsure(frame, link.right)
+            with frame.unsure():
+                right = evaluate(frame, link.right)
             frame.restore(inner)
             if frame.must is not None and exactness.truth(right) is (not is_and):
                 right = value = Number("bool", not is_and)  # whatever the left one is
@@ -102,14 +108,6 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
     if inner is not None:
         frame.restore(outer)
     return value
-
-
-def _unsure(frame: Frame, node: cst.BaseExpression) -> Value:
-    """Return the value of an operand that may not be evaluated."""
-    if frame.must is None:
-        return evaluate(frame, node)
-    with frame.must.unsure():
-        return evaluate(frame, node)
 
 
 def _is_of_none(node: cst.BaseExpression) -> bool:
@@ -183,15 +181,15 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         if frame.gradient is not None:
             pulls = pulls.union(*(marks_of(index[1]) for index in indices if index is not None))
         return Array(array.dtype, array.literal, False, array.traced, pulls)
-    if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
+    if base is UNKNOWN and evidence.arrays_are_mlx(frame.module) and _is_array_index(node):
         if type(node.value) is cst.Attribute and node.value.attr.value == "at":
-            return ArrayAt(Array(traced=True))
+            return ArrayAt(TRACED)
         evidence.show_array(frame, node.value, base)
-        return Array(traced=True)
-    if base is UNKNOWN and frame.module.arrays_are_mlx and any(map(_is_mask, indices)):
+        return TRACED
+    if base is UNKNOWN and evidence.arrays_are_mlx(frame.module) and any(map(_is_mask, indices)):
         if frame.record:
-            frame.add(ArrayIndexFact(node, frame.place(), Array(traced=True), tuple(indices)))
-        return Array(traced=True)
+            frame.add(ArrayIndexFact(node, frame.place(), TRACED, tuple(indices)))
+        return TRACED
     return _item(frame, base, Subscript(index, is_slice, node))
 
 
@@ -242,7 +240,9 @@ def _record_index(
 def _item(frame: Frame, base: Value, subscript: Subscript) -> Value:
     handler = _ITEMS.get(type(base))
     if handler is None:
-        return members.subscript_result(frame, base, subscript.key)
+        if not isinstance(base, Instance):
+            return UNKNOWN
+        return call_method(frame, base, "__getitem__", (subscript.key,))
     return handler(frame, base, subscript)
 
 
@@ -264,7 +264,7 @@ def _item_of_dict(frame: Frame, base: Dict, subscript: Subscript) -> Value:
         if found is None and type(base.item) is Symbol:
             return UNKNOWN  # one module under a key says nothing of another key's value
         return base.item if found is None else found
-    return join_all([base.item, *(v for _, v in base.known)]) if base.known else base.item
+    return join_all(parts_of(base))
 
 
 def _item_of_any(frame: Frame, base: Union, subscript: Subscript) -> Value:
@@ -272,19 +272,15 @@ def _item_of_any(frame: Frame, base: Union, subscript: Subscript) -> Value:
 
 
 def _item_of_array(frame: Frame, base: Array, subscript: Subscript) -> Value:
-    return Array(base.dtype, base.literal, False, base.traced, base.pulls)
+    return element_of(frame, base)
 
 
 def _item_of_tree(frame: Frame, base: Tree, subscript: Subscript) -> Value:
-    return Union(frozenset({Tree(), Array()}))
+    return SUBTREE
 
 
 def _item_of_numpy(frame: Frame, base: Numpy, subscript: Subscript) -> Value:
     return Numpy(base.kind, False, base.pulls, base.dtype)
-
-
-def _item_of_string(frame: Frame, base: Str, subscript: Subscript) -> Value:
-    return STR
 
 
 def _same(frame: Frame, base: Value, subscript: Subscript) -> Value:
@@ -301,7 +297,7 @@ _ITEMS: dict[type, Fn[[Frame, Any, Subscript], Value]] = {
     Torch: _same,
     ArrayAt: _same,
     Setting: _same,
-    Str: _item_of_string,
+    Str: lambda frame, base, subscript: STR,
 }
 
 
@@ -494,7 +490,7 @@ def _comprehension(frame: Frame, node: Any) -> Value:
         clause = clause.inner_for_in
     if clause is None:
         return _comprehended(frame, node)
-    with frame.must.unsure():
+    with frame.unsure():
         return _comprehended(frame, node)
 
 
@@ -505,10 +501,8 @@ def _comprehended(frame: Frame, node: Any) -> Value:
     try:
         _clauses(frame, node.for_in)
         if type(node) is cst.DictComp:
-            key = evaluate(frame, node.key)
-            value = evaluate(frame, node.value)
-            del key
-            result = Dict(value)
+            evaluate(frame, node.key)
+            result = Dict(evaluate(frame, node.value))
         else:
             kind = _COMPREHENSIONS[type(node)]
             result = Sequence(kind, evaluate(frame, node.elt))
@@ -548,20 +542,13 @@ def _conditional(frame: Frame, node: cst.IfExp) -> Value:
         return evaluate(frame, node.body if node.test.value == "True" else node.orelse)
     if frame.decides and (truth := exactness.truth(value)) is not None:
         return evaluate(frame, node.body if truth else node.orelse)
-    if frame.must is None:
-        return _either(frame, node)
-    with frame.must.unsure():
-        return _either(frame, node)
-
-
-def _either(frame: Frame, node: cst.IfExp) -> Value:
-    """Return a conditional expression of which either side may be the result."""
     before = frame.fork()
-    narrow(frame, node.test, True)
-    body = evaluate(frame, node.body)
-    frame.restore(before)
-    narrow(frame, node.test, False)
-    orelse = evaluate(frame, node.orelse)
+    with frame.unsure():
+        narrow(frame, node.test, True)
+        body = evaluate(frame, node.body)
+        frame.restore(before)
+        narrow(frame, node.test, False)
+        orelse = evaluate(frame, node.orelse)
     frame.restore(before)
     return join(body, orelse)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import builtins
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
+
+import libcst as cst
+from msgspec import Struct, field
 
 from embercoach.analysis.values.facts import Fact, FactPlace
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value, join, join_chosen
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
+from embercoach.analysis.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    import libcst as cst
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
@@ -59,7 +62,7 @@ class Names(dict[str, Value]):
             self[key] = value
 
     def has_below(self, path: str) -> bool:
-        """Return whether there may be attribute paths that begin with a path."""
+        """Return whether something may be known of attribute paths that begin with a path."""
         return path in self._below
 
     def forget_below(self, path: str) -> None:
@@ -134,9 +137,11 @@ def _joined(
 #: The names at one point of the program.
 Snapshot: TypeAlias = Version
 BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0] != "_"}
+_NOWHERE = cst.Module(())
+_AS_BEFORE = nullcontext()
 
 
-class Frame:
+class Frame(Struct, eq=False):
     """The values of names while statements are walked in order.
 
     ``names`` also holds narrowed or assigned attribute paths such as ``"self.keys"``.
@@ -145,91 +150,66 @@ class Frame:
     one call: then tests that they decide are decided.
     """
 
-    __slots__ = (
-        "array_names",
-        "asked",
-        "depth",
-        "evaluated",
-        "evaluated_below",
-        "exact",
-        "exits",
-        "functions",
-        "global_names",
-        "gradient",
-        "info",
-        "loop",
-        "loop_names",
-        "loops",
-        "module",
-        "must",
-        "names",
-        "nesting",
-        "outer",
-        "periodic",
-        "quiet_rounds",
-        "rebound",
-        "record",
-        "returned",
-        "rounds_left",
-        "seen",
-        "statement",
-        "traceless",
-        "visit",
-        "work",
-        "yielded",
-    )
+    module: Module
+    info: FunctionInfo | None = None
+    outer: Frame | None = None
+    record: bool = False
+    depth: int = 0
+    exact: bool = False
+    gradient: GradientRun | None = None  # the run that follows a gradient
+    must: MustExecute | None = None  # what a run for the calls that must execute notes
+    rounds_left: int = 0  # of loops that may still be gone through one by one
+    visit: FunctionVisit | None = None  # the call that the body is run for, to see its launches
+    seen: list[Fact] = field(default_factory=list)  # what is seen then
+    #: Whether what the body assigns outside of it is dropped: the values are of one call, and
+    #: other files see the same module.
+    traceless: bool = False
+    #: Functions that a traceless run defines.
+    functions: dict[cst.CSTNode, FunctionInfo] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+    global_names: set[str] = field(default_factory=set)
+    loops: int = 0
+    loop: cst.For | cst.While | None = None
+    nesting: int = 0  # loops around, also in rounds that are not recorded
+    #: The last quiet round of each deeply nested loop: the state before, what it walks over,
+    #: how it ended, and the state after.
+    quiet_rounds: dict[int, tuple[Snapshot, Value, Round, Snapshot]] = field(default_factory=dict)
+    loop_names: frozenset[str] = frozenset()
+    array_names: frozenset[str] = frozenset()
+    periodic: bool = False
+    evaluated: set[str] = field(default_factory=set)  # paths that ``mx.eval`` is given in the body
+    rebound: set[str] = field(default_factory=set)  # names assigned in the body, parameters too
+    #: Unknown values and methods in ``hasattr`` tests.
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    #: States at a break (True) and at a continue (False) of the loop.
+    exits: list[tuple[bool, Snapshot]] | None = None
+    returned: Value | None = None
+    yielded: Value | None = None
+    #: These begin as those of the module.
+    statement: cst.CSTNode = _NOWHERE
+    work: Work = field(default_factory=lambda: Work(0))
 
-    def __init__(
-        self,
-        module: Module,
-        info: FunctionInfo | None = None,
-        outer: Frame | None = None,
-        *,
-        record: bool,
-        depth: int = 0,
-    ) -> None:
-        self.module = module
-        self.work = module.work
-        self.info = info
-        self.outer = outer
-        self.record = record
-        self.exact = False
-        self.gradient: GradientRun | None = None  # the run that follows a gradient
-        self.must: MustExecute | None = None  # what a run for the calls that must execute notes
-        self.rounds_left = 0  # of loops that may still be gone through one by one
-        self.visit: FunctionVisit | None = (
-            None  # the call that the body is run for, to see its launches
-        )
-        self.seen: list[Fact] = []  # what is seen then
-        self.depth = depth
-        #: Whether what the body assigns outside of it is dropped: the values are of one call, and
-        #: other files see the same module.
-        self.traceless = False
-        self.functions: dict[cst.CSTNode, FunctionInfo] = {}  # that a traceless run defines
-        self.names = Names()
-        self.global_names: set[str] = set()
-        self.loops = 0
-        self.loop: cst.For | cst.While | None = None
-        self.nesting = 0  # loops around, also in rounds that are not recorded
-        #: The last quiet round of each deeply nested loop: the state before, what it walks over,
-        #: how it ended, and the state after.
-        self.quiet_rounds: dict[int, tuple[Snapshot, Value, Round, Snapshot]] = {}
-        self.loop_names: frozenset[str] = frozenset()
-        self.array_names: frozenset[str] = frozenset()
-        self.periodic = False
-        self.evaluated: set[str] = set()  # paths that ``mx.eval`` is given anywhere in the body
-        self.rebound: set[str] = set()  # names assigned in the body, parameters among them
-        self.asked: set[tuple[str, str]] = set()  # unknown values and methods in ``hasattr`` tests
-        # States at a break (True) and at a continue (False) of the loop.
-        self.exits: list[tuple[bool, Snapshot]] | None = None
-        self.returned: Value | None = None
-        self.yielded: Value | None = None
-        self.statement: cst.CSTNode = module.tree
+    def __post_init__(self) -> None:
+        self.work = self.module.work
+        self.statement = self.module.tree
 
     @property
     def decides(self) -> bool:
         """Return whether a test whose truth is known runs one branch alone."""
         return self.exact or self.must is not None or self.gradient is not None
+
+    def unsure(self) -> AbstractContextManager[None]:
+        """Run what may not execute: what it calls is not noted as what must."""
+        return _AS_BEFORE if self.must is None else self.must.unsure()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Look values up without recording facts."""
+        recording, self.record = self.record, False
+        try:
+            yield
+        finally:
+            self.record = recording
 
     def lookup(self, name: str) -> Value:
         """Return a name's value here, following closures, then the module, then builtins."""
@@ -273,10 +253,6 @@ class Frame:
     def forget(self, name: str) -> None:
         """Drop narrowed attribute paths below a name."""
         self.names.forget_below(name)
-
-    def knows_below(self, path: str) -> bool:
-        """Return whether a path's value may have attributes of which something is known."""
-        return self.names.has_below(path)
 
     def fork(self) -> Snapshot:
         """Return a snapshot to come back to for the other branch."""

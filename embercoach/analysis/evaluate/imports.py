@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.evaluate import missing_members
-from embercoach.analysis.evaluate.members import mlx_member
+from embercoach.analysis.evaluate.members import library_member
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import first_value
 from embercoach.analysis.values.lattice import UNKNOWN, ModuleRef, Str, Symbol, Value
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _bound_by(alias: cst.ImportAlias) -> str:
 
 def _imported(frame: Frame, source: str, level: int, name: str) -> Value:
     if level == 0 and source.partition(".")[0] in LIBRARIES:
-        return mlx_member(source, name) if source.startswith("mlx") else Symbol(f"{source}.{name}")
+        return library_member(source, name)
     module = _module(frame, source, level)
     if isinstance(module, ModuleRef):
         value = module.module.member(name)
@@ -110,6 +111,6 @@ def _import_star(frame: Frame, source: str, level: int) -> None:
 
 def imported(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``importlib.import_module("mlx.core")``, ``pytest.importorskip("mlx.core")``."""
-    name = arguments[0].value if arguments else UNKNOWN
+    name = first_value(arguments)
     text = name.text if isinstance(name, Str) else None
     return UNKNOWN if not text or text.startswith(".") else _module(frame, text, 0)

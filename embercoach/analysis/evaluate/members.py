@@ -10,9 +10,10 @@ from embercoach.analysis.calls import numpy_api, sibling_files, string_methods, 
 from embercoach.analysis.calls.call_results import result_value, weight_dtype
 from embercoach.analysis.calls.parameters import SETTING_NAMES
 from embercoach.analysis.calls.torch_api import OF_MODULE
-from embercoach.analysis.evaluate import classes
+from embercoach.analysis.evaluate import classes, evidence
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
+from embercoach.analysis.values.facts import first_value
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -20,6 +21,8 @@ from embercoach.analysis.values.lattice import (
     SETTING,
     SHAPE,
     STR,
+    SUBTREE,
+    TRACED,
     UNKNOWN,
     Array,
     ArrayAt,
@@ -54,27 +57,24 @@ from embercoach.analysis.values.lattice import (
     any_item,
     as_array,
     join_all,
+    parts_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
 
-    import libcst as cst
-
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.values.facts import Argument
 
 #: Attributes that layers of mlx.nn hold their arrays under.
 LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})
-DTYPE_ALIASES = {"bool_": "bool"}
-MLX_CONSTANTS: dict[str, Value] = {
-    "mlx.core.pi": FLOAT,
-    "mlx.core.e": FLOAT,
-    "mlx.core.inf": FLOAT,
-    "mlx.core.nan": FLOAT,
-    "mlx.core.euler_gamma": FLOAT,
-    "mlx.core.newaxis": NONE,
+_DTYPE_ALIASES = {"bool_": "bool"}
+_LIBRARIES = ("mlx.core", "numpy", "math")
+_CONSTANTS: dict[str, Value] = {
+    **{f"{library}.{n}": FLOAT for library in _LIBRARIES for n in ("pi", "e", "inf", "nan")},
+    **dict.fromkeys(("mlx.core.euler_gamma", "math.tau"), FLOAT),
+    **dict.fromkeys(("mlx.core.newaxis", "numpy.newaxis"), NONE),
 }
-MATH_CONSTANTS = frozenset({"math.pi", "math.e", "math.inf", "math.nan", "math.tau"})
 
 
 @link("member")
@@ -85,31 +85,20 @@ def member(frame: Frame, owner: Value, name: str) -> Value:
 
 
 def _symbol(frame: Frame, owner: Symbol, name: str) -> Value:
-    full = f"{owner.name}.{name}"
-    library = full.partition(".")[0]
-    if library == "mlx":
-        return mlx_member(owner.name, name)
-    if library == "numpy":
-        return numpy_api.attribute(full)
-    if full in MATH_CONSTANTS:
-        return FLOAT
-    return Symbol(full)
+    return library_member(owner.name, name)
 
 
 @lru_cache(maxsize=4096)
-def mlx_member(module: str, name: str) -> Value:
+def library_member(owner: str, name: str) -> Value:
     """``mlx.<...>.<name>``: a dtype, a constant, or a function or class by its name."""
-    full = f"{module}.{name}"
-    if module == "mlx.core":
-        short = DTYPE_ALIASES.get(name, name)
+    if owner == "mlx.core":
+        short = _DTYPE_ALIASES.get(name, name)
         if short in promotion.DTYPES and name != "bool":
             return DType(short)
-        constant = MLX_CONSTANTS.get(full)
-        if constant is not None:
-            return constant
         if name == "nn":
             return UNKNOWN
-    return Symbol(full)
+    full = f"{owner}.{name}"
+    return _CONSTANTS.get(full) or Symbol(full)
 
 
 def _array(frame: Frame, owner: Array, name: str) -> Value:
@@ -171,13 +160,25 @@ def _union(frame: Frame, owner: Union, name: str) -> Value:
 
 
 _CLOSED = (Array, Number, Str, Bytes, NoneValue)
-_HOST_TYPES: dict[type, type] = {
-    Str: str,
-    Number: float,
-    NoneValue: type(None),
-    Dict: dict,
-    Bytes: bytes,
+#: Host values of known attributes, by an example.
+_HOSTS: dict[object, object] = {
+    Number: 0.0,
+    Str: "",
+    Dict: {},
+    NoneValue: None,
+    Bytes: b"",
+    "list": [],
+    "tuple": (),
+    "shape": (),
+    "set": set(),
+    "iterator": iter(()),
 }
+
+
+def host_has(value: Value, name: str) -> bool | None:
+    """Return whether a value of the host has an attribute, None if that is not known."""
+    kind = value.kind if type(value) is Sequence else type(value)
+    return hasattr(_HOSTS[kind], name) if kind in _HOSTS else None
 
 
 def _only_array_has(owner: Union, name: str) -> Array | None:
@@ -189,13 +190,8 @@ def _only_array_has(owner: Union, name: str) -> Array | None:
     for option in owner.options:
         if type(option) is Array:
             array = option
-        elif type(option) is Sequence:
-            if hasattr(list, name) or hasattr(tuple, name) or hasattr(set, name):
-                return None
-        elif type(option) is not Unknown:
-            host = _HOST_TYPES.get(type(option))
-            if host is None or hasattr(host, name):
-                return None
+        elif type(option) is not Unknown and host_has(option, name) is not False:
+            return None
     return array if mlx_api.array_member(name) is not None else None
 
 
@@ -208,10 +204,10 @@ def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
     if name == "ndim":
         return INT
     if name in ("item", "tolist") and frame.module.is_test and "torch" not in frame.module.source:
-        return BoundMember(Array(traced=True), name)
-    if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
-        return BoundMember(Array(traced=True), name)
-    if name in ("to", "cuda") and frame.module.uses_accelerator:
+        return BoundMember(TRACED, name)
+    if name in ARRAY_ONLY and evidence.arrays_are_mlx(frame.module):
+        return BoundMember(TRACED, name)
+    if name in ("to", "cuda") and torch_api.uses_accelerator(frame.module):
         return BoundMember(Torch(is_tensor=False), name)  # a tensor, a module or a batch
     return UNKNOWN
 
@@ -261,18 +257,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
 }
 
 
-def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
-    """``base[index]`` for a base that is neither an array nor a builtin container."""
-    if isinstance(base, Instance):
-        return classes.call_method(frame, base, "__getitem__", (index,))
-    if isinstance(base, LibraryObject) and mlx_api.is_layer(base.cls):
-        return UNKNOWN
-    return UNKNOWN
-
-
-def call_bound(
-    frame: Frame, bound: BoundMember, arguments: Any, node: cst.Call | None = None
-) -> Value:
+def call_bound(frame: Frame, bound: BoundMember, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of a method of a host value: lists, dicts, strings, NumPy, torch."""
     owner, name = bound.owner, bound.name
     if isinstance(owner, Numpy):
@@ -296,7 +281,7 @@ def call_bound(
     return UNKNOWN
 
 
-def _string_method(owner: Str, name: str, arguments: Any) -> Value:
+def _string_method(owner: Str, name: str, arguments: tuple[Argument, ...]) -> Value:
     if name in ("split", "rsplit", "splitlines"):
         return Sequence("list", STR)
     if name in ("find", "rfind", "index", "rindex", "count"):
@@ -319,12 +304,12 @@ def _sequence_method(owner: Sequence, name: str) -> Value:
     return NONE
 
 
-def _dict_method(owner: Dict, name: str, arguments: Any) -> Value:
-    everything = join_all([owner.item, *(v for _, v in owner.known)]) if owner.known else owner.item
+def _dict_method(owner: Dict, name: str, arguments: tuple[Argument, ...]) -> Value:
+    everything = join_all(parts_of(owner))
     if name in ("items", "values", "keys"):
         return _dict_view(owner, name, everything)
     if name in ("get", "pop", "setdefault"):
-        key = arguments[0].value if arguments else UNKNOWN
+        key = first_value(arguments)
         text = key.text if isinstance(key, Str) else None
         found = owner.get(text) if text is not None else None
         if owner.exact and text is not None and name == "get":
@@ -359,7 +344,7 @@ def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
 
 
 def _tree_method(name: str) -> Value:
-    leaf = Union(frozenset({Tree(), Array()}))
+    leaf = SUBTREE
     if name == "items":
         return Sequence("iterator", Sequence("tuple", leaf, (STR, leaf)))
     if name == "values":

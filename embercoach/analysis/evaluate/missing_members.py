@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.mlx_api.replacements import MODULE_ADVICE
 from embercoach.analysis.values.facts import MissingMemberFact, PropertyCallFact
-from embercoach.analysis.values.inheritance import MODULE_CLASS, find_method, is_layer, lineage
+from embercoach.analysis.values.inheritance import find_method, is_layer, is_layer_class, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -43,15 +44,6 @@ IMPORTED_BY_MLX = frozenset(
     )
 )
 
-#: Members of torch's modules and optimizers.
-OF_TORCH = frozenset(
-    (
-        *("add_module", "backward", "cpu", "cuda", "load_state_dict", "named_parameters"),
-        *("param_groups", "register_buffer", "register_parameter", "requires_grad_"),
-        *("state_dict", "to", "zero_grad"),
-    )
-)
-
 
 def record_member(
     frame: Frame, node: cst.Attribute, owner: Value, value: Value, call: cst.Call | None = None
@@ -68,7 +60,7 @@ def record_member(
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
-    elif name in OF_TORCH and value is UNKNOWN:
+    elif name in MODULE_ADVICE and value is UNKNOWN:
         seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
         if seen and all(map(_is_closed, seen)):
             frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
@@ -87,12 +79,10 @@ def _is_closed(owner: Value) -> bool:
     if not isinstance(owner, Instance) or find_method(owner.info, "__getattr__") is not None:
         return False
     bases = [base for cls in lineage(owner.info) for base in cls.bases]
-    known = (isinstance(b, Class) or (isinstance(b, Symbol) and _is_layer(b.name)) for b in bases)
+    known = (
+        isinstance(b, Class) or (isinstance(b, Symbol) and is_layer_class(b.name)) for b in bases
+    )
     return is_layer(owner.info) and all(known)
-
-
-def _is_layer(name: str) -> bool:
-    return name == MODULE_CLASS or mlx_api.is_layer(name)
 
 
 def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) -> None:

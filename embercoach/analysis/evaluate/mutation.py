@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from embercoach.analysis.evaluate.dispatch import element_of
 from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.facts import StoreFact
+from embercoach.analysis.values.facts import StoreFact, first_value
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -25,10 +25,9 @@ from embercoach.analysis.values.lattice import (
     collected,
     join_all,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
@@ -79,22 +78,24 @@ def _grown_beside(info: FunctionInfo) -> set[str]:
     found: set[str] = set()
     for other in info.module.functions:
         if other.outer is info.outer:
-            if other.grown is None:
-                other.grown = frozenset(_grown(other.node.body))
-            found |= other.grown
+            found |= _grown_by(other)
     return found
 
 
-def _grown(tree: cst.CSTNode) -> Iterator[str]:
-    for node in walk(tree):
+@kept_for_file
+def _grown_by(info: FunctionInfo) -> frozenset[str]:
+    """Return the names to whose lists a function adds."""
+    found: set[str] = set()
+    for node in walk(info.node.body):
         if type(node) is cst.Call and type(node.func) is cst.Attribute:
             owner, name = node.func.value, node.func.attr.value
-            if type(owner) is cst.Name and (name == "append" or name in MUTATORS | CHANGERS):
-                yield owner.value
+            if type(owner) is cst.Name and name in MUTATORS:
+                found.add(owner.value)
         elif type(node) is cst.AugAssign and type(node.target) is cst.Name:
-            yield node.target.value
+            found.add(node.target.value)
         elif type(node) is cst.Subscript and type(node.value) is cst.Name:
-            yield node.value.value  # perhaps to put something into a dictionary
+            found.add(node.value.value)  # perhaps to put something into a dictionary
+    return frozenset(found)
 
 
 #: What an indented line adds to.
@@ -133,108 +134,110 @@ def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
             owner.info.record(name, kept)
 
 
+@kept_for_file
+def _mentions_compile(module: Module) -> bool:
+    return "compile" in module.source
+
+
 def note_store(frame: Frame, target: cst.CSTNode, value: Value) -> None:
     """Record what a function stores where its callers may see it."""
-    if frame.record and frame.info is not None and frame.module.mentions_compile:
+    if frame.record and frame.info is not None and _mentions_compile(frame.module):
         frame.add(StoreFact(target, frame.place(), value))
 
 
-def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:
-    """``xs.append(x)``: the list named so holds one more kind of item."""
+#: Methods that change which keys a dictionary has.
+_OF_DICTS = frozenset(["pop", "setdefault", "popitem", "clear", "update"])
+#: Methods that add to a list, and those that change its items in another way.
+_ADDING = frozenset(["append", "extend", "insert", "appendleft"])
+_OF_LISTS = _ADDING | {"remove", "pop", "popleft", "clear", "reverse", "sort"}
+MUTATORS = _OF_DICTS | _OF_LISTS
+
+
+def change(
+    frame: Frame,
+    node: cst.Call,
+    owner: Sequence | Dict,
+    name: str,
+    arguments: tuple[Argument, ...],
+) -> None:
+    """``xs.append(x)``, ``d.update(other)``: what the name knows that holds the list or dict."""
     func = node.func
-    if not arguments or not isinstance(func, cst.Attribute):
+    if not isinstance(func, cst.Attribute) or (path := dotted(func.value)) is None:
         return
-    path = dotted(func.value)
-    if path is None:
+    if name not in (_OF_LISTS if isinstance(owner, Sequence) else _OF_DICTS):
         return
-    value = arguments[0].value
-    note_store(frame, func, value)
-    if type(value) is Str and is_text(owner) and len(owner.items or ()) < MAX_LINES:
-        items = (*(owner.items or ()), value)
-        frame.assign_path(path, Sequence(owner.kind, None, items))
+    if name == "append" and arguments:
+        note_store(frame, func, arguments[0].value)
+    changed: Value | None
+    if isinstance(owner, Sequence):
+        changed = _changed_list(frame, owner, name, arguments)
+    else:
+        changed = _changed_dict(owner, name, arguments)
+    if changed is None:
         return
-    item = value if owner.items == () else join_all((any_item(owner), value))
-    grown = Sequence(owner.kind, item, None, owner.pulls | collected(value))
-    frame.assign_path(path, grown)
-    if isinstance(func.value, cst.Attribute) and isinstance(func.value.value, cst.Name):
-        record(frame, frame.lookup(func.value.value.value), func.value.attr.value, grown)
+    frame.assign_path(path, changed)
+    holder = None if name != "append" or is_text(changed) else func.value
+    if isinstance(holder, cst.Attribute) and isinstance(holder.value, cst.Name):
+        record(frame, frame.lookup(holder.value.value), holder.attr.value, changed)
 
 
-def update(frame: Frame, node: cst.Call, owner: Dict, arguments: tuple[Argument, ...]) -> None:
-    """``d.update(other, key=value)``: the dict named so holds what both hold."""
-    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is None:
-        return
+def _changed_list(
+    frame: Frame, owner: Sequence, name: str, arguments: tuple[Argument, ...]
+) -> Sequence | None:
+    """Return a list with one more kind of item; of strings, with those that are added."""
+    value = arguments[-1].value if arguments and name in _ADDING else None
+    if value is None and (name == "append" or owner.items is None):
+        return None
+    texts = _texts(name, value) if value is not None and is_text(owner) else None
+    if texts is not None and len(owner.items or ()) + len(texts) <= MAX_LINES:
+        return Sequence(owner.kind, None, (*(owner.items or ()), *texts))
+    added = [] if value is None else [element_of(frame, value) if name == "extend" else value]
+    item = join_all(added if owner.items == () else [any_item(owner), *added])
+    return Sequence(owner.kind, item, None, owner.pulls.union(*map(collected, added)))
+
+
+def _texts(name: str, value: Value) -> tuple[Value, ...] | None:
+    """Return the strings that a method adds at the end of a list; None if it may add others."""
+    if name == "append" and type(value) is Str:
+        return (value,)
+    if name != "extend" or type(value) is not Sequence or not is_text(value):
+        return None
+    return value.items if value.kind in ("list", "tuple", "iterator") else None
+
+
+def _updated(owner: Dict, arguments: tuple[Argument, ...]) -> Dict:
+    """``d.update(other, key=value)``: what both hold."""
     known = dict(owner.known)
     item = owner.item
     exact = owner.exact
     for argument in arguments:
-        exact = exact and (argument.keyword is not None or _is_exact(argument.value))
         value = argument.value
         if argument.keyword is not None:
             known[argument.keyword] = value
         elif isinstance(value, Dict):
             known.update(value.known)
             item = value.item if item is UNKNOWN else join_all((item, value.item))
+            exact = exact and value.exact
         else:
             known = {key: join_all((held, UNKNOWN)) for key, held in known.items()}
             item = join_all((item, UNKNOWN))
-    frame.assign_path(path, Dict(item, tuple(known.items()), exact))
+            exact = False
+    return Dict(item, tuple(known.items()), exact)
 
 
-def _is_exact(value: Value) -> bool:
-    return type(value) is Dict and value.exact
-
-
-def change(
-    frame: Frame, node: cst.Call, owner: Dict, name: str, arguments: tuple[Argument, ...]
-) -> None:
-    """``d.pop(key)``, ``d.setdefault(key, value)``: which keys the dictionary named so has."""
-    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is None or not owner.exact:
-        return
-    key = arguments[0].value if arguments else UNKNOWN
+def _changed_dict(owner: Dict, name: str, arguments: tuple[Argument, ...]) -> Value | None:
+    """``d.pop(key)``, ``d.setdefault(key, value)``: which keys a known dictionary has."""
+    if name == "update":
+        return _updated(owner, arguments)
+    if not owner.exact:
+        return None
+    key = first_value(arguments)
     text = key.text if isinstance(key, Str) else None
     if text is None or name not in ("pop", "setdefault"):
-        frame.assign_path(path, open_ended(owner))
-        return
+        return open_ended(owner)
     known = dict(owner.known)
     if name == "pop":
         known.pop(text, None)
     elif text not in known:
         known[text] = arguments[1].value if len(arguments) > 1 else UNKNOWN
-    frame.assign_path(path, Dict(owner.item, tuple(known.items()), exact=True))
-
-
-#: Methods, but for ``update``, that change which keys a dictionary has.
-CHANGERS = frozenset(["pop", "setdefault", "popitem", "clear", "update"])
-#: Methods that change which items a list has.
-MUTATORS = frozenset(
-    ["extend", "insert", "remove", "pop", "popleft", "clear", "reverse", "sort", "appendleft"]
-)
-
-
-def mutate(
-    frame: Frame, node: cst.Call, owner: Sequence, name: str, arguments: tuple[Argument, ...]
-) -> None:
-    """``xs.extend(ys)``: how many items the list named so has is no longer known."""
-    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
-    if path is None:
-        return
-    added: list[Value] = []
-    if name == "extend" and len(arguments) == 1 and is_text(owner):
-        more = arguments[0].value
-        if type(more) is Sequence and is_text(more) and more.kind in ("list", "tuple", "iterator"):
-            items = (*(owner.items or ()), *(more.items or ()))
-            if len(items) <= MAX_LINES:
-                frame.assign_path(path, Sequence(owner.kind, None, items))
-                return
-    if name == "extend" and arguments:
-        added = [element_of(frame, arguments[0].value)]
-    elif name in ("insert", "appendleft") and arguments:
-        added = [arguments[-1].value]
-    elif owner.items is None:
-        return
-    item = join_all([*added] if owner.items == () else [any_item(owner), *added])
-    pulls = owner.pulls.union(*map(collected, added))
-    frame.assign_path(path, Sequence(owner.kind, item, None, pulls))
+    return Dict(owner.item, tuple(known.items()), exact=True)

@@ -8,7 +8,8 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.evaluate.members import host_has
+from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.facts import TruthFact, TruthForm
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -29,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     definite_array,
     join_all,
+    options,
     without,
 )
 
@@ -60,7 +62,7 @@ def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: Trut
             assert isinstance(node, cst.BooleanOperation)
             operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
             guarded = frame.record and _is_guarded(frame, node)
-            record_truth(frame, target, _quiet(frame, target, value), operator, guarded=guarded)
+            record_truth(frame, target, _quiet(frame, target), operator, guarded=guarded)
 
 
 def _is_guarded(frame: Frame, node: cst.BooleanOperation) -> bool:
@@ -68,20 +70,12 @@ def _is_guarded(frame: Frame, node: cst.BooleanOperation) -> bool:
     before = node.left
     while type(before) is cst.BooleanOperation:
         before = before.right
-    return definite_array(_quiet(frame, before, UNKNOWN)) is None
+    return definite_array(_quiet(frame, before)) is None
 
 
-def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
-    recording = frame.record
-    frame.record = False
-    try:
+def _quiet(frame: Frame, node: cst.BaseExpression) -> Value:
+    with frame.quiet():
         return evaluate(frame, node)
-    finally:
-        frame.record = recording
-
-
-#: Forms whose expression is evaluated, whatever comes before it. ``if loss < best`` is not meant:
-#: without that test, the next read of the loss would wait.
 
 
 def record_truth(
@@ -138,7 +132,7 @@ def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]
     path = dotted(node)
     if path is None:
         return None, UNKNOWN
-    return path, _quiet(frame, node, UNKNOWN)
+    return path, _quiet(frame, node)
 
 
 def _set(frame: Frame, path: str, value: Value) -> None:
@@ -181,7 +175,7 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
         return
     expected = _instances(frame, node.args[1].value)
     if truth:
-        kept = [o for o in _options(value) if _fits(o, expected)]
+        kept = [o for o in options(value) if _fits(o, expected)]
         if not kept or UNKNOWN in kept:
             kept = [o for o in kept if o is not UNKNOWN] + [w for w in expected if w not in kept]
         _set(frame, path, join_all(kept))
@@ -194,10 +188,6 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
         _set(frame, path, UNKNOWN)
 
 
-#: Host values of known attributes, by an example.
-_HOSTS: dict[type[Value], object] = {Number: 0.0, Str: "", Sequence: (), Dict: {}, NoneValue: None}
-
-
 def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
     """``hasattr(n, "item")``: of an int or an array, the array alone has it."""
     given = node.args[1].value
@@ -205,8 +195,8 @@ def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
     if path is None or type(given) is not cst.SimpleString:
         return
     name = str(evaluated(given))
-    left = [o for o in _options(value) if _has_attribute(o, name) is not (not truth)]
-    if left and len(left) < len(_options(value)):
+    left = [o for o in options(value) if _has_attribute(o, name) is not (not truth)]
+    if left and len(left) < len([*options(value)]):
         _set(frame, path, join_all(left))
     elif not left and _is_parameter(frame, path):
         # The annotation says what the code denies. For any other name, the branch is never taken.
@@ -221,13 +211,7 @@ def _has_attribute(option: Value, name: str) -> bool | None:
     """Return whether a value has an attribute, None if that is unknown."""
     if type(option) is Array:
         return mlx_api.array_member(name) is not None or hasattr(object, name)
-    if type(option) in _HOSTS:
-        return hasattr(_HOSTS[type(option)], name)
-    return None
-
-
-def _options(value: Value) -> list[Value]:
-    return list(value.options) if type(value) is Union else [value]
+    return host_has(option, name)
 
 
 def _instances(frame: Frame, node: cst.BaseExpression) -> list[Value]:
@@ -295,11 +279,6 @@ def runs_once(frame: Frame, node: cst.If) -> bool:
 
 def _assigns(suite: cst.BaseSuite, path: str) -> bool:
     """Return whether a statement at the top of a suite assigns a name."""
-    lines = [line for line in suite.body if type(line) is cst.SimpleStatementLine]
-    small = [statement for line in lines for statement in line.body]
-    return any(
-        dotted(target.target) == path
-        for statement in small
-        if type(statement) is cst.Assign
-        for target in statement.targets
-    )
+    lines = (line for line in suite.body if type(line) is cst.SimpleStatementLine)
+    small = (statement for line in lines for statement in line.body)
+    return any(dotted(target) == path for one in small for target in targets_of(one))

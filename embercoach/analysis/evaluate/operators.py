@@ -24,6 +24,7 @@ from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with
 from embercoach.analysis.values.lattice import (
     BOOL,
     NONE,
+    NUMBER_KINDS,
     SETTING,
     STR,
     UNKNOWN,
@@ -94,7 +95,6 @@ COMPARISONS: dict[type, str] = {
     cst.Is: "is",
     cst.IsNot: "is not",
 }
-KINDS: tuple[NumberKind, ...] = ("bool", "int", "float", "complex")
 #: Larger integers are not followed: their text would be long, and so would the arithmetic.
 LARGEST = 1 << 64
 FOLDABLE: dict[str, Fn[[Any, Any], Any]] = {
@@ -190,11 +190,11 @@ def _result(symbol: str, dtype: str | None) -> str | None:
 
 
 def _numbers(symbol: str, left: Number, right: Number) -> Value:
-    kind = max(left.kind, right.kind, key=KINDS.index)
+    kind = max(left.kind, right.kind, key=NUMBER_KINDS.index)
     if kind == "bool" and symbol not in "&|^":
         kind = "int"
     if symbol == "/" or (symbol == "**" and kind == "int" and _may_be_negative(right)):
-        kind = max(kind, "float", key=KINDS.index)
+        kind = max(kind, "float", key=NUMBER_KINDS.index)
     pulls = left.pulls | right.pulls
     const = None
     fold = FOLDABLE.get(symbol)
@@ -261,7 +261,7 @@ def _numpy(symbol: str, left: Value, right: Value) -> Value:
     kinds = [v.kind for v in (left, right) if isinstance(v, (Numpy, Number))]
     kind: NumberKind | None = None
     if len(kinds) == 2 and None not in kinds:
-        kind = max(kinds, key=KINDS.index)
+        kind = max(kinds, key=NUMBER_KINDS.index)
         kind = "float" if symbol == "/" and kind in ("bool", "int") else kind
     scalar = all(
         isinstance(v, Number) or (isinstance(v, Numpy) and v.scalar) for v in (left, right)

@@ -188,8 +188,6 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
         if parameter.default is not None and frame.record:
             evaluate(frame, parameter.default)
     info.decorators = tuple(names)
-    info.is_static = "builtins.staticmethod" in names
-    info.is_property = any(n in PROPERTIES for n in names)
     if any(n.endswith("pytest.fixture") for n in names):
         frame.module.fixtures[info.name] = info
     if any(n in OPAQUE_DECORATORS for n in names):
@@ -197,7 +195,6 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
     return value
 
 
-PROPERTIES = {"builtins.property", "functools.cached_property"}
 OPAQUE_DECORATORS = {"contextlib.contextmanager", "contextlib.asynccontextmanager"}
 
 
@@ -252,23 +249,17 @@ def _pass(frame: Frame, node: cst.CSTNode) -> bool:
 def _execute_match(frame: Frame, node: cst.Match) -> bool:
     """``match``: patterns bind names to unknown values."""
     evaluate(frame, node.subject)
-    if frame.must is None:
-        return _match(frame, node)
-    with frame.must.unsure():
-        return _match(frame, node)
-
-
-def _match(frame: Frame, node: cst.Match) -> bool:
     before = frame.fork()
     branches: list[Snapshot] = [before]
-    for case in node.cases:
-        frame.restore(before)
-        for name in _pattern_names(case.pattern):
-            frame.bind(name, UNKNOWN)
-        if case.guard is not None:
-            test(frame, case.guard, "guard")
-        if execute(frame, case.body.body):
-            branches.append(frame.fork())
+    with frame.unsure():
+        for case in node.cases:
+            frame.restore(before)
+            for name in _pattern_names(case.pattern):
+                frame.bind(name, UNKNOWN)
+            if case.guard is not None:
+                test(frame, case.guard, "guard")
+            if execute(frame, case.body.body):
+                branches.append(frame.fork())
     frame.restore(before)
     frame.merge(branches)
     return True
@@ -307,8 +298,8 @@ EXECUTORS |= {
     cst.Try: control.execute_try,
     cst.TryStar: control.execute_try,
     cst.Match: _execute_match,
-    cst.Break: control.execute_break,
-    cst.Continue: control.execute_continue,
+    cst.Break: control.execute_exit,
+    cst.Continue: control.execute_exit,
     cst.Import: imports.execute_import,
     cst.ImportFrom: imports.execute_import_from,
 }

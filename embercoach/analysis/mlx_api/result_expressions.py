@@ -94,17 +94,6 @@ def parse_result(text: str) -> Result:
     return Result(head, items, variadic)
 
 
-def union_of(results: list[Result]) -> Result:
-    """One result that covers all of `results`: flattened, without duplicates, unknown if any is."""
-    flat: list[Result] = []
-    for result in results:
-        flat.extend(result.items if result.head == "union" else [result])
-    unique = sorted(set(flat), key=str)
-    if not unique or UNKNOWN in unique:
-        return UNKNOWN
-    return unique[0] if len(unique) == 1 else Result("union", tuple(unique))
-
-
 def _split(inner: str) -> list[str]:
     """Split at the commas that stand outside brackets."""
     parts, depth, start = [], 0, 0

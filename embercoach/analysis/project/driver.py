@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import analyse
 from embercoach.analysis.calls.parameters import canonical_values
+from embercoach.analysis.calls.transforms import compiled_by
 from embercoach.analysis.calls.visits import launches_by_call
 from embercoach.analysis.dataflow.gradient_roots import differentiated_results
-from embercoach.analysis.values.facts import CompileFact
+from embercoach.analysis.values.facts import CompiledCall, CompileFact
 from embercoach.analysis.values.gradient_marks import detached_at
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Function
@@ -103,11 +104,10 @@ def _may_read(info: FunctionInfo, classes: set[ClassInfo], found: list[FunctionI
 
 def _drop_bypassed_compilations(module: Module) -> None:
     """Forget ``mx.compile`` of functions that are only differentiated: MLX bypasses it."""
-    bypassed = {
-        info
-        for info in module.functions
-        if info.differentiated_compiled and not info.called_compiled
-    }
+    bypassed = {info for info in module.functions if info.differentiated_compiled}
+    if bypassed:
+        calls = (fact for fact in module.facts() if type(fact) is CompiledCall)
+        bypassed.difference_update(compiled_by(call.callee) for call in calls)
     for info in bypassed:
         info.compiled = False
     for function in (None, *module.functions) if bypassed else ():

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
-from embercoach.analysis.calls.torch_api import ACCELERATORS
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, function_parameters
 from embercoach.analysis.evaluate.dispatch import execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import taken_from
@@ -76,26 +75,6 @@ def _named_by(module: Module) -> Iterator[Module]:
             yield found
 
 
-#: Libraries whose values have array methods too; a mere mention is enough to be careful.
-OTHER_ARRAYS = (
-    "numpy",
-    "torch",
-    "jax",
-    "tensorflow",
-    "pandas",
-    "polars",
-    "cupy",
-    "keras",
-    "xarray",
-    "scipy",
-    "sklearn",
-    "h5py",
-    "cv2",
-    "librosa",
-    "soundfile",
-    "pyarrow",
-    "return_tensors",
-)
 TEST_FOLDERS = frozenset({"test", "tests"})
 
 
@@ -120,16 +99,12 @@ class Module:
         self.named: set[Node] = set()  # files that it imports, whether they are read or not
         self.imported: set[Module] = set()
         self.has_star_import = False
-        self.arrays_are_mlx = not any(library in source for library in OTHER_ARRAYS)
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}
         self.mentions_kernels = (
             "metal_kernel" in source or "compile_shader" in source or bool(self.builders)
         )
-        #: Whether it computes with torch and names a GPU.
-        self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
-        self.mentions_compile = "compile" in source
         self.is_script = "__main__" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
@@ -144,9 +119,8 @@ class Module:
         self.functions: list[FunctionInfo] = []
         self.array_parts: set[cst.CSTNode] = set()  # subscripts of arrays
         self.kernels: dict[cst.CSTNode, list[CallFact]] = {}
-        #: What this file's calls of shared functions gave.
-        self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
-        self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        #: What this file's calls of shared functions gave, by whether these are run for constants.
+        self.asked: dict[tuple[FunctionInfo, bool], dict[tuple[Value, ...], Value]] = {}
         #: What these calls assigned to attributes of shared classes.
         self.attributes: Attributes = {}
         #: What this file's calls of dataclasses and named tuples pass for their fields.
@@ -268,15 +242,13 @@ class Module:
         functions = frame.functions if frame.traceless else self._functions
         info = functions.get(node)
         if info is None:
-            is_def = isinstance(node, cst.FunctionDef)
             info = FunctionInfo(
                 name=node.name.value if isinstance(node, cst.FunctionDef) else "<lambda>",
                 node=node,
                 module=self,
                 cls=cls,
                 outer=frame.info,
-                parameters=parameters_of(node),
-                is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
+                parameters=function_parameters(node),
                 statement=frame.statement,
             )
             functions[node] = info

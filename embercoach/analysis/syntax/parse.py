@@ -6,7 +6,7 @@ import ast
 import io
 import sys
 import tokenize
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -177,21 +177,24 @@ def refuse_many_fields(source: str) -> None:
         raise TooManyFieldsError
 
 
+def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
+    """Yield the tokens of a source, up to one that is none: what follows is not parsed either."""
+    with suppress(tokenize.TokenError, SyntaxError):
+        yield from tokenize.generate_tokens(io.StringIO(source).readline)
+
+
 def _fields(source: str) -> int:
     """Return how many replacement fields f-strings have, as far as the source is tokenisable."""
     found = inside = 0
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.STRING:
-                if "f" in token.string[:2].lower():
-                    found += token.string.count("{") - 2 * token.string.count("{{")
-            # From Python 3.12 on an f-string is several tokens.
-            elif token.type in _STRING_ENDS:
-                inside += _STRING_ENDS[token.type]
-            elif inside and token.type == tokenize.OP and token.string == "{":
-                found += 1
-    except (tokenize.TokenError, SyntaxError):
-        pass  # it is not parsed either
+    for token in _tokens(source):
+        if token.type == tokenize.STRING:
+            if "f" in token.string[:2].lower():
+                found += token.string.count("{") - 2 * token.string.count("{{")
+        # From Python 3.12 on an f-string is several tokens.
+        elif token.type in _STRING_ENDS:
+            inside += _STRING_ENDS[token.type]
+        elif inside and token.type == tokenize.OP and token.string == "{":
+            found += 1
     return found
 
 
@@ -244,15 +247,12 @@ def _nested_at_most(source: str) -> int:
 def _nested(source: str) -> int:
     """Return the sum, over all brackets, of how many are around each one, itself included."""
     found = depth = 0
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.OP and token.string in "([{":
-                depth += 1
-                found += depth
-            elif token.type == tokenize.OP and token.string in ")]}":
-                depth -= 1
-    except (tokenize.TokenError, SyntaxError):
-        pass  # what follows is not parsed either
+    for token in _tokens(source):
+        if token.type == tokenize.OP and token.string in "([{":
+            depth += 1
+            found += depth
+        elif token.type == tokenize.OP and token.string in ")]}":
+            depth -= 1
     return found
 
 

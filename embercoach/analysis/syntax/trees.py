@@ -218,26 +218,14 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
     """Return the attributes that a method assigns on its first parameter, or appends to."""
     found: set[str] = set()
     for statement in small_statements(node.body):
-        targets: list[cst.CSTNode]
-        # (``isinstance`` is slow for the classes that it denies.)
-        if type(statement) is cst.Assign:
-            targets = [t.target for t in statement.targets]
-        elif type(statement) is cst.AnnAssign or type(statement) is cst.AugAssign:
-            targets = [statement.target]
-        elif type(statement) is cst.Expr and type(statement.value) is cst.Call:
+        targets = targets_of(statement)
+        if type(statement) is cst.Expr and type(statement.value) is cst.Call:
             called = statement.value.func
-            if type(called) is not cst.Attribute or called.attr.value != "append":
-                continue
-            targets = [called.value]
-        else:
-            continue
-        while targets:
-            target = targets.pop()
-            if type(target) is cst.Attribute:
-                if type(target.value) is cst.Name and target.value.value == self_name:
-                    found.add(target.attr.value)
-            elif type(target) is cst.Tuple or type(target) is cst.List:
-                targets.extend(e.value for e in target.elements)
+            if type(called) is cst.Attribute and called.attr.value == "append":
+                targets = iter((called.value,))
+        for target in targets:
+            if type(target) is cst.Attribute and dotted(target.value) == self_name:
+                found.add(target.attr.value)
     return found
 
 

@@ -10,6 +10,8 @@ from msgspec.structs import force_setattr
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
+    NO_PULLS,
+    UNKNOWN,
     Array,
     BoundMember,
     Instance,
@@ -22,6 +24,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     as_numpy,
     options,
+    pulls_of,
 )
 from embercoach.analysis.values.memo import kept_for_file
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Number, Numpy
+    from embercoach.analysis.values.lattice import Number, Numpy, Pulls
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
@@ -69,6 +72,21 @@ class Argument(NamedTuple):
     node: cst.BaseExpression
     keyword: str | None
     star: str
+
+
+def first_value(arguments: tuple[Argument, ...]) -> Value:
+    """Return the value of a call's first argument; ``UNKNOWN`` if it has none."""
+    return arguments[0].value if arguments else UNKNOWN
+
+
+def keyword_value(arguments: tuple[Argument, ...], *names: str) -> Value | None:
+    """Return the value that a call passes by one of these keywords."""
+    return next((a.value for a in arguments if a.keyword in names), None)
+
+
+def pulls_of_arguments(arguments: tuple[Argument, ...]) -> Pulls:
+    """Return the host synchronisations that the arguments of a call depend on."""
+    return NO_PULLS.union(*(pulls_of(argument.value) for argument in arguments))
 
 
 def match(entry: ApiEntry, arguments: tuple[Argument, ...]) -> Iterator[tuple[Param, Argument]]:

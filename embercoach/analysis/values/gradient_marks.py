@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
-    Dict,
     Pulls,
-    Sequence,
     Tree,
     Union,
     Value,
-    any_item,
     join_all,
     pulls_of,
+    with_parts,
     with_pulls,
 )
 
@@ -104,16 +100,9 @@ def differentiated(value: Value) -> Value:
     """Return an argument that a function is differentiated for: an array, or a tree of arrays."""
     if value is UNKNOWN or type(value) is Tree:
         return Array(traced=True, pulls=LIVE)
-    if type(value) is Union:
-        return join_all(differentiated(o) for o in value.options)
-    if type(value) is Dict:
-        known = tuple((key, differentiated(v)) for key, v in value.known)
-        return replace(value, item=differentiated(value.item), known=known)
-    if type(value) is Sequence:
-        if value.items is not None:
-            return replace(value, items=tuple(map(differentiated, value.items)))
-        return replace(value, common=differentiated(any_item(value)))
-    return with_pulls(value, LIVE) if type(value) is Array else value
+    if type(value) is Array:
+        return with_pulls(value, LIVE)
+    return with_parts(value, differentiated)
 
 
 def marked(value: Value, marks: Pulls) -> Value:

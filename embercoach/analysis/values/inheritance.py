@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
 MODULE_CLASS = "mlx.nn.Module"
+MODULE = LibraryObject(MODULE_CLASS)
 TORCH_MODULE = "torch.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 
@@ -57,13 +58,14 @@ def library_bases(info: ClassInfo) -> Iterator[str]:
                 yield base.name
 
 
+def is_layer_class(name: str) -> bool:
+    """Return whether a name is that of ``mlx.nn.Module``, or of a class of MLX derived from it."""
+    return name == MODULE_CLASS or mlx_api.is_layer(name)
+
+
 def is_layer(info: ClassInfo) -> bool:
     """Return whether a class is derived from ``mlx.nn.Module``."""
-    for cls in lineage(info):
-        for base in cls.bases:
-            if type(base) is Symbol and (base.name == MODULE_CLASS or mlx_api.is_layer(base.name)):
-                return True
-    return False
+    return any(map(is_layer_class, library_bases(info)))
 
 
 def is_torch_module(info: ClassInfo) -> bool:
@@ -77,7 +79,7 @@ def is_torch_module(info: ClassInfo) -> bool:
 def is_module(value: Value) -> bool:
     """Return whether a value is an instance of a class derived from ``mlx.nn.Module``."""
     if isinstance(value, LibraryObject):
-        return value.cls == MODULE_CLASS or mlx_api.is_layer(value.cls)
+        return is_layer_class(value.cls)
     return isinstance(value, Instance) and is_layer(value.info)
 
 

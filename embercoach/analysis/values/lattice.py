@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable as Fn
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
+#: The narrowest first.
+NUMBER_KINDS: tuple[NumberKind, ...] = ("bool", "int", "float", "complex")
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
 
 
@@ -50,6 +53,15 @@ class Value(Struct, frozen=True):
         return self
 
 
+class OnePerUnion(Value, frozen=True):
+    """Base of those of which a union holds one a class."""
+
+    @property
+    def merge_key(self) -> object:
+        """Return the class."""
+        return type(self)
+
+
 class Unknown(Value, frozen=True):
     """Nothing is known."""
 
@@ -58,7 +70,7 @@ class NoneValue(Value, frozen=True):
     """``None``."""
 
 
-class Array(Value, frozen=True):
+class Array(OnePerUnion, frozen=True):
     """An ``mx.array``.
 
     dtype: MLX's name of the dtype (``"bfloat16"``), None if unknown.
@@ -72,11 +84,6 @@ class Array(Value, frozen=True):
     scalar: bool = False
     traced: bool = False
     pulls: Pulls = NO_PULLS
-
-    @property
-    def merge_key(self) -> object:
-        """Return the class, of which a union holds one."""
-        return Array
 
     def merged(self, other: Array) -> Value:
         """Return the join with another one."""
@@ -140,7 +147,7 @@ class Piece(NamedTuple):
     hole: Literal["", "number", "any"] = ""
 
 
-class Str(Value, frozen=True):
+class Str(OnePerUnion, frozen=True):
     """A string; ``pieces`` are its parts, some of them holes, or None if nothing is known.
 
     either: the strings, in order, of which it is one, if it may be several.
@@ -163,11 +170,6 @@ class Str(Value, frozen=True):
         if self.pieces is None or any(p.hole for p in self.pieces):
             return None
         return "".join(p.text for p in self.pieces)
-
-    @property
-    def merge_key(self) -> object:
-        """Return the class, of which a union holds one."""
-        return Str
 
     def merged(self, other: Str) -> Value:
         """Return the join with another one."""
@@ -232,7 +234,7 @@ class Sequence(Value, frozen=True):
         return Sequence(self.kind, join(any_item(self), any_item(other)), None, pulls)
 
 
-class Dict(Value, frozen=True):
+class Dict(OnePerUnion, frozen=True):
     """A dictionary: known string keys, and what any other value is.
 
     exact: it certainly has the known keys and no others. Known in files that build kernels only.
@@ -256,11 +258,6 @@ class Dict(Value, frozen=True):
         """Return the value under a known key."""
         return next((v for k, v in self.known if k == key), None)
 
-    @property
-    def merge_key(self) -> object:
-        """Return the class, of which a union holds one."""
-        return Dict
-
     def merged(self, other: Dict) -> Value:
         """Return the join with another one."""
         known = tuple((k, v if (o := other.get(k)) is None else join(v, o)) for k, v in self.known)
@@ -276,7 +273,7 @@ class Tree(Value, frozen=True):
     """Nested dicts and lists with arrays at the leaves (``model.parameters()``)."""
 
 
-class Numpy(Value, frozen=True):
+class Numpy(OnePerUnion, frozen=True):
     """A NumPy array, or with ``scalar`` a NumPy scalar. ``kind`` is its dtype's kind, if known."""
 
     kind: NumberKind | None = None
@@ -284,11 +281,6 @@ class Numpy(Value, frozen=True):
     pulls: Pulls = NO_PULLS
     dtype: str | None = None
     flat: bool = False  # one-dimensional: its elements are scalars
-
-    @property
-    def merge_key(self) -> object:
-        """Return the class, of which a union holds one."""
-        return Numpy
 
     def merged(self, other: Numpy) -> Value:
         """Return the join with another one."""
@@ -304,15 +296,10 @@ class Setting(Value, frozen=True):
     """A configuration object or one of its values: host data, never an array."""
 
 
-class DType(Value, frozen=True):
+class DType(OnePerUnion, frozen=True):
     """An MLX dtype; ``name`` is None if it is one that inference doesn't know."""
 
     name: str | None
-
-    @property
-    def merge_key(self) -> object:
-        """Return the class, of which a union holds one."""
-        return DType
 
     def merged(self, other: DType) -> Value:
         """Return the join with another one."""
@@ -425,6 +412,7 @@ class Union(Value, frozen=True):
 UNKNOWN = Unknown()
 NONE = NoneValue()
 ARRAY = Array()
+TRACED = Array(traced=True)
 BOOL = Number("bool")
 INT = Number("int")
 FLOAT = Number("float")
@@ -433,6 +421,8 @@ STR = Str()
 SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
+#: What a tree holds under a key.
+SUBTREE = Union(frozenset({Tree(), Array()}))
 NUMPY = Numpy()
 
 
@@ -532,20 +522,8 @@ def without_alternatives(value: Value, depth: int = 3) -> Value:
         return STR if value.either else value  # type: ignore[attr-defined]
     if depth == 0:
         return value
-    if type(value) is Sequence:
-        if value.items is None:
-            common = without_alternatives(any_item(value), depth - 1)
-            return value if common is value.common else replace(value, common=common)
-        items = tuple(without_alternatives(item, depth - 1) for item in value.items)
-        return value if items == value.items else replace(value, items=items)
-    if type(value) is Dict:
-        known = tuple((key, without_alternatives(v, depth - 1)) for key, v in value.known)
-        common = without_alternatives(value.item, depth - 1)
-        changed = common != value.item or known != value.known
-        return Dict(common, known, value.exact) if changed else value
-    if type(value) is Union:
-        return join_all(without_alternatives(o, depth - 1) for o in value.options)
-    return value
+    changed = with_parts(value, lambda part: without_alternatives(part, depth - 1))
+    return value if changed == value else changed
 
 
 def without(value: Value, excluded: type[Value] | tuple[type[Value], ...]) -> Value:
@@ -607,8 +585,7 @@ def as_number(value: Value) -> Number | None:
 
 
 def _wider(a: Number, b: Number) -> Number:
-    order = ("bool", "int", "float", "complex")
-    return Number(max(a.kind, b.kind, key=order.index), pulls=a.pulls | b.pulls)
+    return Number(max(a.kind, b.kind, key=NUMBER_KINDS.index), pulls=a.pulls | b.pulls)
 
 
 def as_numpy(value: Value) -> Numpy | None:
@@ -631,7 +608,7 @@ def pulls_of(value: Value) -> Pulls:
         return found
     if type(value) is Sequence:
         found = value.pulls
-        for item in value.items or (any_item(value),):
+        for item in parts_of(value):
             found |= pulls_of(item)
         return found
     pulls: Pulls = getattr(value, "pulls", NO_PULLS)
@@ -653,6 +630,29 @@ def with_pulls(value: Value, pulls: Pulls) -> Value:
     return value
 
 
+def parts_of(value: Value) -> tuple[Value, ...]:
+    """Return what a container holds: each known item, or what any item is; nothing of others."""
+    if type(value) is Sequence:
+        return (any_item(value),) if value.items is None else value.items
+    if type(value) is Dict:
+        return (value.item, *(held for _, held in value.known))
+    return ()
+
+
+def with_parts(value: Value, change: Fn[[Value], Value]) -> Value:
+    """Return a container or a union in which each part is changed; other values as they are."""
+    if type(value) is Union:
+        return join_all(map(change, value.options))
+    if type(value) is Dict:
+        known = tuple((key, change(held)) for key, held in value.known)
+        return Dict(change(value.item), known, value.exact)
+    if type(value) is not Sequence:
+        return value
+    if value.items is None:
+        return replace(value, common=change(any_item(value)))
+    return replace(value, items=tuple(map(change, value.items)))
+
+
 def holds_arrays(value: Value, depth: int = 3) -> bool:
     """Return whether a value is an array, a tree, or a container of them."""
     kind = type(value)
@@ -664,14 +664,7 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
         return as_array(value) is not None or any(
             holds_arrays(o, depth) for o in value.options if type(o) is not Array
         )
-    if type(value) is Sequence:
-        items = value.items if value.items is not None else (any_item(value),)
-        return any(holds_arrays(item, depth - 1) for item in items)
-    if type(value) is Dict:
-        return holds_arrays(value.item, depth - 1) or any(
-            holds_arrays(v, depth - 1) for _, v in value.known
-        )
-    return False
+    return any(holds_arrays(part, depth - 1) for part in parts_of(value))
 
 
 def items_of(value: Value) -> tuple[Value, ...] | None:
@@ -687,17 +680,12 @@ def may_be_traced(value: Value) -> bool:
     return array is not None and array.traced
 
 
-class Torch(Value, frozen=True):
+class Torch(OnePerUnion, frozen=True):
     """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
 
     devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
     dtype: str | None = None  # by torch's name
     is_tensor: bool = True
-
-    @property
-    def merge_key(self) -> object:
-        """The class: a union holds one torch value."""
-        return Torch
 
     def merged(self, other: Torch) -> Value:
         """Return a tensor of unknown device if one path leaves it on the host and one moves it."""
@@ -711,15 +699,10 @@ class Torch(Value, frozen=True):
         return Torch(devices, dtype, self.is_tensor and other.is_tensor)
 
 
-class TorchDevice(Value, frozen=True):
+class TorchDevice(OnePerUnion, frozen=True):
     """A ``torch.device`` of one of these kinds, as the program chooses."""
 
     kinds: frozenset[str]
-
-    @property
-    def merge_key(self) -> object:
-        """The class: a union holds one device."""
-        return TorchDevice
 
     def merged(self, other: TorchDevice) -> Value:
         """Return a device of the kinds of both."""

@@ -6,6 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from embercoach.analysis.values.lattice import NumberKind
 
 HALF = frozenset({"float16", "bfloat16"})
@@ -62,6 +64,15 @@ def floating(dtype: str | None) -> str | None:
     return "float32"
 
 
+#: By the kind of a Python number, the widest first.
+_OF_NUMBERS = {"complex": "complex64", "float": "float32", "int": "int32", "bool": "bool"}
+
+
 def dtype_of_number(kind: NumberKind) -> str:
     """Return the dtype that ``mx.array`` gives a Python number."""
-    return {"bool": "bool", "int": "int32", "float": "float32", "complex": "complex64"}[kind]
+    return _OF_NUMBERS[kind]
+
+
+def dtype_of_numbers(kinds: Collection[NumberKind | None]) -> str | None:
+    """Return the dtype of an array made from Python numbers alone; none if there are none."""
+    return next((dtype for kind, dtype in _OF_NUMBERS.items() if kind in kinds), None)

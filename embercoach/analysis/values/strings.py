@@ -23,6 +23,7 @@ from embercoach.analysis.values.lattice import (
     StringLiteral,
     Value,
     either,
+    parts_of,
 )
 from embercoach.metal import source as texts
 from embercoach.metal.source import FoldedText, LiteralError, is_modest, read_literal
@@ -249,10 +250,4 @@ def has_unknown(value: Value, depth: int = 2) -> bool:
     """Return whether a value is, or holds, a string of which something is unknown."""
     if type(value) is Str:
         return value.text is None
-    if depth and type(value) is Sequence:
-        items = (value.common,) if value.items is None else value.items
-        return any(item is not None and has_unknown(item, depth - 1) for item in items)
-    if depth and type(value) is Dict:
-        known = (item for _, item in value.known)
-        return any(has_unknown(item, depth - 1) for item in (value.item, *known))
-    return False
+    return depth > 0 and any(has_unknown(part, depth - 1) for part in parts_of(value))
