@@ -238,7 +238,7 @@ def test_devices_answer_as_on_a_mac():
         info = mx.device_info()
         assert info["architecture"].startswith("applegpu")
         assert 0 < info["max_recommended_working_set_size"] < info["memory_size"]
-        assert mx.metal.device_info() == info  # embercoach: ignore[DEPRECATED-001]
+        assert mx.metal.device_info() == info
         assert mx.device_info(mx.cpu) != info
         with mx.stream(mx.cpu):
             assert mx.device_info() == mx.device_info(mx.cpu)
