@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, convert
 
 from embercoach.simulator.model import CODE_OF_KIND
 
@@ -210,7 +210,7 @@ def read_answer(message: Any, request: Request) -> Answer:
     """
     try:
         answer: Answer = convert(message, Answer)
-    except (ValidationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also halves of surrogate pairs
         raise MalformedError(str(error)) from None
     if isinstance(answer, ResultAnswer) and not _answers(answer, request):
         raise MalformedError("a result about what was not asked")

@@ -140,6 +140,8 @@ def refused(file: Path) -> str | None:
          'missing required field `code` - at `$.findings[0]`'),
         (b'{"kind": "embercoach-baseline", "version": 1, "findings": [], "more": 1}',
          'unknown field `more`'),
+        (b'{"kind": "embercoach-baseline", "version": 1, "findings": [], "\\ud800": 1}',
+         'surrogates not allowed'),
     ],
 )  # fmt: skip
 def test_what_is_no_baseline(content: bytes, words: str, tmp_path: Path) -> None:

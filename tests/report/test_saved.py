@@ -53,6 +53,10 @@ def test_what_check_wrote_is_read() -> None:
             encoded(DOCUMENT | {"summary": DOCUMENT["summary"] | {"baseline": {"known": 1}}}),
             "object missing required field `fixed` - at `$.summary.baseline`",
         ),
+        (
+            encoded(DOCUMENT | {"findings": [{**DOCUMENT["findings"][0], "severity": "\ud800"}]}),
+            "surrogates not allowed",
+        ),
         (b'{"version": 1, "findings": 3}', "expected `array`, got `int` - at `$.findings`"),
     ],
 )
