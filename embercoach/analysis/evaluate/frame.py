@@ -227,6 +227,8 @@ class Frame(Struct, eq=False):
             return value
         if self.module.has_star_import:
             return UNKNOWN
+        if name not in BUILTINS:
+            self.module.unbound_names.add(name)
         return BUILTINS.get(name, UNKNOWN)
 
     def bind(self, name: str, value: Value) -> None:

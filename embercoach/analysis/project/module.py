@@ -99,6 +99,7 @@ class Module:
         self.named: set[Node] = set()  # files that it imports, whether they are read or not
         self.imported: set[Module] = set()
         self.has_star_import = False
+        self.unbound_names: set[str] = set()  # names that a function reads while nothing has them
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}

@@ -29,6 +29,7 @@ from embercoach.metal.execution.values import (
     WITHIN,
     LaneValue,
 )
+from embercoach.metal.program.nodes import Variable
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -183,11 +184,14 @@ def _bites(condition: Condition, trace: Trace, *, whole: bool) -> bool:
     one for all threads. A grid in Python has as many threads as it says, so that `n` of them may
     pass all; one that is rounded up to whole threadgroups has some too many. In a file, whose grid
     is unknown, a guard of the position in the grid may fail. One of the position in the threadgroup
-    holds for all threads where the host launches as many as the kernel needs.
+    holds for all threads where the host launches as many as the kernel needs; not where it always
+    launches the same number, and the guard asks for the size of an array.
     """
     sides = condition.sides
     terms = [symbol for side in sides or () for symbol, _ in side.terms]
     if sides is None or any(symbol.bits & WITHIN for symbol in terms):
+        return True
+    if terms and not trace.configuration.assumed and all(map(_is_size, terms)):
         return True
     parted = _parted(condition, *sides, trace)
     if parted is not None:
@@ -197,6 +201,12 @@ def _bites(condition: Condition, trace: Trace, *, whole: bool) -> bool:
         axes |= symbol.origin.axes
     rounded = any(axes >> axis & 1 for axis in trace.configuration.rounded)
     return (whole and axes != 0) or rounded
+
+
+def _is_size(symbol: UnknownNumber) -> bool:
+    """Return whether a number is read from the shape of an input."""
+    root = symbol.operands[0] if symbol.operation == "load" else None
+    return isinstance(root, Variable) and root.kind == "metadata"
 
 
 def _parted(condition: Condition, left: LaneValue, right: LaneValue, trace: Trace) -> bool | None:

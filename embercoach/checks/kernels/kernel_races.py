@@ -131,11 +131,25 @@ def _conflict(first: Access, second: Access) -> bool:
 
 def _race(first: Access, second: Access, barriers: list[Synchronization]) -> Race | None:
     writes = first.kind == second.kind == "write"
+    if _is_update(first, second):
+        # Lanes of one simdgroup read the old element together: only one of their updates stays.
+        for _, one, other in meetings(second, second, apart="any"):
+            if differ(second, second, one, other):
+                return Race.of(first, second, barriers)
     for _, one, other in meetings(first, second, apart="simdgroups"):
         if writes and not differ(first, second, one, other):
             continue
         return Race.of(first, second, barriers)
     return None
+
+
+def _is_update(read: Access, write: Access) -> bool:
+    """Return whether one statement changes the element that it reads, as ``bits[i] |= x`` does."""
+    if (read.kind, write.kind) != ("read", "write") or read.spot.text != write.spot.text:
+        return False
+    inner, outer = read.spot.place, write.spot.place
+    inside = outer.start <= inner.start and inner.end <= outer.end
+    return inside and (read.index, read.mask, read.phase) == (write.index, write.mask, write.phase)
 
 
 FLAGS: dict[Memory, str] = {"threadgroup": "mem_threadgroup", "device": "mem_device"}

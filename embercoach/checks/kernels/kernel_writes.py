@@ -1,4 +1,4 @@
-"""KERNEL-WRITE: kernels that write to their inputs, or to the shapes passed with them."""
+"""KERNEL-WRITE: kernels that write to their inputs, or through pointers to ``const``."""
 
 from __future__ import annotations
 
@@ -227,3 +227,53 @@ def _help(write: InputWrite) -> str:
     if write.way == "declared":
         return "Declare a read-only pointer with `const`: `const device T*`, or `auto`"
     return hazards.INPUT_WRITE_HELP
+
+
+@check("KERNEL-WRITE-002")
+def writes_to_constants(code: MetalCode) -> Iterator[MetalReport]:
+    """Assignments to elements of parameters that are declared ``const``, each parameter once."""
+    found: dict[tuple[str, int], MetalReport] = {}
+    for kernel in code.kernels:
+        for functions in kernel.program.functions.values():
+            for function in functions:
+                for variable, spot in _constant_writes(function):
+                    declared = variable.spot
+                    found.setdefault(
+                        (declared.text, declared.place.start),
+                        MetalReport(
+                            "KERNEL-WRITE-002",
+                            spot,
+                            f"write to `{variable.name}`, which is declared const",
+                            "Drop `const`, or write to another buffer",
+                            declared,
+                        ),
+                    )
+    yield from found.values()
+
+
+def _constant_writes(function: MetalFunction) -> Iterator[tuple[Variable, Spot]]:
+    written = {parameter for parameter in function.parameters if _is_constant(parameter)}
+    for body in function.bodies if written else ():
+        for node in below(body):
+            if isinstance(node, Assign):
+                variable = _uncast(node.target)
+                # A pointer that is a name may move on.
+                is_moved = isinstance(node.target, Name) and not node.target.type.reference
+                if variable in written and not (is_moved and is_address(variable.type)):
+                    yield variable, node.target.spot
+
+
+def _is_constant(parameter: Variable) -> bool:
+    """Return whether a pointer or reference points to what nothing may write."""
+    target = parameter.target
+    named = parameter.type.scalar is not None and not parameter.type.dimensions
+    return named and target is not None and (target.constant or target.space == "constant")
+
+
+def _uncast(target: Expression) -> Variable | None:
+    """Return the variable of an element; None through a cast, or a pointer that is a member."""
+    while isinstance(target, (Index, Member)):
+        target = target.base
+        if is_address(target.type) and not isinstance(target, Name):
+            return None
+    return target.variable if isinstance(target, Name) else None

@@ -102,19 +102,28 @@ def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[Synt
     if kind is None or space in ("constant", "threadgroup") or _is_extern(parsed, part):
         return  # KERNEL-MEMORY-002 reports threadgroup variables
     written = parsed.word(kind)
-    if written in _HANDLES or written in macros.names or any(attribute_parts(part)):
+    if written in _HANDLES or written in macros.names:
         return
-    yield from _variables(part)
+    attributes = [parsed.word(attribute) for attribute in attribute_parts(part)]
+    if not attributes:
+        yield from _variables(part)
+    elif all("buffer(" in attribute for attribute in attributes):
+        yield from _names(part)  # the host binds arguments of entry points alone
 
 
 def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:
+    """Yield the names of a declaration that hold values, not addresses."""
+    yield from _names(part, addresses=False)
+
+
+def _names(part: SyntaxNode, *, addresses: bool = True) -> Iterator[SyntaxNode]:
     for declarator in part.all("declarator"):
         parts, _ = unpack_initialized(declarator)
         name = parts.name
         # The parser adds an empty name to ``extern "C" struct S {...};``.
         if name is None or name.start == name.end:
             continue
-        if parts.function is None and not parts.is_address:
+        if parts.function is None and (addresses or not parts.is_address):
             yield name
 
 

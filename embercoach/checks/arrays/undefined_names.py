@@ -1,0 +1,307 @@
+"""NAME-001 and NAME-002: names that nothing binds, or nothing has bound yet."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import take_walk
+from embercoach.checks.arrays.shape_errors import ShapeNodes
+from embercoach.checks.fallbacks import is_expected
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
+
+    Function = ast.FunctionDef | ast.AsyncFunctionDef
+    #: A line from 1 and a column from 0.
+    Place = tuple[int, int]
+
+#: Names that a module, a class body, an interactive session or an older Python has.
+_PROVIDED = frozenset(
+    (
+        *("__file__", "__path__", "__builtins__", "__annotations__", "__module__", "__qualname__"),
+        *("WindowsError", "display", "get_ipython", "In", "Out", "exit", "quit"),
+        *dir(builtins),
+    )
+)
+#: Functions that bind names without an assignment.
+_BINDERS = frozenset(("exec", "globals", "vars", "locals", "__builtins__"))
+_ERRORS = frozenset(("NameError", "UnboundLocalError"))
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_NAMED = (
+    *(*_FUNCTIONS, ast.ClassDef, ast.ExceptHandler),
+    *(ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+)
+#: Names of one file that are looked for.
+_MOST_NAMES = 64
+
+
+@check("NAME-001", "NAME-002")
+def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Names that raise NameError or UnboundLocalError where they are read."""
+    tree = module.parsed.outline
+    if tree is None or module.has_star_import or module.path.suffix == ".pyi":
+        return
+    scopes = _scopes_of(module)
+    if not (scopes.undefined or scopes.shadowing or module.unbound_names):
+        return
+    nodes = ShapeNodes(module, tree)
+    take_walk(len(module.source) // 8)
+    if scopes.undefined:
+        yield from _undefined(module, tree, scopes, nodes)
+    names = scopes.shadowing | (module.unbound_names - scopes.undefined)
+    for function in ast.walk(tree) if names else ():
+        if isinstance(function, _FUNCTIONS):
+            for name in sorted(names & scopes.local.get((function.name, function.lineno), set())):
+                yield from _unbound(module, function, name, nodes)
+
+
+class _Scopes(NamedTuple):
+    """What the scopes of a file bind.
+
+    undefined: names that are read, and that no scope which is searched for them binds.
+    bound: the names of the module.
+    inner: by name and line of another scope, the names that it binds, parameters among them.
+    local: those of functions, but for parameters.
+    shadowing: those of them that the module or Python binds too.
+    """
+
+    undefined: frozenset[str]
+    bound: frozenset[str]
+    inner: dict[tuple[str, int], set[str]]
+    local: dict[tuple[str, int], set[str]]
+    shadowing: frozenset[str]
+
+
+@kept_for_file
+def _scopes_of(module: Module) -> _Scopes:
+    nothing = _Scopes(frozenset(), frozenset(), {}, {}, frozenset())
+    try:
+        top = symtable.symtable(module.source, "file", "exec")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return nothing
+    bound: set[str] = set()
+    read: set[str] = set()
+    inner: dict[tuple[str, int], set[str]] = {}
+    local: dict[tuple[str, int], set[str]] = {}
+    pending = [top]
+    while pending:
+        table = pending.pop()
+        pending += table.get_children()
+        is_function = table.get_type() == "function"
+        for symbol in table.get_symbols():
+            name = symbol.get_name()
+            binds = symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+            if binds and (table is top or symbol.is_declared_global()):
+                bound.add(name)
+            elif symbol.is_referenced() and (symbol.is_global() or table is top):
+                read.add(name)
+            elif binds or symbol.is_parameter():
+                key = (table.get_name(), table.get_lineno())
+                inner.setdefault(key, set()).add(name)
+                if is_function and not symbol.is_parameter():
+                    local.setdefault(key, set()).add(name)
+    if read & _BINDERS and _binds_by_text(module.parsed.outline):
+        return nothing._replace(inner=inner, local=local, bound=frozenset(bound))
+    undefined = {n for n in read - bound - _PROVIDED if "__" not in n}
+    names = frozenset(name for names in local.values() for name in names)
+    shadowing = names & (bound | _PROVIDED)
+    few = frozenset(sorted(undefined)[:_MOST_NAMES])
+    return _Scopes(few, frozenset(bound), inner, local, shadowing)
+
+
+def _binds_by_text(tree: ast.Module | None) -> bool:
+    """Return whether ``exec`` or ``globals()`` may bind names, and not only read them."""
+    if tree is None:
+        return True
+    names = {id(n) for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in _BINDERS}
+    for node in ast.walk(tree):
+        reads = (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)) or (
+            isinstance(node, ast.Attribute) and node.attr in ("get", "items", "keys", "values")
+        )
+        table = node.value if reads else None  # type: ignore[attr-defined]
+        if isinstance(table, ast.Call) and not table.args:
+            names.discard(id(table.func))
+    return bool(names)
+
+
+def _undefined(
+    module: Module, tree: ast.Module, scopes: _Scopes, nodes: ShapeNodes
+) -> Iterator[Report]:
+    known = scopes.bound.union(*scopes.inner.values())
+    seen: set[str] = set()
+    annotations = {id(part) for note in _annotations(tree) for part in ast.walk(note)}
+    for node in _reads(tree, scopes):
+        if id(node) in annotations or node.id in seen:
+            continue
+        seen.add(node.id)
+        close = get_close_matches(node.id, known, n=1, cutoff=0.8)
+        advice = f"`{close[0]}` is the nearest name" if close else "Import it, or assign it before"
+        yield from _reported(module, nodes, "NAME-001", node, "nothing defines", advice)
+
+
+class _Seen(NamedTuple):
+    """What of the undefined names a part of the tree sees, and the functions in it."""
+
+    here: frozenset[str]
+    in_functions: frozenset[str]
+
+
+def _reads(tree: ast.Module, scopes: _Scopes) -> Iterator[ast.Name]:
+    """Yield the reads of undefined names in scopes that do not bind them, in order."""
+    pending: list[tuple[ast.AST, _Seen]] = [(tree, _Seen(frozenset(), frozenset()))]
+    while pending:
+        node, seen = pending.pop()
+        if isinstance(node, ast.Name):
+            read = isinstance(node.ctx, ast.Load) and node.id in scopes.undefined
+            if read and node.id not in seen.here:
+                yield node
+            continue
+        inner = seen
+        if isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+            key = (getattr(node, "name", "lambda"), node.lineno)
+            names = seen.in_functions | scopes.inner.get(key, set())
+            inner = _Seen(names, names)
+        elif isinstance(node, ast.ClassDef):
+            names = seen.in_functions | scopes.inner.get((node.name, node.lineno), set())
+            inner = _Seen(names, seen.in_functions)
+        elif isinstance(node, _COMPREHENSIONS):
+            targets = frozenset(
+                part.id
+                for generator in node.generators
+                for part in ast.walk(generator.target)
+                if isinstance(part, ast.Name)
+            )
+            inner = _Seen(seen.here | targets, seen.in_functions | targets)
+        outside = getattr(node, "decorator_list", ())
+        pending += [
+            (child, seen if child in outside else inner)
+            for child in reversed([*ast.iter_child_nodes(node)])
+        ]
+
+
+def _annotations(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield what may be left unevaluated."""
+    for node in ast.walk(tree):
+        found = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        if isinstance(found, ast.expr):
+            yield found
+
+
+def _reported(
+    module: Module, nodes: ShapeNodes, code: str, node: ast.Name, what: str, advice: str
+) -> Iterator[Report]:
+    found = nodes.find(node)
+    if found is None or is_expected(module, found.statement, _ERRORS, broadly=False):
+        return
+    yield Report(
+        code,
+        found.node,
+        module.frame.place()._replace(statement=found.statement),
+        message=f"{what} `{node.id}`" if code == "NAME-001" else f"`{node.id}` {what}",
+        help=advice,
+        context="default",
+    )
+
+
+class _Binding(NamedTuple):
+    """Where a name has its value, and the loops around that."""
+
+    place: Place
+    loops: frozenset[int]
+
+
+class _Uses(NamedTuple):
+    """The uses and bindings of one name in a function, without those of functions in it."""
+
+    reads: list[tuple[ast.Name, frozenset[int]]]
+    bindings: list[_Binding]
+
+
+def _unbound(module: Module, function: Function, name: str, nodes: ShapeNodes) -> Iterator[Report]:
+    """Yield the first read of a local name that stands before everything that binds it."""
+    uses = _uses_of(function, name)
+    if not uses.bindings:
+        return
+    first = min(binding.place for binding in uses.bindings)
+    around = frozenset(loop for binding in uses.bindings for loop in binding.loops)
+    for node, loops in uses.reads:
+        if (node.lineno, node.col_offset) < first and not loops & around:
+            advice = f"Rename one of the two: an assignment to `{name}` makes it a local variable"
+            what = f"is local to `{function.name}`, and read before it is assigned"
+            yield from _reported(module, nodes, "NAME-002", node, what, advice)
+            return
+
+
+def _uses_of(function: Function, name: str) -> _Uses:
+    uses = _Uses([], [])
+    pending: list[tuple[ast.AST, frozenset[int]]] = [(n, frozenset()) for n in function.body]
+    while pending:
+        node, loops = pending.pop()
+        bound = _bound_at(node, name)
+        if bound is not None:
+            uses.bindings.append(_Binding(bound, loops))
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            uses.reads.append((node, loops))
+        if isinstance(node, ast.AugAssign) and _names(node.target, name):
+            uses.reads.append((node.target, loops))  # type: ignore[arg-type]
+        if isinstance(node, _LOOPS):
+            loops = loops | {id(node)}
+        # What runs later may find the name bound.
+        if isinstance(node, _FUNCTIONS):
+            pending += [(n, loops) for n in (*node.decorator_list, *node.args.defaults)]
+        elif not isinstance(node, (ast.Lambda, ast.ClassDef, ast.GeneratorExp)):
+            if _is_own(node, name):
+                continue
+            pending += [(child, loops) for child in ast.iter_child_nodes(node)]
+    uses.reads.sort(key=lambda read: (read[0].lineno, read[0].col_offset))
+    return uses
+
+
+def _is_own(node: ast.AST, name: str) -> bool:
+    """Return whether a comprehension has a variable of that name for itself."""
+    if not isinstance(node, _COMPREHENSIONS):
+        return False
+    return any(_names(generator.target, name) for generator in node.generators)
+
+
+def _bound_at(node: ast.AST, name: str) -> Place | None:
+    """Return the place after which a node has bound a name; None for what binds another."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if getattr(node, "value", None) is not None and any(_names(t, name) for t in targets):
+            return node.end_lineno or 0, node.end_col_offset or 0
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        if _names(node.target, name):
+            return node.body[0].lineno, node.body[0].col_offset
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            if item.optional_vars is not None and _names(item.optional_vars, name):
+                end = item.optional_vars
+                return end.lineno, end.col_offset
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        if any((a.asname or a.name.partition(".")[0]) == name for a in node.names):
+            return node.lineno, node.col_offset
+    elif isinstance(node, _NAMED) and name in (
+        getattr(node, "name", None),
+        getattr(node, "rest", None),
+    ):
+        return node.lineno, node.col_offset
+    return None
+
+
+def _names(target: ast.AST, name: str) -> bool:
+    return any(
+        isinstance(part, ast.Name) and part.id == name and not isinstance(part.ctx, ast.Load)
+        for part in ast.walk(target)
+    )
