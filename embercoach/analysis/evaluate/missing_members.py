@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.mlx_api.replacements import MODULE_ADVICE
+from embercoach.analysis.mlx_api.replacements import DTYPE_ADVICE, MODULE_ADVICE
 from embercoach.analysis.values.facts import MissingMemberFact, PropertyCallFact
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_layer_class, lineage
 from embercoach.analysis.values.lattice import (
@@ -13,6 +13,7 @@ from embercoach.analysis.values.lattice import (
     Array,
     BoundMember,
     Class,
+    DType,
     Instance,
     LibraryObject,
     NoneValue,
@@ -56,6 +57,9 @@ def record_member(
     name = node.attr.value
     if kind is Symbol:
         if _lacks(owner.name, name):  # type: ignore[attr-defined]
+            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
+    elif kind is DType:
+        if name in DTYPE_ADVICE:
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:

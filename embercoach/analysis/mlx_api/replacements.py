@@ -247,6 +247,15 @@ def is_known_elsewhere(name: str) -> bool:
 
 
 #: Members of torch's modules and optimizers.
+#: Members of NumPy's and torch's dtypes.
+DTYPE_ADVICE = {
+    "is_complex": "Use `mx.issubdtype(dtype, mx.complexfloating)`",
+    "is_floating_point": "Use `mx.issubdtype(dtype, mx.floating)`",
+    "itemsize": "Use `.size`, the bytes of an element",
+    "kind": "Use `mx.issubdtype(dtype, mx.floating)`, or another category",
+    "name": "Use `str(dtype)`, as in `mlx.core.float32`",
+    "type": "Use the dtype itself",
+}
 MODULE_ADVICE = {
     "add_module": "Assign the layer to an attribute",
     "backward": "Use `nn.value_and_grad`",

@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import calls_by_function
 from embercoach.analysis.values.lattice import (
+    NONE,
     Array,
     BoundMember,
     Dict,
@@ -321,6 +322,10 @@ def _of_another_type(fact: CallFact) -> str | None:
             return "takes the learning rate first, not the parameters"
         if param.name == "low" and isinstance(value, Sequence) and value.kind in ("list", "tuple"):
             return "takes the lower bound first, not the shape"
+        if param.expects_array and param.kind != "variadic":
+            given = "None" if value is NONE and not param.nullable else _is_no_array(value)
+            if given is not None:
+                return f"takes an array as `{param.name}`, got {given}"
         if param.accepts != "dtype":
             continue
         if isinstance(value, Number) or (isinstance(value, Str) and value.text is not None):
@@ -328,6 +333,15 @@ def _of_another_type(fact: CallFact) -> str | None:
         if isinstance(value, Symbol) and value.name.startswith(("numpy.", "torch.", "builtins.")):
             return f"{_DTYPE_PROBLEM} `{param.name}`, not `{value.name}`"
     return None
+
+
+def _is_no_array(value: Value) -> str | None:
+    """Return what a value is that MLX does not convert to an array; None for what may be one."""
+    if isinstance(value, Sequence) and value.kind in ("list", "tuple"):
+        return f"a {value.kind}"
+    if isinstance(value, Dict):
+        return "a dictionary"
+    return "a text" if isinstance(value, Str) else None
 
 
 def _arrays_without_list(fact: CallFact, module: Module) -> str | None:

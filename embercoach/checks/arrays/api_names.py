@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.lattice import Array, LibraryObject, Symbol
+from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
 from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -183,9 +183,12 @@ class _Advice(NamedTuple):
 
 @check("API-001", "API-002")
 def missing_member(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
-    """``mx.norm``, ``from mlx.core import copy``, ``array.clone()``."""
+    """``mx.norm``, ``from mlx.core import copy``, ``array.clone()``, ``dtype.itemsize``."""
     if isinstance(fact.owner, Array):
         yield from _missing_in_array(fact, module)
+        return
+    if isinstance(fact.owner, DType):
+        yield from _missing_in_dtype(fact, module)
         return
     if not isinstance(fact.owner, Symbol):
         yield from _missing_in_module(fact, module)
@@ -280,6 +283,18 @@ def _missing_in_array(fact: MissingMemberFact, module: Module) -> Iterator[Repor
     yield _missing_from_array(fact, fact.node, fact.call, module)
     if fact.call is not None and _returns_array(fact.name):
         yield from _missing_in_chain(fact, fact.call, module)
+
+
+def _missing_in_dtype(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
+    from embercoach.analysis.mlx_api import replacements
+
+    if not is_expected(module, fact.place.statement, MISSING, broadly=True):
+        yield Report.at(
+            fact,
+            "API-002",
+            message=f"MLX dtypes have no `.{fact.name}`",
+            help=replacements.DTYPE_ADVICE[fact.name],
+        )
 
 
 def _missing_from_array(

@@ -1,4 +1,4 @@
-"""DTYPE-011, 012, 014 and NN-008: compositions of MLX's functions that overflow, or lose digits."""
+"""DTYPE-011, 012, 014, NAN-001 and NN-008: compositions that overflow, or lose digits."""
 
 from __future__ import annotations
 
@@ -655,3 +655,73 @@ def loss_of_no_logarithms(fact: CallFact, module: Module) -> Iterator[Report]:
 
 def _report(fact: CallFact, node: cst.BaseExpression, message: str, instead: str) -> Report:
     return Report.at(fact, "NN-008", node=node, message=message, help=instead, subject=node)
+
+
+_EXP = frozenset(["mlx.core.exp"])
+
+
+@check("NAN-001")
+def masked_exponential(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``mx.exp(g[:, :, None] - g[:, None, :]) * causal``: infinity times zero."""
+    if fact.operator != "*":
+        return
+    sources = sources_of(module)
+    for factor, other in ((fact.left, fact.right), (fact.right, fact.left)):
+        if factor.array is None or other.array is None:
+            continue
+        exponential = only_end(sources.of(fact, factor.node), sources)
+        if not isinstance(exponential.node, cst.Call):
+            continue
+        call = sources.library_call(exponential)
+        if call is None or call.name not in _EXP or call.array is None:
+            continue
+        if _is_of_pairs(only_end(call.array, sources), sources) and _is_mask(
+            sources.of(fact, other.node), sources
+        ):
+            yield Report.at(
+                fact,
+                "NAN-001",
+                message="`exp` overflows where the mask is 0: infinity times 0 is NaN",
+                help="Mask before: `mx.exp(mx.where(mask, x, -mx.inf))`",
+            )
+            return
+
+
+def _is_of_pairs(difference: Source, sources: Sources) -> bool:
+    """Return whether an array has all differences of two of its elements, of both signs."""
+    node = difference.node
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+        return False
+    sides = [_expanded(difference.at(side), sources) for side in (node.left, node.right)]
+    return sides[0] is not None and sides[0] == sides[1]
+
+
+def _expanded(side: Source, sources: Sources) -> str | None:
+    """Return the path of the array to which ``g[:, None]`` or ``expand_dims`` adds an axis."""
+    node = only_end(side, sources).node
+    if isinstance(node, cst.Subscript):
+        added = any(
+            dotted(part) in ("None", "mx.newaxis") for part in contents_of(node).of(cst.Name)
+        )
+        return dotted(node.value) if added else None
+    if isinstance(node, cst.Call) and last_name(node) == "expand_dims":
+        func = node.func
+        is_method = isinstance(func, cst.Attribute) and dotted(func.value) not in ("mx", "mlx.core")
+        array = func.value if is_method and isinstance(func, cst.Attribute) else node.args[0].value
+        return dotted(array)
+    return None
+
+
+_TRIANGLES = frozenset(("tril", "triu", "tri", "create_additive_causal_mask"))
+
+
+def _is_mask(start: Source, sources: Sources) -> bool:
+    """Return whether an array of numbers is 0 in places: a triangle, or a cast comparison."""
+    for end in computed(start, sources):
+        node = end.node
+        call = sources.library_call(end) if isinstance(node, cst.Call) else None
+        if call is not None and call.name.rpartition(".")[2] in _TRIANGLES:
+            return True
+        if isinstance(node, cst.Comparison):
+            return True
+    return False

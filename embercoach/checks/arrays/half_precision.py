@@ -38,7 +38,7 @@ from embercoach.checks.arrays.compositions import MEAN, SUM, squared
 from embercoach.checks.arrays.narrow_integers import LARGEST_NARROW, narrow_arithmetic
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-from embercoach.terminal_text import in_file
+from embercoach.terminal_text import in_file, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,14 +84,21 @@ def small_argument(fact: CallFact, module: Module) -> Iterator[Report]:
 
 @check("DTYPE-018", of=("mlx.core.array", "mlx.core.full"))
 def small_constant(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.array(1e-8, dtype=mx.float16)``."""
+    """``mx.array(1e-8, dtype=mx.float16)``, and ``dtype=x.dtype``, which may be that."""
     index = 1 if fact.symbol == "mlx.core.full" else 0
     value, dtype = fact.positional(index), fact.argument(index + 1, "dtype")
-    if value is not None and dtype is not None and dtype.value == DType("float16"):
+    if value is None or dtype is None:
+        return
+    if dtype.value == DType("float16"):
         yield from _small(fact, value, module)
+    elif dtype.value == DType(None) and isinstance(dtype.node, cst.Attribute):
+        shown = quoted(module.parsed.code(dtype.node), 20)
+        yield from _small(fact, value, module, f"where `{shown}` is float16")
 
 
-def _small(fact: Fact, given: Operand | Argument, module: Module) -> Iterator[Report]:
+def _small(
+    fact: Fact, given: Operand | Argument, module: Module, where: str = "in float16"
+) -> Iterator[Report]:
     if as_array(given.value) is not None:
         return
     sources = sources_of(module)
@@ -101,7 +108,7 @@ def _small(fact: Fact, given: Operand | Argument, module: Module) -> Iterator[Re
             "DTYPE-018",
             fact.node,
             fact.place,
-            message=f"{const:g} is 0 in float16, whose smallest number is 6e-08",
+            message=f"{const:g} is 0 {where}, whose smallest number is 6e-08",
             help="Compute in float32, or use at least 1e-07",
             replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
         )

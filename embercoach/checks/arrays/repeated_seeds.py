@@ -1,4 +1,4 @@
-"""RANDOM-004: seeds that start the same numbers again, also in functions of other files."""
+"""RANDOM-004 and -007: seeds that start the same numbers again, and a seed that is not used."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument
+    from embercoach.analysis.values.facts import Argument, Fact
 
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
@@ -353,3 +354,42 @@ def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
         elif found is not None and draws(call) and levels:
             return None if key_of(call) is not None else found
     return None
+
+
+@check("RANDOM-007")
+def zero_seed(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``if seed: mx.random.seed(seed)``, ``seed or 42``: the seed 0 counts as none."""
+    if not any(text in module.source for text in ("if seed", ".seed:", "seed or ")):
+        return
+    contents = contents_of(module.tree)
+    for node in contents.of(cst.If, cst.BooleanOperation):
+        if isinstance(node, cst.BooleanOperation):
+            tested, is_dropped = node.left, isinstance(node.operator, cst.Or)
+            # Zero for zero changes nothing.
+            is_dropped = is_dropped and dotted(node.right) != "None" and not _is_zero(node.right)
+        else:
+            tested, is_dropped = node.test, _seeds(node)
+        path = dotted(tested)
+        if path is None or not is_dropped or path.rpartition(".")[2] != "seed":
+            continue
+        yield Report(
+            "RANDOM-007",
+            tested,
+            module.frame.place()._replace(statement=contents.statement_of(tested)),
+            message="the seed 0 counts as no seed",
+            help=f"Test for None: `{quoted(path, 30)} is not None`",
+            context="default",
+        )
+
+
+def _is_zero(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Integer) and node.value == "0"
+
+
+def _seeds(node: cst.If) -> bool:
+    """Return whether a branch passes what it tests to a call of a function named ``seed``."""
+    return any(
+        last_name(call) in ("seed", "manual_seed", "key", "default_rng", "PRNGKey")
+        and any(argument.value.deep_equals(node.test) for argument in call.args)
+        for call in contents_of(node.body).calls
+    )
