@@ -90,3 +90,19 @@ launch(mx.ones({shape}))
 def test_reads_of_inputs(body: str, shape: str, threads: int | str, reported: bool) -> None:
     program = PROGRAM.format(body=body, shape=shape, threads=threads)
     assert codes(f"n = unknown()\n{program}", "KERNEL-BOUNDS") == ["KERNEL-BOUNDS-001"] * reported
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        ("void f(const device float* x) { x[0] = 1; }", ["KERNEL-WRITE-002"]),
+        ("void f(constant float& x) { x = 1; }", ["KERNEL-WRITE-002"]),
+        ("template <typename T> void f(device const T* x) { x[1] += 1; }", ["KERNEL-WRITE-002"]),
+        ("void f(const device float* x) { x += 1; x = x + 1; }", []),
+        ("void f(const device float* x) { ((device float*)x)[0] = 1; }", []),
+        ("struct A { device float* y; }; void f(constant A& a) { a.y[0] = 1; }", []),
+    ],
+)
+def test_writes_to_constant_parameters_of_functions(function: str, found: list[str]) -> None:
+    program = launched("y[0] = 1;", header=function)
+    assert codes(program, "KERNEL-WRITE-002") == found

@@ -482,3 +482,35 @@ def train(m):
 def test_programs(name: str) -> None:
     code, program = PROGRAMS[name]
     check_marked(program, code)
+
+
+CACHE = """
+from mlx_lm.models.cache import KVCache
+
+class Own:
+    def __init__(self):
+        self.keys = None
+    def update(self, keys):
+        self.keys = keys
+
+class Size:
+    def __init__(self, n):
+        self.n = n
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        ("[KVCache()] * n", 1),
+        ("n * [[Own()]]", 1),
+        ("[nn.Linear(2, 2), nn.ReLU()] * n", 1),
+        ("[Size(3)] * n", 0),
+        ("[KVCache() for _ in range(n)]", 0),
+        ("[mx.zeros(3), None, len('a')] * n", 0),
+    ],
+)
+def test_lists_of_one_object(made: str, found: int) -> None:
+    program = f"{CACHE}def make(n):\n    return {made}\n"
+    assert codes(program, "NN-013") == ["NN-013"] * found

@@ -100,6 +100,8 @@ class Module:
         self.imported: set[Module] = set()
         self.has_star_import = False
         self.unbound_names: set[str] = set()  # names that a function reads while nothing has them
+        #: Names imported from files of the project that do not bind them: statement, name, file.
+        self.unknown_imports: list[tuple[cst.ImportFrom, cst.Name, Module]] = []
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}

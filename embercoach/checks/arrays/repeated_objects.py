@@ -29,7 +29,7 @@ def repeated_objects(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``[KVCache()] * layers``: all entries are one object."""
     if "] *" not in module.source and "* [" not in module.source:
         return
-    repeated: dict[cst.CSTNode, cst.BinaryOperation] = {}
+    repeated: dict[cst.Call, cst.BinaryOperation] = {}
     for product in contents_of(module.tree).of(cst.BinaryOperation):
         if isinstance(product.operator, cst.Multiply):
             for side in (product.left, product.right):

@@ -368,6 +368,7 @@ def zero_seed(module: Module, _: list[Fact]) -> Iterator[Report]:
             # Zero for zero changes nothing.
             is_dropped = is_dropped and dotted(node.right) != "None" and not _is_zero(node.right)
         else:
+            assert isinstance(node, cst.If)
             tested, is_dropped = node.test, _seeds(node)
         path = dotted(tested)
         if path is None or not is_dropped or path.rpartition(".")[2] != "seed":

@@ -1,4 +1,4 @@
-"""NAME-001 and NAME-002: names that nothing binds, or nothing has bound yet."""
+"""NAME: names that nothing binds, that nothing has bound yet, or that no file has to import."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from embercoach.analysis.work import take_walk
 from embercoach.checks.arrays.shape_errors import ShapeNodes
 from embercoach.checks.fallbacks import is_expected
 from embercoach.checks.registry import Report, check
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,42 @@ def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if isinstance(function, _FUNCTIONS):
             for name in sorted(names & scopes.local.get((function.name, function.lineno), set())):
                 yield from _unbound(module, function, name, nodes)
+
+
+_MISSING = frozenset(("ImportError", "ModuleNotFoundError", "AttributeError"))
+
+
+@check("NAME-003")
+def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``from .cache import KVCahce``: the file has no such name."""
+    for statement, node, other in module.unknown_imports:
+        name, path = node.value, other.path
+        if other.parsed.outline is None or other.has_star_import or "import *" in other.source:
+            continue
+        scopes = _scopes_of(other)
+        names = scopes.bound | _PROVIDED
+        if (
+            not scopes.bound
+            or name in names
+            or "__getattr__" in names
+            or "setattr(" in other.source
+        ):
+            continue
+        if _binds_by_text(other.parsed.outline) or any(path.parent.glob(f"{name}*")):
+            continue  # a folder, or a compiled module
+        if is_expected(module, statement, _MISSING, broadly=True):
+            continue
+        close = get_close_matches(name, scopes.bound, n=1, cutoff=0.8)
+        yield Report(
+            "NAME-003",
+            node,
+            module.frame.place()._replace(statement=statement),
+            message=f"`{quoted(path.name, 30)}` has no `{quoted(name, 30)}` to import",
+            help=f"Import `{close[0]}`, the nearest name"
+            if close
+            else "Import it from where it is",
+            context="default",
+        )
 
 
 class _Scopes(NamedTuple):

@@ -1,0 +1,121 @@
+"""NAME: undefined names, local names that are read too early, and imports of what is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from tests.checks.findings import codes, findings, pointed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNDEFINED = [
+    ("def f(x):\n    return mx.exp(y)", "y"),
+    (
+        "def f():\n    scores = []\n    return scores\ndef g():\n    scores.append(mx.ones(1))",
+        "scores",
+    ),
+    ("class A:\n    size = 3\n    def f(self):\n        return mx.zeros(size)", "size"),
+    ("def f(n):\n    [k for k in range(n)]\n    return k", "k"),
+    ("def f(s):\n    return globals()[s], missing", "missing"),
+    ("def f(x=width):\n    return x", "width"),
+    ("def f():\n    try:\n        return late(1)\n    except ValueError:\n        pass", "late"),
+]
+
+
+@pytest.mark.parametrize(("program", "name"), UNDEFINED)
+def test_undefined_names_are_found_where_they_are_read(program: str, name: str) -> None:
+    assert pointed(program, "NAME") == [("NAME-001", name)]
+
+
+DEFINED = [
+    "def f():\n    return later\nlater = 1",
+    "def f():\n    global total\n    total = 1\ndef g():\n    return total",
+    "def f(x: Unknown) -> Other:\n    y: Third = x\n    return y",
+    "exec('a = 1')\nprint(a)",
+    "globals()['a'] = 1\nprint(a)",
+    "from os.path import *\nprint(join)",
+    "try:\n    unicode\nexcept NameError:\n    unicode = str",
+    "class A:\n    size = 3\n    total = size + 1\n    def f(self):\n        return __class__",
+    "def f(n):\n    return [a + b for a in range(n) for b in range(a)], lambda q: q",
+    "match mx.ones(1):\n    case [first, *rest]:\n        print(first, rest)",
+    "if (n := 3) > 2:\n    print(n, __file__, __name__)",
+]
+
+
+@pytest.mark.parametrize("program", DEFINED)
+def test_names_that_something_may_define_are_silent(program: str) -> None:
+    assert codes(program, "NAME") == []
+
+
+UNBOUND = [
+    ("size = 3\ndef f():\n    size = size + 1\n    return size", "size"),
+    ("def f():\n    count += 1\n    return count", "count"),
+    ("import os\ndef f():\n    os.getcwd()\n    import os", "os"),
+    ("def f(x):\n    a = [mx.exp(b) for _ in x]\n    b = x\n    return a, b", "b"),
+    ("def f(x):\n    if x:\n        print(y)\n    for y in x:\n        pass", "y"),
+]
+
+
+@pytest.mark.parametrize(("program", "name"), UNBOUND)
+def test_a_local_name_that_is_read_before_all_its_bindings_is_found(
+    program: str, name: str
+) -> None:
+    assert pointed(program, "NAME") == [("NAME-002", name)]
+
+
+BOUND = [
+    "def f(x):\n    for i in x:\n        if i:\n            print(last)\n        last = i",
+    "def f(x):\n    g = lambda: later\n    later = 3\n    return g",
+    "def f(x):\n    def g():\n        return later\n    later = 3\n    return g",
+    "def f(x):\n    return (mx.exp(b) for b in x), [b for b in x]\n    b = 3",
+    "def f(x):\n    with open(x) as file, file as again:\n        return again, file",
+    "def f(x):\n    try:\n        pass\n    except OSError as error:\n        print(error)",
+    "size = 3\ndef f():\n    global size\n    size = size + 1",
+]
+
+
+@pytest.mark.parametrize("program", BOUND)
+def test_a_local_name_that_may_be_bound_is_silent(program: str) -> None:
+    assert codes(program, "NAME") == []
+
+
+def test_the_nearest_name_is_advised() -> None:
+    (found,) = findings("def f(temperature):\n    return mx.exp(temprature)", "NAME")
+    assert found.help == "`temperature` is the nearest name"
+
+
+def imported(folder: Path, other: str, program: str) -> list[str]:
+    (folder / "pyproject.toml").write_text("")
+    (folder / "layers.py").write_text(other)
+    source = f"import mlx.core as mx\n{program}\n"
+    found = check_source(source, folder / "model.py", Project()).findings
+    return [finding.message for finding in found if finding.code.startswith("NAME")]
+
+
+def test_an_import_of_what_a_file_lacks_is_found(tmp_path: Path) -> None:
+    other = "def attention(x):\n    return x\n"
+    assert imported(tmp_path, other, "from layers import atention") == [
+        "`layers.py` has no `atention` to import"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "program"),
+    [
+        ("def attention(x): return x", "from layers import attention"),
+        ("def __getattr__(name): return 1", "from layers import attention"),
+        ("from missing import *", "from layers import attention"),
+        (
+            "import sys\nsetattr(sys.modules[__name__], 'attention', 1)",
+            "from layers import attention",
+        ),
+        ("if print:\n    attention = 1", "from layers import attention"),
+        ("a = 1", "try:\n    from layers import attention\nexcept ImportError:\n    pass"),
+    ],
+)
+def test_imports_that_may_succeed_are_silent(tmp_path: Path, other: str, program: str) -> None:
+    assert imported(tmp_path, other, program) == []
