@@ -121,6 +121,43 @@ def _owners_set_by_imports(module: Module) -> frozenset[str]:
     return frozenset(found)
 
 
+@kept_for_file
+def reached_sources(module: Module, others: tuple[Module, ...]) -> tuple[str, ...]:
+    """Return the texts of files, of their packages, and of what all these import."""
+    graph = module.project.graph
+    pending = [
+        (str(path), module.project.boundaries(file.path.parent).imports)
+        for file in (module, *others)
+        for path in (file.path, file.path.with_name("__init__.py"))
+    ]
+    seen = set(pending)
+    found: list[str] = []
+    while pending and len(found) < _MOST_IMPORTED:
+        node = pending.pop(0)
+        module.named.add(node)  # what it says decides what is found
+        try:
+            found.append(read_text(Path(node[0]), limit=MOST_NAMED_BYTES, root=node[1]))
+        except (OSError, ValueError):
+            continue
+        new = [one for one in graph.imports(node).anywhere if one not in seen]
+        seen.update(new)
+        pending += new
+    return tuple(found)
+
+
+@kept_for_file
+def attributes_set_in(source: str) -> frozenset[str]:
+    """Return the attributes that a text assigns to other objects than ``self``."""
+    tree = outline_of(source)
+    return frozenset(
+        node.attr
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    )
+
+
 class _Names(NamedTuple):
     """Names that a source asks for or sets.
 

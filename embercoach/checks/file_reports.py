@@ -33,7 +33,16 @@ if TYPE_CHECKING:
 
 #: Rules about calls that raise.
 RAISES = (
-    *("API", "KERNEL-ARGS", "KERNEL-GRAD", "SHAPE-001", "TORCH-DTYPE", "TORCH-NUMPY"),
+    *(
+        "API",
+        "ATTR",
+        "CALL-001",
+        "KERNEL-ARGS",
+        "KERNEL-GRAD",
+        "SHAPE-001",
+        "TORCH-DTYPE",
+        "TORCH-NUMPY",
+    ),
     *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
 )
 #: Rules about names that MLX lacks, or has moved: a stub too may use them.

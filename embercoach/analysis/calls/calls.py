@@ -29,6 +29,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import (
     Argument,
     CallFact,
+    ClassCall,
     LocalCall,
     ProjectCall,
     first_value,
@@ -155,11 +156,14 @@ def record_calls(
             name = "__call__" if type(option) is Instance else "__init__"
             info = find_method(option.info, name)
         if info is None:
+            if is_certain and type(option) is Class:
+                frame.add(ClassCall(node, frame.place(), option.info))
             continue
         if is_certain and info.module is frame.module:
             frame.add(LocalCall(node, frame.place(), info, is_bound))
         else:
-            frame.add(ProjectCall(node, frame.place(), info, is_bound, arguments))
+            place = frame.place()
+            frame.add(ProjectCall(node, place, info, is_bound, arguments, is_certain))
 
 
 def evaluate_call(frame: Frame, node: cst.Call) -> Value:

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api.replacements import DTYPE_ADVICE, MODULE_ADVICE
-from embercoach.analysis.values.facts import MissingMemberFact, PropertyCallFact
+from embercoach.analysis.values.facts import (
+    MissingAttributeFact,
+    MissingMemberFact,
+    PropertyCallFact,
+)
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_layer_class, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -27,6 +31,7 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     import libcst as cst
 
+    from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.evaluate.frame import Frame
 
 #: Modules of which the table has every public name.
@@ -64,10 +69,25 @@ def record_member(
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
-    elif name in MODULE_ADVICE and value is UNKNOWN:
-        seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
-        if seen and all(map(_is_closed, seen)):
-            frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
+    elif value is UNKNOWN:
+        if kind is Instance and is_undefined(owner.info, name):  # type: ignore[attr-defined]
+            frame.add(MissingAttributeFact(node, frame.place(), owner.info, name))  # type: ignore[attr-defined]
+        if name in MODULE_ADVICE:
+            seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
+            if seen and all(map(_is_closed, seen)):
+                frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
+
+
+def is_undefined(cls: ClassInfo, name: str) -> bool:
+    """Return whether no class of a lineage has a method, a variable or a field of a name."""
+    return not name.startswith("__") and not any(
+        name in one.methods
+        or name in one.variables
+        or name in one.annotations
+        or name in one.setters
+        or name in one.attributes
+        for one in lineage(cls)
+    )
 
 
 #: What a parameter called ``optimizer`` is assumed to be.

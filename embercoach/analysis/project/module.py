@@ -268,6 +268,11 @@ class Module:
             info = self._classes[node] = ClassInfo(node.name.value, node, self)
         return info
 
+    @property
+    def classes(self) -> tuple[ClassInfo, ...]:
+        """The classes that have been seen so far."""
+        return tuple(self._classes.values())
+
     def note_setters(self, cls: ClassInfo, method: FunctionInfo) -> None:
         """Index which attributes of ``self`` a method assigns."""
         if not method.parameters or isinstance(method.node, cst.Lambda):

@@ -157,12 +157,23 @@ class LocalCall(Fact, frozen=True, eq=False):
 
 
 class ProjectCall(Fact, frozen=True, eq=False):
-    """A call of a function of another linted file, or of one of several functions."""
+    """A call of a function of another linted file, or of one of several functions.
+
+    ``is_certain``: it can be no other function.
+    """
 
     node: cst.Call
     function: FunctionInfo
     is_bound: bool
     arguments: tuple[Argument, ...]
+    is_certain: bool = False
+
+
+class ClassCall(Fact, frozen=True, eq=False):
+    """A call of a class of the project in whose lineage no file defines ``__init__``."""
+
+    node: cst.Call
+    cls: ClassInfo
 
 
 class CallFact(Fact, frozen=True, eq=False):
@@ -406,6 +417,14 @@ class MissingMemberFact(Fact, frozen=True, eq=False):
     owner: Value
     name: str
     call: cst.Call | None = None
+
+
+class MissingAttributeFact(Fact, frozen=True, eq=False):
+    """An attribute that no class of an instance's lineage defines or assigns; ``node`` reads it."""
+
+    node: cst.Attribute
+    cls: ClassInfo
+    name: str
 
 
 class PropertyCallFact(Fact, frozen=True, eq=False):

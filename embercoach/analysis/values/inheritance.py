@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.project.module import Module
 
 MODULE_CLASS = "mlx.nn.Module"
 MODULE = LibraryObject(MODULE_CLASS)
@@ -48,6 +49,14 @@ def lineage(info: ClassInfo) -> Collection[ClassInfo]:
             found[cls] = None
             pending += [base.info for base in reversed(cls.bases) if type(base) is Class]
     return found
+
+
+@kept_for_file
+def subclasses(info: ClassInfo, module: Module) -> tuple[ClassInfo, ...]:
+    """Return the classes derived from one in a file, in its own, and in those that are imported."""
+    files = dict.fromkeys((module, info.module, *module.imported))
+    classes = dict.fromkeys(cls for file in files for cls in file.classes)
+    return tuple(cls for cls in classes if cls is not info and info in lineage(cls))
 
 
 def library_bases(info: ClassInfo) -> Iterator[str]:

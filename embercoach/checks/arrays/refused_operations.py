@@ -8,11 +8,20 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.effect_free import is_effect_free, is_pure_symbol
 from embercoach.analysis.dataflow.layout import assigned_to, reads_of
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, evaluation_of
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
 from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
-from embercoach.analysis.values.facts import BinaryFact, CallFact, calls_by_function, calls_of
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    LocalCall,
+    ProjectCall,
+    calls_by_function,
+    calls_of,
+)
 from embercoach.analysis.values.lattice import (
     Array,
     ArrayAt,
@@ -382,11 +391,15 @@ def _shown(name: str) -> str:
 
 
 _CORE = "mlx.core."
+#: Sends and reductions run when their results are evaluated.
+_DISTRIBUTED = "mlx.core.distributed."
 _INITIALIZERS = "mlx.nn.init."
 #: Functions that return what they compute from gradients and parameters, and change nothing.
 _OF_TREES = frozenset(
     ("mlx.optimizers.clip_grad_norm", "mlx.utils.tree_flatten", "mlx.utils.tree_unflatten")
 )
+#: Characters of a name that a message quotes.
+_LONGEST = 24
 _HELP = "Assign the result, or remove the call: MLX's functions change no argument"
 
 
@@ -399,6 +412,17 @@ def discarded_result(fact: CallFact, module: Module) -> Iterator[Report]:
     name = _pure(fact, module)
     if name is not None:
         yield from _report(fact, name, module)
+
+
+@check("API-010")
+def discarded_call(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
+    """``rope.apply(x)`` as a statement, of a method of the project that only returns a value."""
+    statement, function = fact.place.statement, fact.function
+    if not isinstance(statement, cst.Expr) or statement.value is not fact.node:
+        return
+    is_certain = isinstance(fact, LocalCall) or fact.is_certain
+    if is_certain and is_effect_free(function):
+        yield from _report(fact, f"{last_name(fact.node)[:_LONGEST]}()", module)
 
 
 @check("API-010")
@@ -416,7 +440,9 @@ def discarded_initialization(module: Module, facts: list[object]) -> Iterator[Re
             yield from _report(made, f"nn.init.{name}()(...)", module)
 
 
-def _report(fact: CallFact, name: str, module: Module) -> Iterator[Report]:
+def _report(
+    fact: CallFact | LocalCall | ProjectCall, name: str, module: Module
+) -> Iterator[Report]:
     is_cell = fact.place.function is None and module.path.suffix == ".ipynb"
     if is_cell or is_attempted(module, fact.place.statement):
         return
@@ -434,10 +460,9 @@ def _pure(fact: CallFact, module: Module) -> str | None:
     if symbol is not None:
         if symbol in _OF_TREES or (symbol == "mlx.utils.tree_map" and _maps_purely(fact, module)):
             return f"{symbol.rpartition('.')[2]}()"
-        short = symbol.removeprefix(_CORE)
-        is_core = symbol.startswith(_CORE) and "." not in short
-        is_pure = is_core and fact.entry is not None and fact.entry.returns == "array"
-        return f"mx.{short}()" if is_pure else None
+        is_pure = symbol.startswith("mlx.") and is_pure_symbol(symbol)
+        is_lazy = symbol.startswith(_DISTRIBUTED) and _returns_array(fact)
+        return f"{_shown(symbol)}()" if (is_pure and _returns_array(fact)) or is_lazy else None
     if not isinstance(callee, BoundMember):
         return None
     if fact.array is not None:
@@ -448,6 +473,10 @@ def _pure(fact: CallFact, module: Module) -> str | None:
     if callee.name == "apply_gradients" and isinstance(callee.owner, LibraryObject):
         return ".apply_gradients()"
     return None
+
+
+def _returns_array(fact: CallFact) -> bool:
+    return fact.entry is not None and fact.entry.returns == "array"
 
 
 def _maps_purely(fact: CallFact, module: Module) -> bool:
