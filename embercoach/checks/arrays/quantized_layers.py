@@ -1,0 +1,211 @@
+"""QUANT-002: weights of layers that may be quantized, read as if they were not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import CONSTRUCTORS
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
+from embercoach.analysis.values.lattice import LibraryObject, NoneValue, Unknown, options
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.dataflow.contents import Contents
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
+
+
+@check("QUANT-002")
+def packed_weight(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``x.astype(self.lm_head.weight.dtype)``, ``h @ self.embed_tokens.weight.T``."""
+    if ".weight" not in module.source or "mlx" not in module.source:
+        return
+    for function in module.functions:
+        if function.name in _BEFORE:
+            continue
+        body = function.node.body
+        contents = contents_of(body, DEFINITIONS)
+        if "weight" not in contents.names or not contents.names.isdisjoint(_ASKS):
+            continue
+        for node in contents.of(cst.Attribute):
+            if node.attr.value != "weight":
+                continue
+            if isinstance(node.value, cst.Name) and node.value.value not in _KNOWN:
+                continue
+            use = _use(node, contents)
+            if use is None:
+                continue
+            statement = contents.statement_of(node)
+            layer = Source(node.value, statement, function, module)
+            if not _may_be_quantized(layer):
+                continue
+            place = module.frame.place()._replace(statement=statement, function=function)
+            yield Report(
+                "QUANT-002",
+                node,
+                place,
+                message=use.message,
+                help=use.help,
+            )
+
+
+#: Functions that run before a model is quantized.
+_BEFORE = (*CONSTRUCTORS, "sanitize")
+#: Names in functions that know that weights may be packed.
+_ASKS = frozenset(
+    (
+        *("QuantizedLinear", "QuantizedEmbedding", "scales", "bits", "group_size", "uint32"),
+        *("dequantize", "quantize", "to_quantized", "is_quantized", "quantized"),
+    )
+)
+
+
+class _Use(NamedTuple):
+    """The message and the help of one use of weights."""
+
+    message: str
+    help: str
+
+
+_DTYPE = _Use(
+    "dtype of a layer's weight: uint32 once the layer is quantized",
+    "Use the dtype of an activation, or of a norm's weight",
+)
+_PRODUCT = _Use(
+    "product with a layer's weight, which quantization packs",
+    "Call the layer: `linear(x)`, or `embedding.as_linear(x)` of a tied embedding",
+)
+_ROWS = _Use(
+    "rows of a layer's weight, which quantization packs",
+    "Call the layer with the indices: `embedding(indices)`",
+)
+_SIZE = _Use(
+    "last size of a layer's weight, which quantization packs",
+    "Use the size of the configuration, or of an activation",
+)
+_PRODUCTS = frozenset(("matmul", "addmm", "einsum"))
+_MAKERS = frozenset(("astype", "array", "zeros", "ones", "full", "empty", "view"))
+_JOINS = frozenset(("broadcast_to", "concatenate", "stack", "take"))
+
+
+def _use(weight: cst.Attribute, contents: Contents) -> _Use | None:
+    """Return the use of weights that is meant for those that are not packed."""
+    parents = contents.parents
+    parent = parents.get(weight)
+    if isinstance(parent, cst.Attribute):
+        name = parent.attr.value
+        if name == "dtype" and _is_for_cast(parent, contents):
+            return _DTYPE
+        if name == "shape" and _is_last_size(parent, parents):
+            return _SIZE
+        return _PRODUCT if name == "T" and _is_multiplied(parent, parents) else None
+    if isinstance(parent, cst.Subscript) and parent.value is weight:
+        return _ROWS if _is_computed_with(parent, parents) else None
+    return _PRODUCT if _is_multiplied(weight, parents) else None
+
+
+def _is_for_cast(dtype: cst.BaseExpression, contents: Contents) -> bool:
+    parent = contents.parents.get(dtype)
+    if isinstance(parent, cst.Arg):
+        call = contents.parents.get(parent)
+        named = parent.keyword is not None and parent.keyword.value == "dtype"
+        return named or (isinstance(call, cst.Call) and last_name(call) in _MAKERS)
+    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0].target
+        if isinstance(target, cst.Name):
+            used = (u for u in contents.uses(target.value) if type(contents.parents[u]) is cst.Arg)
+            return any(_is_for_cast(use, contents) for use in used)
+    return False
+
+
+def _is_multiplied(node: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -> bool:
+    parent = parents.get(node)
+    if isinstance(parent, cst.BinaryOperation):
+        return isinstance(parent.operator, cst.MatrixMultiply)
+    call = parents.get(parent) if isinstance(parent, cst.Arg) else None
+    return isinstance(call, cst.Call) and last_name(call) in _PRODUCTS
+
+
+def _is_last_size(shape: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -> bool:
+    parent = parents.get(shape)
+    if isinstance(parent, cst.Assign):
+        target = parent.targets[0].target
+        return isinstance(target, cst.Tuple) and len(target.elements) == 2
+    if not isinstance(parent, cst.Subscript) or len(parent.slice) != 1:
+        return False
+    part = parent.slice[0].slice
+    index = part.value if isinstance(part, cst.Index) else None
+    if isinstance(index, cst.UnaryOperation):
+        index = index.expression
+    is_last = isinstance(index, cst.Integer) and index.value == "1"
+    return is_last and not isinstance(parents.get(parent), (cst.BinaryOperation, cst.Comparison))
+
+
+def _is_computed_with(node: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -> bool:
+    while isinstance(parents.get(node), cst.Subscript):
+        node = parents[node]
+    parent = parents.get(node)
+    if isinstance(parent, (cst.BinaryOperation, cst.AugAssign)):
+        return True
+    call = parents.get(parent) if isinstance(parent, cst.Arg) else None
+    return isinstance(call, cst.Call) and last_name(call) in _JOINS
+
+
+_LINEAR = frozenset(("mlx.nn.Linear", "mlx.nn.layers.linear.Linear"))
+_EMBEDDING = frozenset(("mlx.nn.Embedding", "mlx.nn.layers.embedding.Embedding"))
+#: Names of layers in mlx-lm that it quantizes.
+_KNOWN = frozenset(("lm_head", "embed_tokens", "wte"))
+
+
+#: Parts of paths that mlx-vlm leaves as they are.
+_SKIPPED = (
+    *("vision", "visual", "audio_tower", "audio_model", "vl_connector", "sam_model"),
+    *("code_predictor", "img_projector", "multi_modal_projector", "patch_merge_mlp"),
+)
+
+
+def _may_be_quantized(layer: Source) -> bool:
+    """Return whether code of the project quantizes a layer, or mlx-lm and its like do."""
+    module, name = layer.module, last_name(layer.node)
+    if any(part in f"{module.path.stem}.{dotted(layer.node)}" for part in _SKIPPED):
+        return False
+    if module.path.stem == "audio":
+        return False
+    found = options(sources_of(module).value(layer))
+    kinds = {o.cls if isinstance(o, LibraryObject) else "" for o in found if type(o) not in _OPEN}
+    if not (kinds <= _LINEAR | _EMBEDDING if kinds else name in _KNOWN):
+        return False
+    sources = _sources_around(module)
+    if any("quant_predicate" in source for source in sources) and name not in _KNOWN:
+        return False
+    for source in sources:
+        if "nn.quantize(" in source:
+            if "class_predicate" not in source or kinds <= _LINEAR:
+                return True
+        elif "class Model(" in source and any(mark in source for mark in _LOADED):
+            return True
+    return False
+
+
+_OPEN = (NoneValue, Unknown)
+#: Parts of models that mlx-lm and its like load, with a class ``Model``, and quantize.
+_LOADED = ("def sanitize(", "def layers(", "BaseModelArgs")
+
+
+@kept_for_file
+def _sources_around(module: Module) -> tuple[str, ...]:
+    """Return the texts of a file, of its package, and of what both import."""
+    modules = [module, *module.imported]
+    package = module.import_module("", 1)
+    if package is not None:
+        package.run()
+        modules += [package, *package.imported]
+    return tuple(one.source for one in dict.fromkeys(modules))
