@@ -240,6 +240,8 @@ class Frame(Struct, eq=False):
             module_names = self.module.frame.names
             known = module_names.get(name)
             module_names[name] = value if known is None else join(known, value)
+        elif self.outer is not None and (name in BUILTINS or name in self.outer.names):
+            self.module.hiding_names.add(name)
         names[name] = value
         self.rebound.add(name)
         if self.asked:

@@ -100,6 +100,7 @@ class Module:
         self.imported: set[Module] = set()
         self.has_star_import = False
         self.unbound_names: set[str] = set()  # names that a function reads while nothing has them
+        self.hiding_names: set[str] = set()  # names that functions bind, and what is around them
         #: Names imported from files of the project that do not bind them: statement, name, file.
         self.unknown_imports: list[tuple[cst.ImportFrom, cst.Name, Module]] = []
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.

@@ -27,7 +27,7 @@ _CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__"))
 @check("NN-013")
 def repeated_objects(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``[KVCache()] * layers``: all entries are one object."""
-    if "] *" not in module.source and "* [" not in module.source:
+    if not any(text in module.source for text in (")] *", ")]*", ")]] *", "* [", "*[")):
         return
     repeated: dict[cst.Call, cst.BinaryOperation] = {}
     for product in contents_of(module.tree).of(cst.BinaryOperation):

@@ -53,17 +53,20 @@ def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
     tree = module.parsed.outline
     if tree is None or module.has_star_import or module.path.suffix == ".pyi":
         return
+    if not (module.unbound_names or module.hiding_names):
+        return
     scopes = _scopes_of(module)
-    if not (scopes.undefined or scopes.shadowing or module.unbound_names):
+    names = scopes.shadowing | (module.unbound_names - scopes.undefined)
+    doubtful = {place: found & names for place, found in scopes.local.items() if found & names}
+    if not (scopes.undefined or doubtful):
         return
     nodes = ShapeNodes(module, tree)
     take_walk(len(module.source) // 8)
     if scopes.undefined:
         yield from _undefined(module, tree, scopes, nodes)
-    names = scopes.shadowing | (module.unbound_names - scopes.undefined)
-    for function in ast.walk(tree) if names else ():
+    for function in ast.walk(tree) if doubtful else ():
         if isinstance(function, _FUNCTIONS):
-            for name in sorted(names & scopes.local.get((function.name, function.lineno), set())):
+            for name in sorted(doubtful.get((function.name, function.lineno), ())):
                 yield from _unbound(module, function, name, nodes)
 
 
