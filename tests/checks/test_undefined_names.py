@@ -103,6 +103,12 @@ def test_an_import_of_what_a_file_lacks_is_found(tmp_path: Path) -> None:
     ]
 
 
+def test_an_attribute_that_an_imported_file_lacks_is_found(tmp_path: Path) -> None:
+    other = "def attention(x):\n    return x\n"
+    program = "import layers as l\n\ndef f(x):\n    return l.attention(x), l.atention(x)"
+    assert imported(tmp_path, other, program) == ["`layers.py` has no `atention`"]
+
+
 @pytest.mark.parametrize(
     ("other", "program"),
     [

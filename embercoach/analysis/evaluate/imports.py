@@ -49,19 +49,11 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
                 missing_members.record_import(frame, alias, source, name)
             value = _imported(frame, source, level, name)
             if value is UNKNOWN and frame.record:
-                _note_missing(frame, node, alias, _module(frame, source, level))
+                missing_members.record_unknown(
+                    frame, node, alias.name, _module(frame, source, level)
+                )
             frame.bind(_bound_by(alias), value)
     return True
-
-
-def _note_missing(
-    frame: Frame, node: cst.ImportFrom, alias: cst.ImportAlias, source: Value
-) -> None:
-    """Note an import of a name that a file of the project does not bind, for all that is known."""
-    if isinstance(source, ModuleRef) and isinstance(alias.name, cst.Name):
-        other = source.module
-        if other.is_complete and alias.name.value not in other.frame.names:
-            frame.module.unknown_imports.append((node, alias.name, other))
 
 
 def taken_from(frame: Frame, node: cst.ImportFrom, name: str) -> Value | None:

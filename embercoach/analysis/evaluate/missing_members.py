@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api.replacements import DTYPE_ADVICE, MODULE_ADVICE
@@ -20,6 +20,7 @@ from embercoach.analysis.values.lattice import (
     DType,
     Instance,
     LibraryObject,
+    ModuleRef,
     NoneValue,
     Symbol,
     Union,
@@ -29,6 +30,8 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo
@@ -60,22 +63,32 @@ def record_member(
         owner = without(owner, NoneValue)  # ``mx = None`` where MLX is not installed
         kind = type(owner)
     name = node.attr.value
-    if kind is Symbol:
-        if _lacks(owner.name, name):  # type: ignore[attr-defined]
-            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
-    elif kind is DType:
-        if name in DTYPE_ADVICE:
-            frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
-    elif kind is Array:
-        if not name.startswith("__") and mlx_api.array_member(name) is None:
+    if kind in _LACKING:
+        if _LACKING[kind](owner, name):
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
     elif value is UNKNOWN:
-        if kind is Instance and is_undefined(owner.info, name):  # type: ignore[attr-defined]
-            frame.add(MissingAttributeFact(node, frame.place(), owner.info, name))  # type: ignore[attr-defined]
-        if name in MODULE_ADVICE:
-            seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
-            if seen and all(map(_is_closed, seen)):
-                frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
+        _record_unknown_member(frame, node, owner, call)
+
+
+#: Kinds of values that are understood in whole: whether one has no member of a name.
+_LACKING: dict[type[Value], Callable[[Any, str], bool]] = {
+    Symbol: lambda owner, name: _lacks(owner.name, name),
+    DType: lambda _, name: name in DTYPE_ADVICE,
+    Array: lambda _, name: not name.startswith("__") and mlx_api.array_member(name) is None,
+}
+
+
+def _record_unknown_member(
+    frame: Frame, node: cst.Attribute, owner: Value, call: cst.Call | None
+) -> None:
+    name = node.attr.value
+    record_unknown(frame, frame.place().statement, node.attr, owner)
+    if isinstance(owner, Instance) and is_undefined(owner.info, name):
+        frame.add(MissingAttributeFact(node, frame.place(), owner.info, name))
+    if name in MODULE_ADVICE:
+        seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
+        if seen and all(map(_is_closed, seen)):
+            frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
 
 
 def is_undefined(cls: ClassInfo, name: str) -> bool:
@@ -88,6 +101,14 @@ def is_undefined(cls: ClassInfo, name: str) -> bool:
         or name in one.attributes
         for one in lineage(cls)
     )
+
+
+def record_unknown(frame: Frame, statement: cst.CSTNode, name: cst.Name, source: Value) -> None:
+    """Note a name that a file of the project does not bind, for all that is known."""
+    if isinstance(source, ModuleRef):
+        other = source.module
+        if other.is_complete and name.value not in other.frame.names:
+            frame.module.unknown_imports.append((statement, name, other))
 
 
 #: What a parameter called ``optimizer`` is assumed to be.

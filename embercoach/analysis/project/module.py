@@ -101,8 +101,8 @@ class Module:
         self.has_star_import = False
         self.unbound_names: set[str] = set()  # names that a function reads while nothing has them
         self.hiding_names: set[str] = set()  # names that functions bind, and what is around them
-        #: Names imported from files of the project that do not bind them: statement, name, file.
-        self.unknown_imports: list[tuple[cst.ImportFrom, cst.Name, Module]] = []
+        #: Names taken from files of the project that do not bind them: statement, name, file.
+        self.unknown_imports: list[tuple[cst.CSTNode, cst.Name, Module]] = []
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
 
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import take_walk
@@ -17,6 +20,7 @@ from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
@@ -75,9 +79,14 @@ _MISSING = frozenset(("ImportError", "ModuleNotFoundError", "AttributeError"))
 
 @check("NAME-003")
 def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """``from .cache import KVCahce``: the file has no such name."""
+    """``from .cache import KVCahce``, ``cache.KVCahce``: the file has no such name."""
     for statement, node, other in module.unknown_imports:
         name, path = node.value, other.path
+        is_import = isinstance(statement, cst.ImportFrom)
+        if not is_import and _sets_member(module, name):
+            continue
+        if not _is_imported_file(module, statement, path):
+            continue
         if other.parsed.outline is None or other.has_star_import or "import *" in other.source:
             continue
         scopes = _scopes_of(other)
@@ -98,12 +107,35 @@ def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
             "NAME-003",
             node,
             module.frame.place()._replace(statement=statement),
-            message=f"`{quoted(path.name, 30)}` has no `{quoted(name, 30)}` to import",
+            message=f"`{quoted(path.name, 30)}` has no `{quoted(name, 30)}`"
+            + " to import" * is_import,
             help=f"Import `{close[0]}`, the nearest name"
             if close
             else "Import it from where it is",
             context="default",
         )
+
+
+def _is_imported_file(module: Module, statement: cst.CSTNode, path: Path) -> bool:
+    """Return whether an import means the file at a path, and no library of its name.
+
+    In a package ``import io`` does not mean the ``io.py`` beside the file.
+    """
+    folder = module.path.parent
+    if folder not in (path.parent, path.parent.parent):
+        return True
+    if isinstance(statement, cst.ImportFrom):
+        if statement.relative or isinstance(statement.module, cst.Attribute):
+            return True
+    elif f"\nimport {path.stem}" not in f"\n{module.source}":
+        return True
+    is_package = (folder / "__init__.py").exists()
+    return not is_package and path.stem not in sys.stdlib_module_names
+
+
+def _sets_member(module: Module, name: str) -> bool:
+    """Return whether a file may set an attribute of that name, of whatever module."""
+    return f".{name} = " in module.source or "setattr" in module.source or "patch" in module.source
 
 
 class _Scopes(NamedTuple):
