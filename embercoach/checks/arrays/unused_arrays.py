@@ -1,0 +1,261 @@
+"""UNUSED-001: arrays that are computed and never used, while the code goes on with an older one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.layout import layout_of, reads_of
+from embercoach.analysis.dataflow.lazy_evaluation import METADATA
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.syntax.trees import SCOPES
+from embercoach.analysis.values.facts import BinaryFact, CallFact, FactPlace, calls_of
+from embercoach.analysis.values.lattice import Array, Instance, LibraryObject
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.layout import Layout
+    from embercoach.analysis.dataflow.reaching import Binding, Reaching
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
+
+#: Operations whose result is not another version of the array.
+_REDUCTIONS = frozenset(
+    (
+        *(
+            "all",
+            "any",
+            "argmax",
+            "argmin",
+            "argsort",
+            "item",
+            "max",
+            "mean",
+            "min",
+            "norm",
+            "prod",
+        ),
+        *("std", "sum", "var", "zeros_like", "ones_like", "full_like", "array_equal"),
+    )
+)
+#: Values whose calls compute with weights.
+_COMPUTING = frozenset((LibraryObject, Instance))
+#: Characters of a name that a message quotes.
+_LONGEST = 22
+
+
+class _Body(NamedTuple):
+    """A function, with what is asked of its names."""
+
+    function: FunctionInfo
+    reaching: Reaching
+    layout: Layout
+    reads: dict[str, list[cst.CSTNode]]
+
+    def readers(self, name: str) -> list[cst.CSTNode]:
+        """Return the statements that read a name, or update its object."""
+        bindings = self.reaching.bindings.get(name, ())
+        updates = (b.statement for b in bindings if b.kind == "updated")
+        return [*self.reads.get(name, ()), *updates]
+
+    def place(self, statement: cst.CSTNode) -> FactPlace:
+        """Return the place of a statement."""
+        return FactPlace(statement, self.function, 0, None, frozenset(), frozenset(), False)
+
+
+@check("UNUSED-001")
+def unused_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``masked = mx.where(mask, 0, weights)``, and then ``x * weights``."""
+    arrays = {
+        fact.node
+        for fact in facts
+        if (isinstance(fact, CallFact) and type(fact.result) is Array)
+        or (isinstance(fact, BinaryFact) and (fact.left.array or fact.right.array))
+    }
+    functions = {f.place.function for f in facts if f.node in arrays}
+    for function in module.functions:
+        if function not in functions or isinstance(function.node, cst.Lambda):
+            continue
+        reaching = scope_of(module, function).reaching
+        layout, reads = layout_of(module, function), reads_of(module, function)
+        body = _Body(function, reaching, layout, reads)
+        held = _held_elsewhere(function, module)
+        for name, bindings in reaching.bindings.items():
+            if name.startswith("_") or name in held:
+                continue
+            for binding in bindings:
+                if binding.kind != "assigned":
+                    continue
+                if binding.value in arrays and _is_unused(binding, body):
+                    yield from _reported(binding, body, module)
+                elif isinstance(binding.value, cst.Call):
+                    yield from _overwritten(binding, binding.value, body)
+
+
+def _held_elsewhere(function: FunctionInfo, module: Module) -> frozenset[str]:
+    """Return names that other scopes read or bind, or that are deleted."""
+    contents = contents_of(function.node.body)
+    if "locals" in contents.names:
+        return contents.names
+    scopes: list[cst.CSTNode] = contents.of(*SCOPES)
+    inner = [contents_of(scope) for scope in scopes]
+    deleted = (name for node in contents.of(cst.Del) for name in contents_of(node).names)
+    outer = (*function.nonlocal_names, *function.global_names)
+    return frozenset((*outer, *deleted, *(name for scope in inner for name in scope.names)))
+
+
+def _is_unused(binding: Binding, body: _Body) -> bool:
+    """Return whether no statement that reads the name may see what a binding assigns."""
+    for reader in body.readers(binding.name):
+        held = body.reaching.before(reader, binding.name)
+        if held is None or binding in held:
+            return False
+    return True
+
+
+def _reported(binding: Binding, body: _Body, module: Module) -> Iterator[Report]:
+    assert binding.value is not None
+    name = binding.name
+    if name in _data_names(binding.value):
+        if not _is_of_data(binding, body, module):
+            return
+        node = _given_instead(binding, body)
+        statement = binding.statement if node is None else _statement_of(node, body)
+        stop = Stop(binding.node, binding.statement, f"`{name[:_LONGEST]}` is computed")
+        yield Report.at(
+            _At(node or binding.node, body.place(statement)),
+            "UNUSED-001",
+            message=f"`{name[:_LONGEST]}` is updated, and nothing uses the update",
+            help="Use the updated array after it, or remove the statement",
+            related=() if node is None else (stop,),
+        )
+        return
+    older = _older(binding, body)
+    if older is not None:
+        yield Report.at(
+            _At(binding.node, body.place(binding.statement)),
+            "UNUSED-001",
+            message=f"`{name[:_LONGEST]}` is never used: `{older[:_LONGEST]}` is used after it",
+            help=f"Use `{name[:_LONGEST]}` there, or remove the statement",
+        )
+
+
+def _is_of_data(binding: Binding, body: _Body, module: Module) -> bool:
+    """Return whether a name has held a parameter, or what a layer or a function returns.
+
+    What is made of numbers alone is left over, and its update is as well.
+    """
+    calls = calls_of(module)
+    pending, seen = [binding], {binding}
+    while pending:
+        one = pending.pop()
+        if one.kind == "parameter":
+            return True
+        for call in () if one.value is None else contents_of(one.value).calls:
+            fact = calls.get(call)
+            source = Source(call, one.statement, body.function, module)
+            if (fact and type(fact.callee) in _COMPUTING) or sources_of(module).callees(source):
+                return True
+        held = body.reaching.before(one.statement, binding.name) or ()
+        new = [other for other in held if other not in seen]
+        seen.update(new)
+        pending += new
+    return False
+
+
+class _At(NamedTuple):
+    """Where a report is placed."""
+
+    node: cst.CSTNode
+    place: FactPlace
+
+
+def _older(binding: Binding, body: _Body) -> str | None:
+    """Return the older version of an array, which statements after it still use."""
+    value = binding.value
+    assert value is not None
+    if isinstance(value, cst.Call) and last_name(value) in _REDUCTIONS:
+        return None
+    words = binding.name.lower().split("_")
+    for name in sorted(_data_names(value) & body.reaching.bindings.keys()):
+        last = name.lower().split("_")[-1]
+        if name == "self" or not last or (last != words[-1] and name.lower() not in words):
+            continue
+        held = body.reaching.before(binding.statement, name)
+        if held and any(
+            reader is not binding.statement
+            and body.layout.in_sequence(binding.statement, reader)
+            and body.reaching.before(reader, name) == held
+            for reader in body.reads.get(name, ())
+        ):
+            return name
+    return None
+
+
+def _data_names(value: cst.BaseExpression) -> set[str]:
+    """Return the names of an expression but for those of which it takes the shape or the dtype."""
+    contents = contents_of(value)
+    return {
+        name
+        for name in contents.names
+        if any(not _is_metadata(contents.parents.get(use)) for use in contents.uses(name))
+    }
+
+
+def _is_metadata(node: cst.CSTNode | None) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value in METADATA
+
+
+def _given_instead(binding: Binding, body: _Body) -> cst.BaseExpression | None:
+    """Return what a later call passes by the keyword of a name in place of its unused value."""
+    for call in contents_of(body.function.node.body, SCOPES).calls:
+        for argument in call.args:
+            if argument.keyword is None or argument.keyword.value != binding.name:
+                continue
+            given = argument.value
+            if isinstance(given, cst.Name) and given.value.endswith(f"_{binding.name}"):
+                statement = _statement_of(call, body)
+                if body.layout.in_sequence(binding.statement, statement):
+                    return given
+    return None
+
+
+def _statement_of(node: cst.CSTNode, body: _Body) -> cst.CSTNode:
+    """Return the statement of a function that an expression is in."""
+    return contents_of(body.function.node.body, SCOPES).statement_of(node)
+
+
+def _overwritten(binding: Binding, call: cst.Call, body: _Body) -> Iterator[Report]:
+    """``for layer in layers: out = layer(h)``: the last layer alone makes the result."""
+    name, layout = binding.name, body.layout
+    loop = next(layout.loops(binding.statement), None)
+    if not isinstance(loop, cst.For) or not isinstance(loop.target, cst.Name):
+        return
+    if not isinstance(call.func, cst.Name) or call.func.value != loop.target.value or not call.args:
+        return
+    readers = body.readers(name)
+    given = {n for argument in call.args for n in contents_of(argument.value).names}
+    changed = {
+        n
+        for n in given
+        for other in body.reaching.bindings.get(n, ())
+        if layout.is_bound_in(other, loop)
+    }
+    leaves = contents_of(loop.body, SCOPES).of(cst.Break, cst.Return, cst.Yield)
+    if changed or leaves or not readers or any(layout.is_inside(r, loop) for r in readers):
+        return
+    if all(binding in (body.reaching.before(reader, name) or ()) for reader in readers):
+        yield Report.at(
+            _At(binding.node, body.place(binding.statement)),
+            "UNUSED-001",
+            message=f"`{name[:_LONGEST]}` is computed anew from the same arrays in each iteration",
+            help=f"Pass `{name[:_LONGEST]}` to the next layer, or collect the results in a list",
+        )

@@ -1,0 +1,64 @@
+"""UNUSED and PARAM: names whose values nothing reads, in the ways that code is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes, pointed
+
+UNUSED = {
+    "the name has a word of the old one": (
+        "def f(logits, mask):\n    masked_logits = logits * mask\n    return mx.softmax(logits)"
+    ),
+    "a branch ends with the update": (
+        "def f(x, mask, flag):\n    if flag:\n        x = x - mx.mean(x)\n    else:\n"
+        "        y = mx.abs(x)\n    return mask"
+    ),
+    "all layers get the same array": (
+        "def f(layers, x, mask):\n    for layer in layers:\n        h = layer(mx.abs(x), mask)\n"
+        "    return h"
+    ),
+}
+USED = {
+    "a reduction is no new version": (
+        "def f(logits):\n    max_logits = mx.max(logits)\n    return mx.softmax(logits)"
+    ),
+    "the shape alone is taken": (
+        "def f(x):\n    x_buffer = mx.zeros(x.shape)\n    return mx.abs(x)"
+    ),
+    "an update in place reads it": "def f(x):\n    y = mx.abs(x)\n    y += 1\n    return y",
+    "the next iteration reads it": (
+        "def f(x, n):\n    y = mx.abs(x)\n    for _ in range(n):\n        x = x + y\n"
+        "        y = y * x\n    return x"
+    ),
+    "an inner function reads it": (
+        "def f(x):\n    y = mx.abs(x)\n    g = lambda: y\n    y = y + 1\n    return g()"
+    ),
+    "it is deleted": "def f(x):\n    x_abs = mx.abs(x)\n    del x_abs\n    return mx.abs(x)",
+    "a layer may stop the loop": (
+        "def f(layers, x):\n    for layer in layers:\n        h = layer(mx.abs(x))\n"
+        "        if layer.is_last:\n            break\n    return h"
+    ),
+    "what is made of numbers is left over": (
+        "def f(x):\n    ids = mx.arange(4)\n    ids = ids[None]\n    return mx.abs(x)"
+    ),
+    "the old one is used before": ("def f(x):\n    y = x * 2\n    x_abs = mx.abs(x)\n    return y"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_arrays_that_nothing_reads_are_unused(name: str) -> None:
+    assert codes(UNUSED[name], "UNUSED") == ["UNUSED-001"]
+
+
+@pytest.mark.parametrize("name", USED)
+def test_arrays_that_may_be_read_are_left(name: str) -> None:
+    assert codes(USED[name], "UNUSED") == []
+
+
+def test_the_array_that_is_passed_instead_is_shown() -> None:
+    program = (
+        "def f(block, text, hidden, old_hidden):\n    hidden = mx.concatenate([text, hidden])\n"
+        "    return block(hidden=old_hidden)"
+    )
+    assert pointed(program, "UNUSED") == [("UNUSED-001", "old_hidden")]
