@@ -1,4 +1,4 @@
-"""QUANT-002: weights of layers that may be quantized, read as if they were not."""
+"""QUANT-002 and 003: weights of quantized layers, read as if they were not, or by defaults."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
-from embercoach.analysis.values.lattice import LibraryObject, NoneValue, Unknown, options
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
+from embercoach.analysis.values.inheritance import library_bases, lineage
+from embercoach.analysis.values.lattice import Instance, LibraryObject, NoneValue, Unknown, options
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
+    from embercoach.analysis.values.facts import CallFact, Fact
 
 
 @check("QUANT-002")
@@ -209,3 +210,62 @@ def _sources_around(module: Module) -> tuple[str, ...]:
         package.run()
         modules += [package, *package.imported]
     return tuple(one.source for one in dict.fromkeys(modules))
+
+
+_PARAMETERS = ("group_size", "bits", "mode")
+_KERNELS = ("quantized_matmul", "gather_qmm", "dequantize")
+
+
+@check("QUANT-003", of=[f"mlx.core.{name}" for name in _KERNELS])
+def missing_parameter(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.dequantize(layer.weight, layer.scales, layer.biases)`` of an ``nn.QuantizedLinear``."""
+    if any(argument.star for argument in fact.arguments):
+        return
+    given = {param.name: argument.node for param, argument in fact.matched}
+    owner = _owner(given.get("scales"))
+    if owner is None:
+        return
+    known = _attributes(sources_of(module).of(fact, owner), fact)
+    lacking = [name for name in _PARAMETERS if name in known and name not in given]
+    if lacking:
+        shown = dotted(owner)
+        function = last_name(fact.node)
+        yield Report.at(
+            fact,
+            "QUANT-003",
+            message=f"`{function}()` without the `{lacking[0]}` of the layer uses the default",
+            help=f"Pass {', '.join(f'`{name}={shown}.{name}`' for name in lacking)}",
+        )
+
+
+def _owner(scales: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """Return ``layer`` of ``layer.scales`` and ``layer["scales"]``."""
+    if isinstance(scales, cst.Attribute):
+        return scales.value if scales.attr.value == "scales" and dotted(scales) else None
+    if isinstance(scales, cst.Subscript) and dotted(scales.value):
+        part = scales.slice[0].slice
+        name = part.value if isinstance(part, cst.Index) else None
+        is_scales = isinstance(name, cst.SimpleString) and evaluated(name) == "scales"
+        return scales.value if is_scales else None
+    return None
+
+
+def _attributes(layer: Source, fact: CallFact) -> frozenset[str]:
+    """Return the attributes of a layer; of an unknown one, if the function asks for its class."""
+    found: set[str] = set()
+    for option in options(sources_of(layer.module).value(layer)):
+        if isinstance(option, Instance):
+            found |= {n for cls in lineage(option.info) for n in (*cls.setters, *cls.annotations)}
+            bases = list(library_bases(option.info))
+        else:
+            bases = [option.cls] if isinstance(option, LibraryObject) else []
+        if any(base.endswith(_QUANTIZED) for base in bases):
+            return frozenset(_PARAMETERS)
+    function = fact.place.function
+    if not found and function is not None:
+        names = contents_of(function.node.body).names
+        return frozenset(() if names.isdisjoint(_QUANTIZED) else _PARAMETERS)
+    return frozenset(found)
+
+
+_QUANTIZED = ("QuantizedLinear", "QuantizedEmbedding")
