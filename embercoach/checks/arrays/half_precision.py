@@ -150,6 +150,35 @@ def square_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     )
 
 
+#: Functions that sum the squares of deviations in the dtype of their argument.
+_DEVIATIONS = ("mlx.core.std", "mlx.core.var", ".std", ".var")
+#: What the last axis of an array is called that has a vocabulary's size.
+_OVER_VOCABULARY = frozenset({"logits", "logprobs", "log_probs", "logit"})
+
+
+@check("DTYPE-019", of=_DEVIATIONS)
+def deviation_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.std(h)`` for a float16 ``h``, and ``mx.std(logits, axis=-1)`` of any model."""
+    given = fact.positional(0)
+    value = fact.array if fact.symbol is None else given and as_array(given.value)
+    node = fact.receiver_node if fact.symbol is None else given and given.node
+    if value is None or node is None:
+        return
+    name = (dotted(node) or "").rpartition(".")[2]
+    is_wide = value.dtype is None and name in _OVER_VOCABULARY and value.traced
+    if value.dtype != "float16" and not is_wide:
+        return
+    short = (fact.symbol or dotted(fact.node.func) or "").rpartition(".")[2]
+    what = f"`{short}` of logits" if is_wide else f"`{short}`"
+    yield Report.at(
+        fact,
+        "DTYPE-019",
+        message=f"{what} in float16 is infinite if the squares sum to 65520",
+        help="Cast first: `x.astype(mx.float32)`",
+        subject=node,
+    )
+
+
 #: The smallest value that rounds to infinity: half a step above the largest finite one.
 LARGEST = {"float16": 65520.0, "bfloat16": 3.3961775292304601e38}
 #: Whole numbers up to this one are exact.

@@ -1,0 +1,100 @@
+"""DTYPE-021: bfloat16 arrays, which NumPy has no dtype for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.values.lattice import Sequence, any_item, as_array
+from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.registry import Report, check
+from embercoach.terminal_text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.dataflow.value_sources import Source
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
+
+_BFLOAT16 = "bfloat16"
+_HELP = "Cast it first: `x.astype(mx.float32)`"
+
+
+@check("DTYPE-021", of=("numpy.",))
+def converted(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``np.array(x)``, ``np.exp(x)`` and ``np.stack([x, y])`` of bfloat16 arrays."""
+    name = fact.symbol
+    if name is None or not numpy_api.takes_data(name) or not fact.arguments:
+        return
+    short = quoted("np." + name.removeprefix("numpy."), 24)
+    if any(map(_is_bfloat16, fact.arguments)):
+        message = f"`{short}()` of a bfloat16 array raises: NumPy has no such dtype"
+    elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_loaded(fact, module):
+        message = f"`{short}()` raises if the loaded array is bfloat16"
+    else:
+        return
+    yield from _report(fact, module, message)
+
+
+@check("DTYPE-021")
+def operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``ndarray * x``: NumPy converts the operand on the right."""
+    array = fact.right.array
+    if fact.left.numpy is not None and array is not None and array.dtype == _BFLOAT16:
+        message = f"NumPy array left of `{fact.operator}` raises with a bfloat16 operand"
+        yield from _report(fact, module, message)
+
+
+def _report(fact: Fact, module: Module, message: str) -> Iterator[Report]:
+    if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+        yield Report(
+            "DTYPE-021",
+            fact.node,
+            fact.place,
+            message=message,
+            help=_HELP,
+            replaces=("HOST-PULL-002", "HOST-PULL-003", "HOST-PULL-004"),
+        )
+
+
+def _is_bfloat16(argument: Argument) -> bool:
+    value = argument.value
+    inner = any_item(value) if isinstance(value, Sequence) else value
+    array = as_array(inner)
+    return array is not None and array.dtype == _BFLOAT16
+
+
+def _is_loaded(fact: CallFact, module: Module) -> bool:
+    """Return whether an array is an entry of what ``mx.load`` reads: ``np.array(weights[key])``."""
+    sources = sources_of(module)
+    source = sources.of(fact, fact.arguments[0].node)
+    node = source.node
+    if isinstance(node, cst.Subscript):
+        holder: cst.BaseExpression | None = node.value
+    else:
+        holder = _walked(source)
+    if holder is None or as_array(fact.arguments[0].value) is None:
+        return False
+    ends = sources.ends(source.at(holder))
+    calls = [sources.library_call(end) for end in ends]
+    return bool(calls) and all(c is not None and c.name == "mlx.core.load" for c in calls)
+
+
+def _walked(source: Source) -> cst.BaseExpression | None:
+    """Return ``weights`` of ``for key, value in weights.items()``, for the name ``value``."""
+    if not isinstance(source.node, cst.Name):
+        return None
+    body = source.module.tree if source.function is None else source.function.node.body
+    loops: list[cst.For | cst.CompFor] = contents_of(body).of(cst.For, cst.CompFor)
+    for loop in loops:
+        func = loop.iter.func if isinstance(loop.iter, cst.Call) else None
+        is_walk = isinstance(func, cst.Attribute) and func.attr.value in ("items", "values")
+        if is_walk and source.node.value in target_names(loop.target):
+            return cst.ensure_type(func, cst.Attribute).value
+    return None
