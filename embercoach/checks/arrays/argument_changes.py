@@ -182,7 +182,7 @@ def _changed_parameter(fact: Fact, node: cst.Name, module: Module) -> Iterator[R
 
 
 def _is_forward_pass(function: FunctionInfo) -> bool:
-    """Return whether a function is the ``__call__`` of a layer, whose input residuals read again."""
+    """Return whether a function is the ``__call__`` of a layer: residuals read its input again."""
     return function.name == "__call__" and function.cls is not None and is_layer(function.cls)
 
 
