@@ -1,4 +1,4 @@
-"""CACHE-001: the step of mlx-lm's caches, taken for the number of tokens in them."""
+"""CACHE: the step and the offset of mlx-lm's caches, taken for what they are not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import bound_by, contents_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,3 +58,99 @@ def _is_made(
     # An attribute may be None before.
     empty = [isinstance(end.node, cst.Name) and end.node.value == "None" for end in ends]
     return any(made) and all(one or other for one, other in zip(made, empty, strict=True))
+
+
+@check("CACHE-002")
+def offset_before_update(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``offset = cache.offset``, then ``cache.update_and_fetch(k, v)``, then ``offset``."""
+    if _UPDATE not in module.source or not _has_array_offsets(module):
+        return
+    for function in module.functions:
+        contents = contents_of(function.node.body)
+        if _UPDATE not in contents.names or "offset" not in contents.names:
+            continue
+        place = {node: number for number, node in enumerate(contents)}
+        for cache, assigned, target in _offsets(contents):
+            updated = next(
+                (u for u in _updates(contents, cache) if place[u] > place[assigned]), None
+            )
+            if updated is None:
+                continue
+            end = max(place[node] for node in contents_of(updated))
+            for read in contents.uses(target.value):
+                if place[read] > end and _is_position(read, target, assigned, contents, place):
+                    yield _aliased(read, cache, assigned, contents, module)
+                    break
+
+
+_UPDATE = "update_and_fetch"
+
+
+def _has_array_offsets(module: Module) -> bool:
+    """Return whether caches are mlx-lm's, or of a file near that keeps offsets as arrays."""
+    if "mlx_lm" in module.source:
+        return True
+    near = {module, *module.imported}
+    near |= {further for one in module.imported for further in one.imported}
+    return any("offset = mx.array(" in one.source for one in near)
+
+
+def _offsets(contents: Contents) -> Iterator[tuple[str, cst.Assign, cst.Name]]:
+    """Yield assignments of ``cache.offset`` to a name: the cache, the statement and the name."""
+    for statement in contents.of(cst.Assign):
+        target = statement.targets[0].target
+        value = statement.value
+        values = [value.body, value.orelse] if isinstance(value, cst.IfExp) else [value]
+        for read in values:
+            if (
+                isinstance(target, cst.Name)
+                and isinstance(read, cst.Attribute)
+                and read.attr.value == "offset"
+                and isinstance(read.value, cst.Name)
+            ):
+                yield read.value.value, statement, target
+
+
+def _updates(contents: Contents, cache: str) -> Iterator[cst.Call]:
+    """Yield the calls that add keys and values to a cache."""
+    for call in contents.calls:
+        if dotted(call.func) == f"{cache}.{_UPDATE}":
+            yield call
+
+
+def _is_position(
+    read: cst.Name,
+    target: cst.Name,
+    assigned: cst.Assign,
+    contents: Contents,
+    place: dict[cst.CSTNode, int],
+) -> bool:
+    """Return whether a name that is not bound again is the offset of a rotary embedding."""
+    argument = contents.parents.get(read)
+    call = None if argument is None else contents.parents.get(argument)
+    if not isinstance(call, cst.Call) or not any("rope" in n.lower() for n in _callee(call)):
+        return False
+    return not any(
+        place[assigned] < place[one] < place[read] and target.value in bound_by(one)
+        for one in contents.of(cst.Assign)
+    )
+
+
+def _callee(call: cst.Call) -> tuple[str, ...]:
+    return ((dotted(call.func) or "").replace("rotary", "rope"),)
+
+
+def _aliased(
+    read: cst.Name, cache: str, assigned: cst.Assign, contents: Contents, module: Module
+) -> Report:
+    shown = quoted(read.value, 20)
+    used = Stop(read, contents.statement_of(read), "the name is the offset after the update here")
+    return Report(
+        "CACHE-002",
+        assigned.value,
+        module.frame.place()._replace(statement=assigned),
+        message=f"`{shown}` changes with the cache, where that keeps its offset as an array",
+        help=f"Copy it: `{quoted(cache, 20)}.offset + 0`",
+        context="default",
+        related=(used,),
+    )
