@@ -1,4 +1,4 @@
-"""CACHE: the step and the offset of mlx-lm's caches, taken for what they are not."""
+"""CACHE: mlx-lm's caches, of which a member or the whole list is taken for something else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.lattice import Function, Symbol
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
@@ -153,4 +154,74 @@ def _aliased(
         help=f"Copy it: `{quoted(cache, 20)}.offset + 0`",
         context="default",
         related=(used,),
+    )
+
+
+_MASK = "create_attention_mask"
+
+
+@check("CACHE-003")
+def mask_of_all_caches(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``create_attention_mask(h, cache)`` with the list of the caches of all layers."""
+    if f"{_MASK}(" not in module.source:
+        return
+    needs = _needs_one_cache(module)
+    if not needs:
+        return
+    for function in module.functions:
+        names = {parameter.name for parameter in function.parameters}
+        contents = contents_of(function.node.body)
+        for call in contents.calls:
+            given = _second(call) if last_name(call) == _MASK else None
+            if isinstance(given, cst.Name) and given.value in names:
+                cache = given.value
+                if _is_list(cache, contents):
+                    shown = quoted(cache, 20)
+                    yield Report(
+                        "CACHE-003",
+                        given,
+                        module.frame.place()._replace(statement=contents.statement_of(call)),
+                        message=f"mask made from the list `{shown}` leaves out padding and windows",
+                        help=f"Pass the cache of a layer, such as `{shown}[0]`",
+                        context="default",
+                    )
+
+
+def _second(call: cst.Call) -> cst.BaseExpression | None:
+    named = next((a.value for a in call.args if a.keyword and a.keyword.value == "cache"), None)
+    return named or (call.args[1].value if len(call.args) > 1 else None)
+
+
+def _needs_one_cache(module: Module) -> bool:
+    """Return whether the function that makes masks asks one cache for its mask.
+
+    That of older releases took the list, and asked the first layer's cache: that is not enough
+    where layers have caches of several kinds.
+    """
+    found = module.frame.lookup(_MASK)
+    if isinstance(found, Symbol):
+        return found.name.startswith("mlx_lm.")
+    if not isinstance(found, Function):
+        return False
+    names = contents_of(found.info.node).names
+    return "make_mask" in names or ("offset" in names and len(_kinds_of_caches(module)) > 1)
+
+
+def _kinds_of_caches(module: Module) -> set[str]:
+    """Return the classes of the caches that a model of the file makes for its layers."""
+    makers = (f for f in module.functions if f.name == "make_cache")
+    calls = (last_name(call) or "" for f in makers for call in contents_of(f.node.body).calls)
+    return {name for name in calls if name.endswith("Cache")}
+
+
+def _is_list(cache: str, contents: Contents) -> bool:
+    """Return whether a function goes through a parameter with the layers, or makes it a list."""
+    for call in contents.calls:
+        if last_name(call) == "zip" and any(dotted(a.value) == cache for a in call.args):
+            return True
+    return any(
+        cache in bound_by(one)
+        and isinstance(one.value, cst.BinaryOperation)
+        and cst.List in (type(one.value.left), type(one.value.right))
+        for one in contents.of(cst.Assign)
     )
