@@ -262,8 +262,8 @@ def _cast_to(node: cst.BaseExpression, fact: Fact, module: Module) -> Argument |
             node = found.value
         else:
             call = calls_of(module).get(found)
-            is_cast = call is not None and isinstance(call.callee, BoundMember)
-            if call is None or not is_cast or call.callee.name != "astype":  # type: ignore[union-attr]
+            callee = None if call is None else call.callee
+            if call is None or not isinstance(callee, BoundMember) or callee.name != "astype":
                 return None
             return call.positional(0)
     return None
