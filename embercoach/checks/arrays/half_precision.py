@@ -229,6 +229,56 @@ def overflow_in_arithmetic(fact: BinaryFact, module: Module) -> Iterator[Report]
             yield from _overflow(fact, other.value, value.array.dtype)
 
 
+@check("DTYPE-006", "DTYPE-022")
+def scaled_mask(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``(1 - mask.astype(x.dtype)) * -1e9``, whose zeros become NaN in float16."""
+    if fact.operator != "*":
+        return
+    for value, other in ((fact.left, fact.right), (fact.right, fact.left)):
+        number = as_number(other.value)
+        const = None if number is None else number.const
+        if value.array is None or value.array.dtype is not None or not is_large(const):
+            continue
+        cast = _cast_to(value.node, fact, module)
+        if cast is None:
+            continue
+        dtype = _dtype_of(fact, cast, module)
+        if dtype is not None:
+            yield from _overflow(fact, other.value, dtype)
+        elif (dotted(cast.node) or "").endswith(".dtype"):
+            yield Report(
+                "DTYPE-022",
+                fact.node,
+                fact.place,
+                message=f"{const:g} is infinite in float16: the mask's zeros become NaN",
+                help="Use mx.where(keep, 0, mx.finfo(x.dtype).min), or a boolean mask",
+                replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
+            )
+
+
+def _cast_to(node: cst.BaseExpression, fact: Fact, module: Module) -> Argument | None:
+    """Return the dtype of ``mask.astype(dtype)``, or of ``1 - mask.astype(dtype)``."""
+    for _ in range(MOST_STEPS):
+        found = resolved(node, fact.place.function, module)
+        if isinstance(found, cst.BinaryOperation):
+            sides = [s for s in (found.left, found.right) if not isinstance(s, _NUMBERS)]
+            if len(sides) != 1:
+                return None
+            node = sides[0]
+        elif isinstance(found, cst.Subscript):
+            node = found.value
+        else:
+            call = calls_of(module).get(found)
+            callee = None if call is None else call.callee
+            if call is None or not isinstance(callee, BoundMember) or callee.name != "astype":
+                return None
+            return call.positional(0)
+    return None
+
+
+_NUMBERS = (cst.Integer, cst.Float)
+
+
 @check("DTYPE-006", of=("mlx.core.where", "mlx.core.full_like", *ARITHMETIC))
 def overflow_in_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.where(mask, h, -1e9)``."""

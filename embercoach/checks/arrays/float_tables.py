@@ -1,0 +1,146 @@
+"""DTYPE-020: float32 tables and masks that promote the activations of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls.call_results import model_dtype
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.syntax.trees import dotted, targets_of
+from embercoach.analysis.values.facts import BinaryFact
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import Array
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_STEPS
+from embercoach.checks.arrays.dtype import is_cast_back, may_be_parameter
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.dataflow.value_sources import Source
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact, Operand
+
+#: Words of the names of tables, by the operator that applies them to activations.
+_TABLES = {
+    "*": {"cos": "rotary table", "sin": "rotary table", "mask": "mask"},
+    "+": {
+        **dict.fromkeys(("pos", "position", "positional", "pe"), "positional table"),
+        **dict.fromkeys(("mask", "alibi"), "mask"),
+    },
+}
+_HELP = "Cast the table: `.astype(x.dtype)`"
+
+
+@check("DTYPE-020")
+def float_table(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``x * cos + rotate_half(x) * sin`` with float32 tables, in a model."""
+    if module.is_test or not _has_layers(module):
+        return
+    seen: set[tuple[int, str]] = set()
+    for fact in facts:
+        if type(fact) is not BinaryFact or fact.operator not in _TABLES:
+            continue
+        function = fact.place.function
+        if function is None or function.name == "__init__":
+            continue
+        for value, table in ((fact.left, fact.right), (fact.right, fact.left)):
+            kind = _kind(fact, value, table)
+            if kind is None or (id(function), kind) in seen or is_cast_back(fact, module):
+                continue
+            if _is_of_parameters(fact, table.node, module):
+                continue
+            seen.add((id(function), kind))
+            yield Report.at(
+                fact,
+                "DTYPE-020",
+                node=table.node,
+                message=f"float32 {kind} promotes half-precision activations to float32",
+                help=_HELP,
+                context="avoidable" if _is_half(module) else "minor",
+                subject=table.node,
+            )
+
+
+def _kind(fact: BinaryFact, value: Operand, table: Operand) -> str | None:
+    """Return what a float32 array is by its name, beside an activation of unknown dtype."""
+    if value.array is None or table.array is None or table.array.dtype != "float32":
+        return None
+    if value.array.dtype is not None or value.array.literal or not value.array.traced:
+        return None
+    if table.array.scalar or may_be_parameter(fact, table.node):
+        return None
+    name = _name(table.node)
+    words = () if name is None else name.lower().split("_")
+    kinds = _TABLES[fact.operator]
+    return next((kinds[word] for word in words if word in kinds), None)
+
+
+def _name(node: cst.BaseExpression) -> str | None:
+    """Return the last name of an array of which an expression is a part or a view."""
+    for _ in range(MOST_STEPS):
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            is_function = dotted(node.func.value) in ("mx", "mlx.core")
+            if is_function and not node.args:
+                return None
+            node = node.args[0].value if is_function else node.func.value
+        else:
+            path = dotted(node)
+            return None if path is None else path.rpartition(".")[2]
+    return None
+
+
+def _is_of_parameters(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
+    """Return whether a table is computed from public attributes, which may be loaded weights."""
+    sources = sources_of(module)
+    pending, seen = [sources.of(fact, node)], set[int]()
+    while pending:
+        source = pending.pop()
+        if len(seen) > MOST_STEPS:
+            return True
+        for end in sources.ends(source, through_callers=True) or [source]:
+            if id(end.node) in seen:
+                continue
+            seen.add(id(end.node))
+            if _is_kept_publicly(end):
+                return True
+            contents = contents_of(end.node)
+            called = {id(call.func) for call in contents.calls}
+            for part in contents.of(cst.Attribute):
+                is_read = id(part) not in called and not part.attr.value.startswith("_")
+                if is_read and isinstance(sources.value(end.at(part)), Array):
+                    return True
+            names = (n for n in contents.of(cst.Name) if not contents.is_label(n))
+            pending += [end.at(name) for name in names if name is not end.node]
+    return False
+
+
+def _is_kept_publicly(source: Source) -> bool:
+    """Return whether a statement assigns what it computes to a public attribute of a layer."""
+    function = source.function
+    if function is None or function.cls is None or not is_layer(function.cls):
+        return False
+    targets = (t for t in targets_of(source.statement) if isinstance(t, cst.Attribute))
+    return any(not target.attr.value.startswith("_") for target in targets)
+
+
+@kept_for_file
+def _has_layers(module: Module) -> bool:
+    return any(f.cls is not None and is_layer(f.cls) for f in module.functions)
+
+
+@kept_for_file
+def _is_half(module: Module) -> bool:
+    """Return whether a file shows that its models are in half precision.
+
+    It sets a half dtype, names one, or adapts the weights of a published checkpoint.
+    """
+    if model_dtype(module) is not None or any(f.name == "sanitize" for f in module.functions):
+        return True
+    return not {"float16", "bfloat16"}.isdisjoint(contents_of(module.tree).names)
