@@ -12,6 +12,7 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Function, Symbol
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
@@ -64,7 +65,7 @@ def _is_made(
 @check("CACHE-002")
 def offset_before_update(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``offset = cache.offset``, then ``cache.update_and_fetch(k, v)``, then ``offset``."""
-    if _UPDATE not in module.source or not _has_array_offsets(module):
+    if _UPDATE not in module.source or ".offset" not in module.source:
         return
     for function in module.functions:
         contents = contents_of(function.node.body)
@@ -80,7 +81,8 @@ def offset_before_update(module: Module, _: list[Fact]) -> Iterator[Report]:
             end = max(place[node] for node in contents_of(updated))
             for read in contents.uses(target.value):
                 if place[read] > end and _is_position(read, target, assigned, contents, place):
-                    yield _aliased(read, cache, assigned, contents, module)
+                    if _has_array_offsets(module):
+                        yield _aliased(read, cache, assigned, contents, module)
                     break
 
 
@@ -88,12 +90,18 @@ _UPDATE = "update_and_fetch"
 
 
 def _has_array_offsets(module: Module) -> bool:
-    """Return whether caches are mlx-lm's, or of a file near that keeps offsets as arrays."""
+    """Return whether caches are mlx-lm's, or of a file near that adds to an array of offsets."""
     if "mlx_lm" in module.source:
         return True
     near = {module, *module.imported}
     near |= {further for one in module.imported for further in one.imported}
-    return any("offset = mx.array(" in one.source for one in near)
+    return any("offset = mx.array(" in one.source and _adds_in_place(one) for one in near)
+
+
+@kept_for_file
+def _adds_in_place(module: Module) -> bool:
+    updates = contents_of(module.tree).of(cst.AugAssign)
+    return any(dotted(update.target) == "self.offset" for update in updates)
 
 
 def _offsets(contents: Contents) -> Iterator[tuple[str, cst.Assign, cst.Name]]:
