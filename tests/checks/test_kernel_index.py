@@ -171,3 +171,23 @@ def test_texts(text: str, kept: bool) -> None:
         assert "1" not in code
         assert "1" in comment or not comment
         assert "{...}" in readable_names(found[0])
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "found"),
+    [
+        ("thread_position_in_grid.x", "threads_per_threadgroup.x", 1),
+        ("int(thread_position_in_grid.x)", "int(threads_per_threadgroup.x)", 1),
+        ("thread_position_in_threadgroup.x", "threads_per_grid.x", 1),
+        ("thread_position_in_grid.x", "threads_per_grid.x", 0),
+        ("thread_position_in_threadgroup.x", "threads_per_threadgroup.x", 0),
+        ("thread_position_in_grid.y", "threads_per_threadgroup.x", 0),
+        ("thread_position_in_grid.x + 1", "threads_per_threadgroup.x", 0),
+    ],
+)
+def test_steps_of_loops_over_positions(start: str, step: str, found: int) -> None:
+    body = f"for (uint i = {start}; i < 64; i += {step}) y[i] = x[i];"
+    one_group = launched(body)
+    several = one_group.replace("grid=(32, 1, 1)", "grid=(64, 64, 1)")
+    assert codes(several, "KERNEL-INDEX-002") == ["KERNEL-INDEX-002"] * found
+    assert codes(one_group, "KERNEL-INDEX-002") == []

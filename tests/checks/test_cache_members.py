@@ -1,0 +1,87 @@
+"""CACHE: offsets that an update changes, and masks of the list of all caches."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes, pointed
+
+LAYER = """
+from mlx_lm.models.base import create_attention_mask
+from mlx_lm.models.cache import make_prompt_cache
+
+class Attention(nn.Module):
+    def __call__(self, q, k, v, cache=None):
+        {body}
+"""
+
+
+def attention(*lines: str) -> str:
+    return LAYER.format(body="\n        ".join(lines))
+
+
+KEPT = "offset = cache.offset if cache is not None else 0"
+UPDATE = "k, v = cache.update_and_fetch(k, v)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ((KEPT, UPDATE, "return self.rope(q, offset=offset)"), 1),
+        ((KEPT, UPDATE, "return mx.fast.rope(q, 8, offset=offset)"), 1),
+        ((KEPT, UPDATE, "return self.rotary_emb(q, offset)"), 1),
+        ((KEPT, "q = self.rope(q, offset=offset)", UPDATE, "return q"), 0),
+        ((KEPT, UPDATE, "offset = 3", "return self.rope(q, offset=offset)"), 0),
+        (("offset = cache.offset + 0", UPDATE, "return self.rope(q, offset=offset)"), 0),
+        ((KEPT, UPDATE, "return mx.arange(offset, 8)"), 0),
+    ],
+)
+def test_offsets_that_an_update_changes(lines: tuple[str, ...], found: int) -> None:
+    assert codes(attention(*lines), "CACHE") == ["CACHE-002"] * found
+
+
+@pytest.mark.parametrize(
+    ("mask", "found"),
+    [
+        ("create_attention_mask(h, cache)", 1),
+        ("create_attention_mask(h, cache=cache)", 1),
+        ("create_attention_mask(h, cache[0])", 0),
+        ("create_attention_mask(h)", 0),
+    ],
+)
+def test_masks_of_all_caches(mask: str, found: int) -> None:
+    program = (
+        "from mlx_lm.models.base import create_attention_mask\n"
+        "class Decoder(nn.Module):\n"
+        "    def __call__(self, h, cache=None):\n"
+        f"        mask = {mask}\n"
+        "        for layer, c in zip(self.layers, cache):\n"
+        "            h = layer(h, mask, c)\n"
+        "        return h\n"
+    )
+    assert codes(program, "CACHE") == ["CACHE-003"] * found
+
+
+def test_a_function_that_takes_the_list_needs_one_kind_of_cache() -> None:
+    program = (
+        "def create_attention_mask(h, cache):\n"
+        "    return cache[0].offset if cache else None\n"
+        "class Decoder(nn.Module):\n"
+        "    def __call__(self, h, cache=None):\n"
+        "        mask = create_attention_mask(h, cache)\n"
+        "        return [layer(h, mask, c) for layer, c in zip(self.layers, cache)]\n"
+        "    def make_cache(self):\n"
+        "        return [KVCache(), {second}()]\n"
+    )
+    assert codes(program.format(second="KVCache"), "CACHE") == []
+    assert codes(program.format(second="RotatingKVCache"), "CACHE") == ["CACHE-003"]
+
+
+def test_the_step_of_a_cache_is_no_length() -> None:
+    program = (
+        "from mlx_lm.models.cache import make_prompt_cache\n"
+        "def held(model):\n"
+        "    cache = make_prompt_cache(model)\n"
+        "    return cache[0].step, cache[0].offset, model.layers[0].step\n"
+    )
+    assert pointed(program, "CACHE") == [("CACHE-001", "cache[0].step")]
