@@ -202,6 +202,7 @@ def test_good_examples_run(block: Block) -> None:
 #: An assignment is reported for the arithmetic that it feeds, which has a finding of its own.
 #: Where a barrier is missing, what is read may not have been written yet.
 COMPANIONS = {
+    "API-023": {"PYTHON-SCALAR-002"},
     "ASSIGN-SCALAR-001": {"PYTHON-SCALAR-002"},
     "SIM-RACE-001": {"SIM-UNINIT-001"},
 }

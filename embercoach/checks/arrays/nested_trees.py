@@ -1,0 +1,189 @@
+"""API-022: trees of arrays taken for flat dictionaries, or for lists of their arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.scopes import bindings_at
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, evaluated
+from embercoach.analysis.values.facts import calls_of
+from embercoach.analysis.values.lattice import Sequence
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import CallFact, Fact
+
+_TREE_MAP = ("mlx.utils.tree_map", "mlx.utils.tree_map_with_path")
+_UNFLATTEN = "mlx.utils.tree_unflatten"
+_FLATTEN = "mlx.utils.tree_flatten"
+_PARAMETERS = ("parameters", "trainable_parameters")
+
+
+@check("API-022")
+def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``sum(g.sum() for g in tree_map(f, grads))``, ``for p in model.parameters(): p.size``."""
+    text = module.source
+    if "mlx" not in text or ("tree_" not in text and "parameters()" not in text):
+        return
+    if "torch" in text:  # whose models have lists of parameters
+        return
+    for function in (None, *module.functions):
+        body = module.tree if function is None else function.node.body
+        contents = contents_of(body, DEFINITIONS)
+        loops: list[cst.For | cst.CompFor] = contents.of(cst.For, cst.CompFor)
+        for loop in loops:
+            if not isinstance(loop.target, cst.Name):
+                continue
+            statement = loop if isinstance(loop, cst.For) else contents.statement_of(loop)
+            source = Source(loop.iter, statement, function, module)
+            if not _is_read(source) and not _is_tree(_made_by(source)):
+                continue
+            around = loop.body if isinstance(loop, cst.For) else contents.parents[loop]
+            if not _is_array(loop.target.value, around, module):
+                continue
+            place = module.frame.place()._replace(statement=statement, function=function)
+            yield Report(
+                "API-022",
+                loop.iter,
+                place,
+                message="loop over a tree gets its keys, not its arrays",
+                help="Write `for name, array in tree_flatten(tree):`",
+            )
+
+
+def _made_by(source: Source) -> CallFact | None:
+    """Return the call that makes what an expression is, if it is one of this file."""
+    ends = sources_of(source.module).ends(source, through_callers=True)
+    if len(ends) != 1 or ends[0].module is not source.module:
+        return None
+    return calls_of(source.module).get(ends[0].node)
+
+
+def _is_read(source: Source) -> bool:
+    """Test for ``model.parameters()``: the model may be a parameter, of which nothing is known."""
+    ends = sources_of(source.module).ends(source, through_callers=True)
+    node = ends[0].node if len(ends) == 1 else None
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    return node.func.attr.value in _PARAMETERS and not node.args
+
+
+def _is_tree(call: CallFact | None) -> bool:
+    """Return whether a call returns a dictionary of arrays and of others like it."""
+    if call is None or call.symbol not in _TREE_MAP:
+        return call is not None and call.symbol == _UNFLATTEN
+    trees = [a for a in call.arguments[1:] if a.keyword is None]
+    return bool(trees) and not any(isinstance(tree.value, Sequence) for tree in trees)
+
+
+_OF_ARRAYS = frozenset(
+    (
+        *("size", "shape", "dtype", "ndim", "nbytes", "itemsize", "T", "astype", "reshape", "item"),
+        *("sum", "mean", "max", "min", "square", "abs", "flatten", "std", "var", "sqrt"),
+    )
+)
+
+
+def _is_array(name: str, body: cst.CSTNode, module: Module) -> bool:
+    """Return whether a name is used as only an array can be."""
+    contents = contents_of(body)
+    for use in contents.uses(name):
+        parent = contents.parents.get(use)
+        if isinstance(parent, cst.Attribute) and parent.attr.value in _OF_ARRAYS:
+            return True
+        if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, _OPERATORS):
+            return True
+        call = contents.parents.get(parent) if isinstance(parent, cst.Arg) else None
+        fact = None if call is None else calls_of(module).get(call)
+        symbol = "" if fact is None else fact.symbol or ""
+        if symbol.startswith("mlx.core.") and symbol not in _EVALUATES:
+            return True
+    return False
+
+
+_OPERATORS = (cst.Multiply, cst.Power, cst.Divide, cst.Subtract)
+_EVALUATES = ("mlx.core.eval", "mlx.core.async_eval")
+
+
+@check("API-022")
+def dotted_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``f"{path}.scales" in weights`` of a tree that ``tree_unflatten`` has made."""
+    if "tree_unflatten" not in module.source:
+        return
+    for function in (None, *module.functions):
+        body = module.tree if function is None else function.node.body
+        contents = contents_of(body, DEFINITIONS)
+        for node in contents.of(cst.Comparison):
+            operator, tree = node.comparisons[0].operator, node.comparisons[0].comparator
+            if not isinstance(operator, (cst.In, cst.NotIn)) or not _is_dotted(node.left):
+                continue
+            statement = contents.statement_of(node)
+            made = _made_by(Source(tree, statement, function, module))
+            if made is None and isinstance(tree, cst.Name) and function is not None:
+                made = _captured(tree, function, module)
+            if made is None or made.symbol != _UNFLATTEN:
+                continue
+            place = module.frame.place()._replace(statement=statement, function=function)
+            yield Report(
+                "API-022",
+                node,
+                place,
+                message="dotted key of a nested tree: it is never there",
+                help="Look it up before `tree_unflatten`, in the flat dictionary",
+            )
+
+
+def _is_dotted(node: cst.BaseExpression) -> bool:
+    """Test for ``"layer.scales"`` and ``f"{path}.scales"``."""
+    if isinstance(node, cst.FormattedString):
+        texts = [p.value for p in node.parts if isinstance(p, cst.FormattedStringText)]
+        return any("." in text for text in texts)
+    value = evaluated(node) if isinstance(node, cst.SimpleString) else None
+    return isinstance(value, str) and "." in value
+
+
+def _captured(name: cst.Name, function: FunctionInfo, module: Module) -> CallFact | None:
+    """Return the call that makes what a function reads of the one around, where it is made."""
+    statement = function.statement or function.node
+    bound = bindings_at(name.value, statement, function.outer, module)
+    if bound is None or len(bound.bindings) != 1:
+        return None
+    binding = bound.bindings[0]
+    return None if binding.value is None else calls_of(module).get(binding.value)
+
+
+@check("API-022")
+def flat_list(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``tree_flatten(model.parameters()).items()``."""
+    if "tree_flatten" not in module.source:
+        return
+    for function in (None, *module.functions):
+        body = module.tree if function is None else function.node.body
+        contents = contents_of(body, DEFINITIONS)
+        for call in contents.calls:
+            func = call.func
+            if not isinstance(func, cst.Attribute) or func.attr.value not in _OF_DICTIONARIES:
+                continue
+            statement = contents.statement_of(call)
+            made = _made_by(Source(func.value, statement, function, module))
+            if made is None or made.symbol != _FLATTEN or made.keyword("destination"):
+                continue
+            place = module.frame.place()._replace(statement=statement, function=function)
+            yield Report(
+                "API-022",
+                call,
+                place,
+                message=f"`tree_flatten` returns a list of pairs, without `.{func.attr.value}()`",
+                help="Use the list, or `dict(tree_flatten(tree))`",
+            )
+
+
+_OF_DICTIONARIES = ("items", "values", "keys")
