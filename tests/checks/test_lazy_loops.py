@@ -126,3 +126,18 @@ def test_a_variable_that_stands_for_itself_ends_the_search() -> None:
         "part = mx.contiguous(part)\nmx.eval(part)\nlosses.append(part)"
     )
     assert training(body) == []
+
+
+def test_an_update_of_an_unknown_optimizer_by_keywords() -> None:
+    program = """
+def loss_fn(model, x):
+    return mx.mean(model(x))
+
+def train(model: nn.Module, optimizer, batches: list[mx.array]):
+    step = nn.value_and_grad(model, loss_fn)
+    for batch in batches:
+        loss, gradients = step(model, batch)
+        optimizer.update(model=model, gradients=gradients)
+"""
+    assert codes(program, "LAZY-002") == ["LAZY-002"]
+    assert not codes(program + "        mx.eval(loss)\n", "LAZY-002")

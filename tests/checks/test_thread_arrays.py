@@ -64,3 +64,29 @@ def main(x: mx.array, unknown, pool: ThreadPoolExecutor):
 )
 def test_an_array_that_another_thread_evaluates(body: str, flagged: bool) -> None:
     assert bool(codes(START + body + "\n", "THREAD-002")) is flagged
+
+
+LAYER = """
+class Rotary(nn.Module):
+    def __init__(self, dims: int):
+        super().__init__()
+        self.BODY
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return mx.multiply(x, self._cos)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("_cos = mx.cos(mx.arange(dims))", True),
+        ("_cos = mx.ones((dims, 2)).T", True),
+        ("_cos = mx.array([1.0, 2.0])", False),
+        ("cos = mx.cos(mx.arange(dims))", False),
+        ("_cos = mx.cos(mx.arange(dims))\n        mx.eval(self._cos)", False),
+        ("_cos = mx.cos(mx.arange(dims))\n        prepare(self)", False),
+    ],
+)
+def test_a_private_array_that_a_constructor_leaves_lazy(body: str, flagged: bool) -> None:
+    assert bool(codes(LAYER.replace("BODY", body), "THREAD-003")) is flagged

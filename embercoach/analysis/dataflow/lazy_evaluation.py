@@ -152,7 +152,7 @@ def is_update(fact: CallFact) -> bool:
         return False
     if isinstance(callee, BoundMember) and isinstance(callee.owner, LibraryObject):
         return callee.owner.cls.startswith("mlx.optimizers.")
-    gradients = fact.positional(1)
+    gradients = fact.argument(1, "gradients")
     return isinstance(callee, Unknown) and gradients is not None and holds_arrays(gradients.value)
 
 

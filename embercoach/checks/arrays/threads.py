@@ -1,4 +1,4 @@
-"""THREAD-001 and THREAD-002: streams and lazy arrays of another thread."""
+"""THREAD-001, 002 and 003: streams and lazy arrays of another thread."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
     assignment_counts,
+    assignments_of,
     by_parameter,
     made_in_init,
     passed_with_owner,
     scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import returned_by
+from embercoach.analysis.dataflow.value_sources import returned_by, value_in
 from embercoach.analysis.syntax.trees import SCOPES, dotted
-from embercoach.analysis.values.facts import CallFact, calls_by_function
+from embercoach.analysis.values.facts import CallFact, FactPlace, calls_by_function
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, holds_arrays
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    LibraryObject,
+    Symbol,
+    definite_array,
+    holds_arrays,
+)
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.registry import Report, check
 
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, Fact, FactPlace
+    from embercoach.analysis.values.facts import Argument, Fact
 
 #: Functions of MLX whose arrays need no evaluation.
 _EVALUATED = frozenset(
@@ -88,7 +95,7 @@ class _Threads:
         target = fact.function
         place = fact.place
         for name, node in by_parameter(target, fact.passed, is_bound=fact.is_bound).items():
-            lazy = self._is_lazy(node, place.statement, place.function)
+            lazy = self.is_lazy(node, place.statement, place.function)
             if lazy and self._certainly.may_evaluate_in(target, {name}):
                 yield self._report(fact, node, "evaluated in another thread, which raises")
         yield from self._around(fact)
@@ -116,7 +123,7 @@ class _Threads:
             return False
         made = bindings[0]
         statements = [s for s in self._module.tree.body if not isinstance(s, SCOPES)]
-        return self._is_lazy(bindings[0].value, made.statement, None) and not (
+        return self.is_lazy(bindings[0].value, made.statement, None) and not (
             self._evaluation.may_evaluate(statements, {name})
         )
 
@@ -133,7 +140,7 @@ class _Threads:
             init, made = cls.methods.get("__init__"), made_in_init(cls, name)
             if init is None or made is None:
                 continue
-            if not self._is_lazy(made, init.node, init) and not self._is_given(made, init):
+            if not self.is_lazy(made, init.node, init) and not self._is_given(made, init):
                 continue
             others = [m for m in cls.methods.values() if not _runs_in_thread(m)]
             is_known = any(
@@ -145,6 +152,15 @@ class _Threads:
                 yield self._report(fact, node, "evaluated in another thread, which raises")
                 return
 
+    def stays_lazy(
+        self, name: str, value: cst.BaseExpression, made: cst.CSTNode, init: FunctionInfo
+    ) -> bool:
+        """Return whether a constructor sets an attribute to an array that it never evaluates."""
+        path = f"{init.parameters[0].name}.{name}"
+        return self.is_lazy(value, made, init) and not self._evaluation.may_evaluate_in(
+            init, {path}
+        )
+
     def _is_given(self, made: cst.BaseExpression, init: FunctionInfo) -> bool:
         """Return whether an object is made with a lazy array that its maker never evaluates."""
         for call in calls_by_function(self._module).get(init, ())[:MOST_CALLERS]:
@@ -155,7 +171,7 @@ class _Threads:
                 others = [s for v in lines for s in v.statements if made_here not in contents_of(s)]
                 if self._evaluation.may_evaluate(others, {node.value}):
                     return False
-                if self._is_lazy(node, made_here, caller):
+                if self.is_lazy(node, made_here, caller):
                     return True
         return False
 
@@ -163,7 +179,7 @@ class _Threads:
         """Lazy arrays that a thread of a pool returns."""
         target = fact.function
         for value, statement in returned_by(target):
-            if self._is_lazy(value, statement, target):
+            if self.is_lazy(value, statement, target):
                 text = "lazy result of a worker thread: evaluation in another one raises"
                 stop = Stop(fact.node, fact.place.statement, "runs in another thread")
                 yield self._report(fact, value, text, stop)
@@ -174,7 +190,7 @@ class _Threads:
         if not isinstance(func, cst.Attribute) or func.attr.value not in ("put", "put_nowait"):
             return
         first = fact.positional(0)
-        if first is not None and self._is_lazy(first.node, fact.place.statement, function):
+        if first is not None and self.is_lazy(first.node, fact.place.statement, function):
             text = "lazy array of a worker thread: evaluation in another one raises"
             yield self._report(fact, first.node, text)
 
@@ -201,7 +217,7 @@ class _Threads:
             node, caller = passed_with_owner(call).get(name), call.place.function
             if node is None or (caller is not None and _runs_in_thread(caller)):
                 continue
-            if self._is_lazy(node, call.place.statement, caller):
+            if self.is_lazy(node, call.place.statement, caller):
                 place = call.place._replace(
                     statement=kept.statement, function=method, loops=0, loop=None
                 )
@@ -226,7 +242,7 @@ class _Threads:
         place = place or fact.place
         return Report("THREAD-002", node, place, problem, _HELP, related=related)
 
-    def _is_lazy(
+    def is_lazy(
         self,
         node: cst.BaseExpression,
         statement: cst.CSTNode,
@@ -235,9 +251,12 @@ class _Threads:
     ) -> bool:
         """Return whether an expression certainly is an array that nothing has evaluated."""
         if isinstance(node, cst.ListComp):
-            return self._is_lazy(node.elt, statement, function, depth)
+            return self.is_lazy(node.elt, statement, function, depth)
+        if isinstance(node, cst.Attribute) and node.attr.value == "T":
+            owner = value_in(node.value, function, self._module, statement)
+            return definite_array(owner) is not None
         if isinstance(node, (cst.Tuple, cst.List, cst.Dict)):
-            return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
+            return any(self.is_lazy(e.value, statement, function, depth) for e in node.elements)
         if isinstance(node, cst.BinaryOperation):
             fact = self._evaluation.operations.get(node)
             sides = () if fact is None else (fact.left, fact.right)
@@ -255,7 +274,7 @@ class _Threads:
             return (
                 depth < MOST_CALLS
                 and bool(results)
-                and all(self._is_lazy(v, s, local.function, depth + 1) for v, s in results)
+                and all(self.is_lazy(v, s, local.function, depth + 1) for v, s in results)
             )
         return self._computes(self._evaluation.calls.get(node))
 
@@ -283,7 +302,7 @@ class _Threads:
                 or binding.statement is statement
             ):
                 return False
-            if not self._is_lazy(binding.value, binding.statement, function, depth + 1):
+            if not self.is_lazy(binding.value, binding.statement, function, depth + 1):
                 return False
         levels = layout_of(self._module, function).outward(statement)
         # Defining a function evaluates nothing; calls of it are followed.
@@ -336,6 +355,44 @@ def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, _Kept]]:
             for node in contents_of(call.args[0].value).of(cst.Name):
                 if node.value in others:
                     yield attribute, _Kept(node, statement)
+
+
+@check("THREAD-003")
+def lazy_private_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``self._cos = mx.cos(angles)`` in the constructor of a layer."""
+    if module.is_test:
+        return
+    threads, evaluated = _Threads(module), _named_in_evaluations(facts)
+    for init in module.functions:
+        cls = init.cls
+        if cls is None or init.name != "__init__" or not is_layer(cls) or not init.parameters:
+            continue
+        for name in cls.attributes if cls.name not in evaluated else ():
+            made = assignments_of(cls, name) if name.startswith("_") else ()
+            value = made[0].value if len(made) == 1 and made[0].setter is init else None
+            if value is None or name in evaluated or name.startswith("__"):
+                continue
+            if threads.stays_lazy(name, value, made[0].statement, init):
+                place = FactPlace(made[0].statement, init, 0, None, NO_NAMES, NO_NAMES, False)
+                shown = f"`self.{name}`" if len(name) <= LONGEST_NAME else "this array"
+                yield Report(
+                    "THREAD-003",
+                    value,
+                    place,
+                    message=f"{shown} stays lazy: a forward pass in another thread raises",
+                    help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays",
+                )
+
+
+NO_NAMES: frozenset[str] = frozenset()
+#: Longer names of attributes are not quoted.
+LONGEST_NAME = 26
+
+
+def _named_in_evaluations(facts: list[Fact]) -> frozenset[str]:
+    """Return the names in the arguments of all ``mx.eval`` of a file."""
+    calls = (fact for fact in facts if type(fact) is CallFact and fact.symbol == "mlx.core.eval")
+    return frozenset(name for call in calls for name in contents_of(call.node).names)
 
 
 _STREAM = "mlx.core.Stream"
