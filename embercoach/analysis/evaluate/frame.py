@@ -228,8 +228,13 @@ class Frame(Struct, eq=False):
         if self.module.has_star_import:
             return UNKNOWN
         if name not in BUILTINS:
-            self.module.unbound_names.add(name)
+            self.module.unbound_names.add((self.scope, name))
         return BUILTINS.get(name, UNKNOWN)
+
+    @property
+    def scope(self) -> str:
+        """The name of the function at hand; empty at the top level."""
+        return "" if self.info is None else self.info.name
 
     def bind(self, name: str, value: Value) -> None:
         """Assign a name; what was known of its attributes is forgotten."""
@@ -241,7 +246,7 @@ class Frame(Struct, eq=False):
             known = module_names.get(name)
             module_names[name] = value if known is None else join(known, value)
         elif self.outer is not None and (name in BUILTINS or name in self.outer.names):
-            self.module.hiding_names.add(name)
+            self.module.hiding_names.add((self.scope, name))
         names[name] = value
         self.rebound.add(name)
         if self.asked:

@@ -99,8 +99,10 @@ class Module:
         self.named: set[Node] = set()  # files that it imports, whether they are read or not
         self.imported: set[Module] = set()
         self.has_star_import = False
-        self.unbound_names: set[str] = set()  # names that a function reads while nothing has them
-        self.hiding_names: set[str] = set()  # names that functions bind, and what is around them
+        #: By the name of a function, names that it reads while nothing has them, and names that it
+        #: binds as what is around it does.
+        self.unbound_names: set[tuple[str, str]] = set()
+        self.hiding_names: set[tuple[str, str]] = set()
         #: Names taken from files of the project that do not bind them: statement, name, file.
         self.unknown_imports: list[tuple[cst.CSTNode, cst.Name, Module]] = []
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.

@@ -60,18 +60,35 @@ def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not (module.unbound_names or module.hiding_names):
         return
     scopes = _scopes_of(module)
-    names = scopes.shadowing | (module.unbound_names - scopes.undefined)
-    doubtful = {place: found & names for place, found in scopes.local.items() if found & names}
+    early = module.unbound_names | module.hiding_names
+    doubtful = {
+        (function, line): names
+        for (function, line), local in scopes.local.items()
+        if (names := {name for name in local if (function, name) in early})
+    }
     if not (scopes.undefined or doubtful):
         return
     nodes = ShapeNodes(module, tree)
     take_walk(len(module.source) // 8)
     if scopes.undefined:
         yield from _undefined(module, tree, scopes, nodes)
-    for function in ast.walk(tree) if doubtful else ():
-        if isinstance(function, _FUNCTIONS):
-            for name in sorted(doubtful.get((function.name, function.lineno), ())):
-                yield from _unbound(module, function, name, nodes)
+    for function in _functions(tree) if doubtful else ():
+        key = function.name, function.lineno
+        if key in doubtful:
+            yield from _unbound(module, function, doubtful[key], nodes)
+
+
+def _functions(tree: ast.Module) -> Iterator[Function]:
+    """Yield all functions, without a look at expressions."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _FUNCTIONS):
+            yield node
+        for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, field, None)
+            if isinstance(inner, list):
+                pending += [one for one in inner if not isinstance(one, ast.expr)]
 
 
 _MISSING = frozenset(("ImportError", "ModuleNotFoundError", "AttributeError"))
@@ -145,19 +162,17 @@ class _Scopes(NamedTuple):
     bound: the names of the module.
     inner: by name and line of another scope, the names that it binds, parameters among them.
     local: those of functions, but for parameters.
-    shadowing: those of them that the module or Python binds too.
     """
 
     undefined: frozenset[str]
     bound: frozenset[str]
     inner: dict[tuple[str, int], set[str]]
     local: dict[tuple[str, int], set[str]]
-    shadowing: frozenset[str]
 
 
 @kept_for_file
 def _scopes_of(module: Module) -> _Scopes:
-    nothing = _Scopes(frozenset(), frozenset(), {}, {}, frozenset())
+    nothing = _Scopes(frozenset(), frozenset(), {}, {})
     try:
         top = symtable.symtable(module.source, "file", "exec")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -186,10 +201,8 @@ def _scopes_of(module: Module) -> _Scopes:
     if read & _BINDERS and _binds_by_text(module.parsed.outline):
         return nothing._replace(inner=inner, local=local, bound=frozenset(bound))
     undefined = {n for n in read - bound - _PROVIDED if "__" not in n}
-    names = frozenset(name for names in local.values() for name in names)
-    shadowing = names & (bound | _PROVIDED)
     few = frozenset(sorted(undefined)[:_MOST_NAMES])
-    return _Scopes(few, frozenset(bound), inner, local, shadowing)
+    return _Scopes(few, frozenset(bound), inner, local)
 
 
 def _binds_by_text(tree: ast.Module | None) -> bool:
@@ -300,80 +313,88 @@ class _Uses(NamedTuple):
     bindings: list[_Binding]
 
 
-def _unbound(module: Module, function: Function, name: str, nodes: ShapeNodes) -> Iterator[Report]:
-    """Yield the first read of a local name that stands before everything that binds it."""
-    uses = _uses_of(function, name)
-    if not uses.bindings:
-        return
-    first = min(binding.place for binding in uses.bindings)
-    around = frozenset(loop for binding in uses.bindings for loop in binding.loops)
-    for node, loops in uses.reads:
-        if (node.lineno, node.col_offset) < first and not loops & around:
-            advice = f"Rename one of the two: an assignment to `{name}` makes it a local variable"
-            what = f"is local to `{function.name}`, and read before it is assigned"
-            yield from _reported(module, nodes, "NAME-002", node, what, advice)
-            return
+def _unbound(
+    module: Module, function: Function, names: set[str], nodes: ShapeNodes
+) -> Iterator[Report]:
+    """Yield the first read of each local name that stands before everything that binds it."""
+    for name, uses in sorted(_uses_of(function, names).items()):
+        first = min((binding.place for binding in uses.bindings), default=(0, 0))
+        around = frozenset(loop for binding in uses.bindings for loop in binding.loops)
+        for node, loops in sorted(uses.reads, key=lambda read: _start(read[0])):
+            if _start(node) < first and not loops & around:
+                yield from _reported(
+                    module,
+                    nodes,
+                    "NAME-002",
+                    node,
+                    f"is local to `{function.name}`, and read before it is assigned",
+                    f"Rename one of the two: an assignment to `{name}` makes it a local variable",
+                )
+                break
 
 
-def _uses_of(function: Function, name: str) -> _Uses:
-    uses = _Uses([], [])
+def _start(node: ast.expr | ast.stmt | ast.ExceptHandler | ast.pattern) -> Place:
+    return node.lineno, node.col_offset
+
+
+def _uses_of(function: Function, names: set[str]) -> dict[str, _Uses]:
+    uses = {name: _Uses([], []) for name in names}
     pending: list[tuple[ast.AST, frozenset[int]]] = [(n, frozenset()) for n in function.body]
     while pending:
         node, loops = pending.pop()
-        bound = _bound_at(node, name)
-        if bound is not None:
-            uses.bindings.append(_Binding(bound, loops))
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            uses.reads.append((node, loops))
-        if isinstance(node, ast.AugAssign) and _names(node.target, name):
-            uses.reads.append((node.target, loops))  # type: ignore[arg-type]
+        if isinstance(node, ast.Name):
+            if node.id in uses and isinstance(node.ctx, ast.Load):
+                uses[node.id].reads.append((node, loops))
+            continue
+        for name, place in _bound_at(node):
+            if name in uses:
+                uses[name].bindings.append(_Binding(place, loops))
+        updated = node.target if isinstance(node, ast.AugAssign) else None
+        if isinstance(updated, ast.Name) and updated.id in uses:
+            uses[updated.id].reads.append((updated, loops))
         if isinstance(node, _LOOPS):
             loops = loops | {id(node)}
         # What runs later may find the name bound.
         if isinstance(node, _FUNCTIONS):
             pending += [(n, loops) for n in (*node.decorator_list, *node.args.defaults)]
-        elif not isinstance(node, (ast.Lambda, ast.ClassDef, ast.GeneratorExp)):
-            if _is_own(node, name):
-                continue
+        elif isinstance(node, _COMPREHENSIONS):
+            own = {name for g in node.generators for name in _names(g.target)}
+            if not isinstance(node, ast.GeneratorExp) and own.isdisjoint(uses):
+                pending += [(child, loops) for child in ast.iter_child_nodes(node)]
+        elif not isinstance(node, (ast.Lambda, ast.ClassDef)):
             pending += [(child, loops) for child in ast.iter_child_nodes(node)]
-    uses.reads.sort(key=lambda read: (read[0].lineno, read[0].col_offset))
     return uses
 
 
-def _is_own(node: ast.AST, name: str) -> bool:
-    """Return whether a comprehension has a variable of that name for itself."""
-    if not isinstance(node, _COMPREHENSIONS):
-        return False
-    return any(_names(generator.target, name) for generator in node.generators)
-
-
-def _bound_at(node: ast.AST, name: str) -> Place | None:
-    """Return the place after which a node has bound a name; None for what binds another."""
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if getattr(node, "value", None) is not None and any(_names(t, name) for t in targets):
-            return node.end_lineno or 0, node.end_col_offset or 0
+def _bound_at(node: ast.AST) -> Iterator[tuple[str, Place]]:
+    """Yield the names that a node binds, each with the place after which it is bound."""
+    if isinstance(node, ast.Assign):
+        yield from ((n, _end(node)) for target in node.targets for n in _names(target))
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+        if node.value is not None:
+            yield from ((name, _end(node)) for name in _names(node.target))
     elif isinstance(node, (ast.For, ast.AsyncFor)):
-        if _names(node.target, name):
-            return node.body[0].lineno, node.body[0].col_offset
-    elif isinstance(node, (ast.With, ast.AsyncWith)):
-        for item in node.items:
-            if item.optional_vars is not None and _names(item.optional_vars, name):
-                end = item.optional_vars
-                return end.lineno, end.col_offset
+        yield from ((name, _start(node.body[0])) for name in _names(node.target))
+    elif isinstance(node, ast.withitem):
+        if node.optional_vars is not None:
+            place = _start(node.optional_vars)
+            yield from ((name, place) for name in _names(node.optional_vars))
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        if any((a.asname or a.name.partition(".")[0]) == name for a in node.names):
-            return node.lineno, node.col_offset
-    elif isinstance(node, _NAMED) and name in (
-        getattr(node, "name", None),
-        getattr(node, "rest", None),
-    ):
-        return node.lineno, node.col_offset
-    return None
+        names = (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        yield from ((name, _start(node)) for name in names)
+    elif isinstance(node, _NAMED):
+        given = (getattr(node, "name", None), getattr(node, "rest", None))
+        yield from ((name, _start(node)) for name in given if name is not None)
 
 
-def _names(target: ast.AST, name: str) -> bool:
-    return any(
-        isinstance(part, ast.Name) and part.id == name and not isinstance(part.ctx, ast.Load)
-        for part in ast.walk(target)
-    )
+def _end(node: ast.stmt | ast.expr) -> Place:
+    return node.end_lineno or 0, node.end_col_offset or 0
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    """Yield the names that a target binds, also in tuples and lists."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for element in target.elts:
+            yield from _names(element.value if isinstance(element, ast.Starred) else element)
