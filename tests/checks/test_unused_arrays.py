@@ -62,3 +62,56 @@ def test_the_array_that_is_passed_instead_is_shown() -> None:
         "    return block(hidden=old_hidden)"
     )
     assert pointed(program, "UNUSED") == [("UNUSED-001", "old_hidden")]
+
+
+ATTEND = "def attend(x, mask=None, *, scale=1.0):\n    return x\n"
+PARAMETERS = {
+    "a loop overwrites it": (
+        "def f(x, key):\n    for key in range(3):\n        x = x + key\n    return x",
+        "PARAM-001",
+    ),
+    "both branches overwrite it": (
+        (
+            "def f(x, mask):\n    if x.shape[0] > 1:\n        mask = mx.abs(x)\n    else:\n"
+            "        mask = None\n    return x, mask"
+        ),
+        "PARAM-001",
+    ),
+    "a keyword is left out": (
+        f"{ATTEND}def f(x, scale):\n    return attend(x, None)",
+        "PARAM-002",
+    ),
+    "the attention of MLX has no mask": (
+        (
+            "def f(q, k, v, attention_mask=None):\n"
+            "    return mx.fast.scaled_dot_product_attention(q, k, v, scale=1.0)"
+        ),
+        "PARAM-002",
+    ),
+}
+READ = {
+    "it is overwritten for None": (
+        "def f(x, mask=None):\n    if mask is None:\n        mask = mx.abs(x)\n    return x * mask"
+    ),
+    "it is updated": "def f(x, offset):\n    offset += 1\n    return x + offset",
+    "the new value is made of it": "def f(x, mask):\n    mask = mask[None]\n    return x * mask",
+    "nothing reads the new value": "def f(x, mask):\n    mask = mx.abs(x)\n    return x",
+    "it is passed by place": f"{ATTEND}def f(x, mask):\n    return attend(x, mask)",
+    "it may be passed": f"{ATTEND}def f(x, mask, **kw):\n    return attend(x, **kw)",
+    "a base has the parameter": (
+        f"{ATTEND}class A:\n    def f(self, x, mask):\n        return x + mask\n"
+        "class B(A):\n    def f(self, x, mask):\n        return attend(x)"
+    ),
+    "it is named as unused": f"{ATTEND}def f(x, _mask):\n    return attend(x)",
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_that_no_statement_sees_are_reported(name: str) -> None:
+    program, code = PARAMETERS[name]
+    assert codes(program, "PARAM") == [code]
+
+
+@pytest.mark.parametrize("name", READ)
+def test_parameters_that_are_read_are_left(name: str) -> None:
+    assert codes(READ[name], "PARAM") == []

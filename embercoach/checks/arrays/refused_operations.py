@@ -421,7 +421,8 @@ def discarded_call(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Re
     if not isinstance(statement, cst.Expr) or statement.value is not fact.node:
         return
     is_certain = isinstance(fact, LocalCall) or fact.is_certain
-    if is_certain and is_effect_free(function):
+    # At the top level of a script such a call shows that the function runs.
+    if is_certain and fact.place.function is not None and is_effect_free(function):
         yield from _report(fact, f"{last_name(fact.node)[:_LONGEST]}()", module)
 
 

@@ -1,0 +1,152 @@
+"""PARAM: parameters that are overwritten before they are read, and those that are not passed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.layout import reads_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import passed_arguments, scope_of
+from embercoach.analysis.values.facts import CallFact, FactPlace, LocalCall, ProjectCall
+from embercoach.analysis.values.inheritance import lineage
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
+
+#: What a method may call the mask of its attention.
+_MASKS = frozenset(
+    ("mask", "attention_mask", "attn_mask", "causal_mask", "key_padding_mask", "padding_mask")
+)
+_ATTENTION = "mlx.core.fast.scaled_dot_product_attention"
+#: Characters of a name that a message quotes, and of the function's.
+_LONGEST, _LONGEST_CALLEE = 20, 28
+
+
+@check("PARAM-001")
+def overwritten_parameter(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``mask = create_attention_mask(h)`` of a function with a parameter ``mask``."""
+    for function in module.functions:
+        if not isinstance(function.node, cst.FunctionDef) or _is_override(function):
+            continue
+        bindings = scope_of(module, function).reaching.bindings
+        for parameter in _own_parameters(function):
+            held = bindings.get(parameter.name, ())
+            if len(held) > 1 and _is_overwritten(held, function, module):
+                yield _overwritten(held[1], function)
+
+
+def _own_parameters(function: FunctionInfo) -> Iterator[FunctionParameter]:
+    """Yield the parameters but for the instance, gathering ones, and those named as unused."""
+    for parameter in function.parameters[function.is_method :]:
+        if not parameter.star and not parameter.name.startswith("_"):
+            yield parameter
+
+
+def _is_override(function: FunctionInfo) -> bool:
+    """Return whether a base of the project gives a method its parameters."""
+    cls = function.cls
+    return cls is not None and any(
+        function.name in one.methods for one in lineage(cls) if one is not cls
+    )
+
+
+def _readers(name: str, function: FunctionInfo, module: Module) -> list[cst.CSTNode]:
+    """Return the statements that read a name, or update what it holds."""
+    bindings = scope_of(module, function).reaching.bindings.get(name, ())
+    updates = [b.statement for b in bindings if b.kind == "updated"]
+    return [*reads_of(module, function).get(name, ()), *updates]
+
+
+def _is_overwritten(bindings: Sequence[Binding], function: FunctionInfo, module: Module) -> bool:
+    """Return whether something reads a name, and never as the caller has passed it."""
+    reaching = scope_of(module, function).reaching
+    given = bindings[0]
+    readers = _readers(given.name, function, module)
+    return (
+        given.kind == "parameter"
+        and bool(readers)
+        and all(
+            held is not None and given not in held
+            for held in (reaching.before(reader, given.name) for reader in readers)
+        )
+    )
+
+
+def _place(statement: cst.CSTNode, function: FunctionInfo) -> FactPlace:
+    return FactPlace(statement, function, 0, None, frozenset(), frozenset(), False)
+
+
+class _At(NamedTuple):
+    """Where a report is placed."""
+
+    node: cst.CSTNode
+    place: FactPlace
+
+
+def _overwritten(binding: Binding, function: FunctionInfo) -> Report:
+    name = binding.name[:_LONGEST]
+    return Report.at(
+        _At(binding.node, _place(binding.statement, function)),
+        "PARAM-001",
+        message=f"parameter `{name}` is overwritten before it is read",
+        help=f"Assign it under `if {name} is None:`, or remove the parameter",
+    )
+
+
+@check("PARAM-002", of=(_ATTENTION,))
+def attention_without_mask(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.fast.scaled_dot_product_attention(q, k, v, scale=s)`` of a method with ``mask``."""
+    yield from _not_passed(fact, module)
+
+
+@check("PARAM-002")
+def parameter_not_passed(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
+    """``self.attention(x)`` of a block with ``mask``, which the attention takes, too."""
+    yield from _not_passed(fact, module)
+
+
+def _not_passed(fact: CallFact | LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
+    """Report a parameter that nothing reads at the first call that leaves it out."""
+    function = fact.place.function
+    left_out = () if function is None else _left_out(fact)
+    if function is None or not left_out or _is_general(function):
+        return
+    for parameter in _own_parameters(function):
+        name = parameter.name
+        if name not in left_out or name in contents_of(function.node.body).names:
+            continue
+        if next(one for one in module.facts_of(function) if name in _left_out(one)) is fact:
+            callee = last_name(fact.node)[:_LONGEST_CALLEE]
+            yield Report.at(
+                fact,
+                "PARAM-002",
+                message=f"`{name[:_LONGEST]}` is never read: `{callee}()` does not get it",
+                help=f"Pass it on: `{name[:_LONGEST]}={name[:_LONGEST]}`, or remove the parameter",
+            )
+
+
+def _is_general(function: FunctionInfo) -> bool:
+    """Return whether other functions decide which parameters there are."""
+    return any(parameter.star for parameter in function.parameters) or _is_override(function)
+
+
+def _left_out(fact: Fact) -> frozenset[str]:
+    """Return the parameters with defaults that a call leaves out, as far as its callee is known."""
+    if isinstance(fact, CallFact):
+        is_unmasked = fact.symbol == _ATTENTION and fact.keyword("mask") is None
+        return _MASKS if is_unmasked else frozenset()
+    if not isinstance(fact, (LocalCall, ProjectCall)) or any(a.star for a in fact.node.args):
+        return frozenset()
+    if isinstance(fact, ProjectCall) and not fact.is_certain:
+        return frozenset()
+    taken = {p.name for p in fact.function.parameters if p.default is not None}
+    return frozenset(taken - passed_arguments(fact).keys()) if taken else frozenset()
