@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.function_summaries import frame_of, reached_by
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
@@ -14,7 +14,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import BinaryFact, CallFact, ProjectCall
+from embercoach.analysis.values.facts import BinaryFact, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, as_array
@@ -132,6 +132,42 @@ def losses_without_gradient(module: Module, facts: list[Fact]) -> Iterator[Repor
                 continue
         yield from _not_scalar(result, module)
     yield from zeros.values()
+
+
+@check("GRAD-002", of=("mlx.nn.value_and_grad", "mlx.nn.utils.value_and_grad"))
+def loss_without_model(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``nn.value_and_grad(model, lambda model, scores: scores.mean())``."""
+    model, loss = fact.argument(0, "model"), fact.argument(1, "fn")
+    if model is None or loss is None or type(loss.value) is not Function:
+        return
+    info = loss.value.info
+    if info.module is not module or not info.parameters or loss.value.bound is not None:
+        return
+    read = contents_of(info.node.body).names
+    if not read.isdisjoint({root_name(model.node), info.parameters[0].name, "self"}):
+        return
+    if all(_calls_no_model(one, module) for one in reached_by(info)):
+        yield Report.at(
+            fact,
+            "GRAD-002",
+            message=f"gradient of `{info.name[:24]}` is zero: it does not call the model",
+            help="Call the model in the function that is differentiated",
+        )
+
+
+def _calls_no_model(info: FunctionInfo, module: Module) -> bool:
+    """Return whether a function calls only functions of MLX and Python, and those of the file."""
+    known = {
+        fact.node
+        for fact in module.facts_of(info)
+        if (isinstance(fact, CallFact) and _is_pure(fact))
+        or (isinstance(fact, LocalCall) and not fact.is_bound)
+    }
+    return all(call in known for call in contents_of(info.node.body).calls)
+
+
+def _is_pure(fact: CallFact) -> bool:
+    return fact.array is not None or (fact.symbol or "").startswith(("mlx.", "builtins.", "math."))
 
 
 _ROUNDING = frozenset(("round", "floor", "ceil", "sign"))
