@@ -1,4 +1,4 @@
-"""RANDOM-004 and -007: seeds that start the same numbers again, and a seed that is not used."""
+"""RANDOM-004 and -009: seeds that start the same numbers again, and a seed that is not used."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def _seed(function: FunctionInfo) -> cst.BaseExpression | None:
     return None
 
 
-@check("RANDOM-007")
+@check("RANDOM-009")
 def zero_seed(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``if seed: mx.random.seed(seed)``, ``seed or 42``: the seed 0 counts as none."""
     if not any(text in module.source for text in ("if seed", ".seed:", "seed or ")):
@@ -374,7 +374,7 @@ def zero_seed(module: Module, _: list[Fact]) -> Iterator[Report]:
         if path is None or not is_dropped or path.rpartition(".")[2] != "seed":
             continue
         yield Report(
-            "RANDOM-007",
+            "RANDOM-009",
             tested,
             module.frame.place()._replace(statement=contents.statement_of(tested)),
             message="the seed 0 counts as no seed",
