@@ -201,7 +201,8 @@ def test_the_job_gets_annotations_a_summary_and_counts(tmp_path: Path) -> None:
     project = installed(tmp_path)
     name = "x\nsarif-file=|etc|passwd\n::add-mask::x\n##[set-output name=errors]9.py"
     (project / name).write_text(
-        "import mlx.core as mx\n\n\ndef f(x: mx.array) -> list:\n    return x.tolist() * x\n"
+        "import mlx.core as mx\nfrom loader import data\n\n"
+        "def f(x: mx.array) -> list:\n    return x.tolist() * x\n"
         "\n\nfor x in data:\n    f(x)\n",
         encoding="utf-8",
     )
