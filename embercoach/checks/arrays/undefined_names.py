@@ -236,10 +236,14 @@ def _undefined(
 
 
 class _Seen(NamedTuple):
-    """What of the undefined names a part of the tree sees, and the functions in it."""
+    """What of the undefined names a part of the tree sees, and the functions in it.
+
+    runs_later: it is in a function. What the top level reads, the first run shows.
+    """
 
     here: frozenset[str]
     in_functions: frozenset[str]
+    runs_later: bool = False
 
 
 def _reads(tree: ast.Module, scopes: _Scopes) -> Iterator[ast.Name]:
@@ -249,17 +253,17 @@ def _reads(tree: ast.Module, scopes: _Scopes) -> Iterator[ast.Name]:
         node, seen = pending.pop()
         if isinstance(node, ast.Name):
             read = isinstance(node.ctx, ast.Load) and node.id in scopes.undefined
-            if read and node.id not in seen.here:
+            if read and seen.runs_later and node.id not in seen.here:
                 yield node
             continue
         inner = seen
         if isinstance(node, (*_FUNCTIONS, ast.Lambda)):
             key = (getattr(node, "name", "lambda"), node.lineno)
             names = seen.in_functions | scopes.inner.get(key, set())
-            inner = _Seen(names, names)
+            inner = _Seen(names, names, True)
         elif isinstance(node, ast.ClassDef):
             names = seen.in_functions | scopes.inner.get((node.name, node.lineno), set())
-            inner = _Seen(names, seen.in_functions)
+            inner = _Seen(names, seen.in_functions, seen.runs_later)
         elif isinstance(node, _COMPREHENSIONS):
             targets = frozenset(
                 part.id
@@ -267,7 +271,7 @@ def _reads(tree: ast.Module, scopes: _Scopes) -> Iterator[ast.Name]:
                 for part in ast.walk(generator.target)
                 if isinstance(part, ast.Name)
             )
-            inner = _Seen(seen.here | targets, seen.in_functions | targets)
+            inner = _Seen(seen.here | targets, seen.in_functions | targets, seen.runs_later)
         outside = getattr(node, "decorator_list", ())
         pending += [
             (child, seen if child in outside else inner)
