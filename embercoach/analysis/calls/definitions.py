@@ -69,6 +69,8 @@ class FunctionInfo(Struct, eq=False):
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
     #: Of a shared function, by the call, and by the depth of the call where that matters.
     results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
+    #: Names that the body binds, as it has been analysed.
+    rebound: set[str] = field(default_factory=set)
     global_names: set[str] = field(default_factory=set)
     nonlocal_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.

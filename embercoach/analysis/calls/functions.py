@@ -373,6 +373,8 @@ def _run(
         frame.exact = True
         frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)
+    if record:
+        info.rebound = frame.rebound
     if frame.yielded is not None:
         return Sequence("iterator", frame.yielded)
     if frame.returned is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -70,7 +71,12 @@ def exchanged_in_mlx(fact: CallFact, module: Module) -> Iterator[Report]:
 
 def _found(given: Given) -> tuple[Passed, Passed] | None:
     """Return two parameters that get each other's arguments, or that of a third one."""
-    found = exchanged([name for name, _ in given], [_words(node) for _, node in given])
+    if len(given) < 2 or len(given) > _MOST:
+        return None
+    words = [_words(node) for _, node in given]
+    if sum(map(bool, words)) < 2:
+        return None
+    found = exchanged([name for name, _ in given], words)
     return None if found is None else (given[found[0]], given[found[1]])
 
 
@@ -115,9 +121,10 @@ def exchanged(names: Sequence[str], given: Sequence[tuple[str, ...]]) -> tuple[i
         names: of the parameters.
         given: the words of the argument's name for each of them; none for other expressions.
     """
-    if len(names) > _MOST or len(names) < 2:
-        return None
     parameters = [_split(name) for name in names]
+    last = {words[-1] for words in parameters if words}
+    if sum(bool(one) and one[-1] in last for one in given) < 2:
+        return None
     fits = [
         [index for index, words in enumerate(parameters) if _is_of(argument, words)]
         for argument in given
@@ -141,6 +148,7 @@ def _is_of(argument: tuple[str, ...], parameter: tuple[str, ...]) -> bool:
     return not is_short and bool(parameter) and argument[-len(parameter) :] == parameter
 
 
+@lru_cache(maxsize=4096)
 def _split(name: str) -> tuple[str, ...]:
     return tuple(_SAME.get(word, word) for word in name.lower().split("_") if word)
 
@@ -184,7 +192,7 @@ def _text(node: cst.BaseExpression) -> str:
 def _given(fact: Call) -> list[tuple[str, cst.BaseExpression]]:
     """Return the arguments of a call by parameter, none of a call with a star."""
     call = fact.node
-    if len(call.args) < 2 or any(argument.star for argument in call.args):
+    if not 2 <= len(call.args) <= _MOST or any(argument.star for argument in call.args):
         return []
     if isinstance(fact, ClassCall):
         signature = generated_signature(fact.cls)

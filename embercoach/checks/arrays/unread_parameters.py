@@ -37,9 +37,10 @@ def overwritten_parameter(module: Module, facts: list[Fact]) -> Iterator[Report]
     for function in module.functions:
         if not isinstance(function.node, cst.FunctionDef) or _is_override(function):
             continue
-        bindings = scope_of(module, function).reaching.bindings
         for parameter in _own_parameters(function):
-            held = bindings.get(parameter.name, ())
+            if parameter.name not in function.rebound:
+                continue
+            held = scope_of(module, function).reaching.bindings.get(parameter.name, ())
             if len(held) > 1 and _is_overwritten(held, function, module):
                 yield _overwritten(held[1], function)
 
@@ -69,7 +70,9 @@ def _readers(name: str, function: FunctionInfo, module: Module) -> list[cst.CSTN
 def _is_overwritten(bindings: Sequence[Binding], function: FunctionInfo, module: Module) -> bool:
     """Return whether something reads a name, and never as the caller has passed it."""
     reaching = scope_of(module, function).reaching
-    given = bindings[0]
+    given, first = bindings[:2]
+    if first.value is not None and given.name in contents_of(first.value).names:
+        return False  # most of them
     readers = _readers(given.name, function, module)
     return (
         given.kind == "parameter"

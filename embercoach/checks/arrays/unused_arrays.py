@@ -16,6 +16,7 @@ from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import SCOPES
 from embercoach.analysis.values.facts import BinaryFact, CallFact, FactPlace, calls_of
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.dataflow.layout import Layout
     from embercoach.analysis.dataflow.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 #: Operations whose result is not another version of the array.
 _REDUCTIONS = frozenset(
@@ -72,35 +72,76 @@ class _Body(NamedTuple):
 
 
 @check("UNUSED-001")
-def unused_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
+def unused_array(fact: CallFact | BinaryFact, module: Module) -> Iterator[Report]:
     """``masked = mx.where(mask, 0, weights)``, and then ``x * weights``."""
-    arrays = {
-        fact.node
-        for fact in facts
-        if (isinstance(fact, CallFact) and type(fact.result) is Array)
-        or (isinstance(fact, BinaryFact) and (fact.left.array or fact.right.array))
-    }
-    functions = {f.place.function for f in facts if f.node in arrays}
-    for function in module.functions:
-        if function not in functions or isinstance(function.node, cst.Lambda):
-            continue
-        reaching = scope_of(module, function).reaching
-        layout, reads = layout_of(module, function), reads_of(module, function)
-        body = _Body(function, reaching, layout, reads)
-        held = _held_elsewhere(function, module)
-        for name, bindings in reaching.bindings.items():
-            if name.startswith("_") or name in held:
-                continue
-            for binding in bindings:
-                if binding.kind != "assigned":
-                    continue
-                if binding.value in arrays and _is_unused(binding, body):
+    statement, function = fact.place.statement, fact.place.function
+    if type(statement) is not cst.Assign or statement.value is not fact.node:
+        return
+    target = statement.targets[0].target if len(statement.targets) == 1 else None
+    if function is None or type(target) is not cst.Name or target.value.startswith("_"):
+        return
+    if isinstance(fact, CallFact) and _is_call_of_target(fact):
+        body = _body_of(function, module)
+        for binding in _bindings(target, statement, body):
+            yield from _overwritten(binding, body)
+    elif _computes_array(fact) and _may_be_unused(target, statement.value, function):
+        body = _body_of(function, module)
+        if target.value not in _held_elsewhere(function):
+            for binding in _bindings(target, statement, body):
+                if _is_unused(binding, body):
                     yield from _reported(binding, body, module)
-                elif isinstance(binding.value, cst.Call):
-                    yield from _overwritten(binding, binding.value, body)
 
 
-def _held_elsewhere(function: FunctionInfo, module: Module) -> frozenset[str]:
+def _computes_array(fact: CallFact | BinaryFact) -> bool:
+    if isinstance(fact, CallFact):
+        return type(fact.result) is Array
+    return fact.left.array is not None or fact.right.array is not None
+
+
+def _is_call_of_target(fact: CallFact) -> bool:
+    """Return whether a call is one of what the loop around it walks over."""
+    func, loop = fact.node.func, fact.place.loop
+    target = loop.target if isinstance(loop, cst.For) else None
+    if not isinstance(func, cst.Name) or not isinstance(target, cst.Name):
+        return False
+    return func.value == target.value and bool(fact.node.args)
+
+
+def _may_be_unused(target: cst.Name, value: cst.BaseExpression, function: FunctionInfo) -> bool:
+    """Return whether no name after an assignment in the text is its target: what is rare."""
+    name, words = target.value, set(target.value.lower().split("_"))
+    inside = contents_of(value).reads
+    if name not in inside and all(words.isdisjoint(one.lower().split("_")) for one in inside):
+        return False
+    contents = contents_of(function.node.body)
+    named = contents.reads[name]
+    last = inside[name][-1] if name in inside else target
+    at = next((index for index, one in enumerate(named) if one is last), len(named))
+    later = named[at + 1 :]
+    return not later or all(id(one) in _keywords(function) for one in later)
+
+
+@kept_for_file
+def _keywords(function: FunctionInfo) -> frozenset[int]:
+    """Return the names of keyword arguments in a function, by ``id``."""
+    calls = contents_of(function.node.body).calls
+    return frozenset(id(a.keyword) for call in calls for a in call.args if a.keyword is not None)
+
+
+@kept_for_file
+def _body_of(function: FunctionInfo, module: Module) -> _Body:
+    reaching = scope_of(module, function).reaching
+    return _Body(function, reaching, layout_of(module, function), reads_of(module, function))
+
+
+def _bindings(target: cst.Name, statement: cst.CSTNode, body: _Body) -> list[Binding]:
+    """Return the binding of a name that a statement makes."""
+    found = body.reaching.bindings.get(target.value, ())
+    return [b for b in found if b.kind == "assigned" and b.statement is statement]
+
+
+@kept_for_file
+def _held_elsewhere(function: FunctionInfo) -> frozenset[str]:
     """Return names that other scopes read or bind, or that are deleted."""
     contents = contents_of(function.node.body)
     if "locals" in contents.names:
@@ -233,13 +274,12 @@ def _statement_of(node: cst.CSTNode, body: _Body) -> cst.CSTNode:
     return contents_of(body.function.node.body, SCOPES).statement_of(node)
 
 
-def _overwritten(binding: Binding, call: cst.Call, body: _Body) -> Iterator[Report]:
+def _overwritten(binding: Binding, body: _Body) -> Iterator[Report]:
     """``for layer in layers: out = layer(h)``: the last layer alone makes the result."""
     name, layout = binding.name, body.layout
     loop = next(layout.loops(binding.statement), None)
-    if not isinstance(loop, cst.For) or not isinstance(loop.target, cst.Name):
-        return
-    if not isinstance(call.func, cst.Name) or call.func.value != loop.target.value or not call.args:
+    call = binding.value
+    if loop is None or not isinstance(call, cst.Call):
         return
     readers = body.readers(name)
     given = {n for argument in call.args for n in contents_of(argument.value).names}
