@@ -203,6 +203,7 @@ def test_good_examples_run(block: Block) -> None:
 #: Where a barrier is missing, what is read may not have been written yet.
 COMPANIONS = {
     "API-023": {"PYTHON-SCALAR-002"},
+    "API-026": {"PYTHON-SCALAR-003"},
     "ASSIGN-SCALAR-001": {"PYTHON-SCALAR-002"},
     "SIM-RACE-001": {"SIM-UNINIT-001"},
 }
