@@ -52,6 +52,9 @@ def float_table(module: Module, facts: list[Fact]) -> Iterator[Report]:
             kind = _kind(fact, value, table)
             if kind is None or (id(function), kind) in seen or is_cast_back(fact, module):
                 continue
+            is_layer_method = function.cls is not None and is_layer(function.cls)
+            if fact.operator == "*" and kind == "mask" and not is_layer_method:
+                continue  # of a loss, which is summed in float32
             if _is_of_parameters(fact, table.node, module):
                 continue
             seen.add((id(function), kind))
