@@ -1,4 +1,4 @@
-"""DTYPE-020: float32 tables and masks that promote the activations of a model."""
+"""DTYPE-020 and 023: float32 tables and masks beside the activations of a model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.facts import BinaryFact
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Array
+from embercoach.analysis.values.lattice import Array, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.dtype import is_cast_back, may_be_parameter
+from embercoach.checks.arrays.half_precision import ATTENTION
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.dataflow.value_sources import Source
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, Operand
+    from embercoach.analysis.values.facts import CallFact, Fact, Operand
 
 #: Words of the names of tables, by the operator that applies them to activations.
 _TABLES = {
@@ -52,6 +53,9 @@ def float_table(module: Module, facts: list[Fact]) -> Iterator[Report]:
             kind = _kind(fact, value, table)
             if kind is None or (id(function), kind) in seen or is_cast_back(fact, module):
                 continue
+            is_layer_method = function.cls is not None and is_layer(function.cls)
+            if fact.operator == "*" and kind == "mask" and not is_layer_method:
+                continue  # of a loss, which is summed in float32
             if _is_of_parameters(fact, table.node, module):
                 continue
             seen.add((id(function), kind))
@@ -128,6 +132,29 @@ def _is_kept_publicly(source: Source) -> bool:
         return False
     targets = (t for t in targets_of(source.statement) if isinstance(t, cst.Attribute))
     return any(not target.attr.value.startswith("_") for target in targets)
+
+
+@check("DTYPE-023", of=(ATTENTION,))
+def wide_attention_mask(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mask=mx.where(keep, 0, -1e9)`` of queries that are half precision in a published model."""
+    mask = fact.keyword("mask")
+    given = None if mask is None else as_array(mask.value)
+    if mask is None or given is None or given.dtype != "float32" or module.is_test:
+        return
+    arrays = [as_array(a.value) for a in fact.arguments[:3] if a.keyword in (None, "q", "k", "v")]
+    if len(arrays) < len("qkv") or any(a is None or a.dtype is not None for a in arrays):
+        return
+    if may_be_parameter(fact, mask.node) or not _is_half(module) or not _has_layers(module):
+        return
+    if not _is_of_parameters(fact, mask.node, module):
+        yield Report.at(
+            fact,
+            "DTYPE-023",
+            node=mask.node,
+            message="a float32 mask raises a ValueError if the queries are half precision",
+            help="Cast it (`mask.astype(q.dtype)`), or pass a boolean mask or `mask='causal'`",
+            subject=mask.node,
+        )
 
 
 @kept_for_file

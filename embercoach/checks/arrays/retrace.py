@@ -9,9 +9,10 @@ import libcst as cst
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
-from embercoach.analysis.dataflow.layout import layout_of
-from embercoach.analysis.dataflow.scopes import passed_arguments, scope_of
-from embercoach.analysis.dataflow.value_sources import returned_by
+from embercoach.analysis.dataflow.layout import is_older, layout_of
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import bindings_at, passed_arguments, scope_of
+from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     SCOPES,
@@ -37,6 +38,7 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
+from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.arrays.compilations import root_of
 from embercoach.checks.arrays.stale import member_path
 from embercoach.checks.arrays.varying import FEW_VALUED, Varying, grown_lists, walks_few
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.reaching import Binding
+    from embercoach.analysis.dataflow.value_sources import Source
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, Fact, FactPlace
     from embercoach.analysis.values.lattice import Number
@@ -383,6 +386,15 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
                 message=f"shape of {shown} changes: each shape traces the function again",
                 help="Pad to a fixed length, or compile with `shapeless=True`",
             )
+        elif _is_grown_by_method(call, argument, module) and _has_fixed_shapes(root, module):
+            shown = _shown(argument.node, module)
+            yield Report.at(
+                call,
+                "COMPILE-004",
+                node=argument.node,
+                message=f"shape of {shown} grows with each call: each traces again",
+                help="Pass the whole buffer and a mask, or call it uncompiled",
+            )
         elif (grown := growing_list(argument, call.place, module)) is not None:
             shown = _shown(grown, module)
             yield Report.at(
@@ -502,6 +514,59 @@ def _has_changing_shape(call: CompiledCall, argument: Argument, varying: Varying
     if call.place.loop is None or as_array(argument.value) is None:
         return False
     return changes_shape(varying, argument.node, call.place.statement)
+
+
+def _is_grown_by_method(call: CompiledCall, argument: Argument, module: Module) -> bool:
+    """Test for ``keys = cache.append(k)``, where the method returns ``self.buf[: self.offset]``.
+
+    Or what it adds to by ``self.keys = mx.concatenate([self.keys, k])``. The object is older than
+    the loop.
+    """
+    place, loop, node = call.place, call.place.loop, argument.node
+    if loop is None or not isinstance(node, (cst.Name, cst.Call)):
+        return False
+    made = [node]
+    if isinstance(node, cst.Name):
+        bound = bindings_at(node.value, place.statement, place.function, module)
+        made = [b.value for b in bound.bindings if b.value is not None] if bound else []  # type: ignore[misc]
+    owners = {dotted(m.func.value) for m in made if _is_method_call(m)}  # type: ignore[union-attr]
+    if len(owners) != 1 or (owner := owners.pop()) is None:
+        return False
+    sources = sources_of(module)
+    ends = sources.ends(sources.at_place(node, place))[:MOST_CALLERS]
+    is_grown = any(
+        end.function is not None and end.function.is_method and _grows(end) for end in ends
+    )
+    return is_grown and is_older(owner, loop, place, module)
+
+
+def _is_method_call(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+
+
+def _grows(end: Source) -> bool:
+    """Return whether a method returns a longer array at each call."""
+    node = end.node
+    if isinstance(node, cst.Subscript):
+        parts = (e.slice for e in node.slice)
+        bounds = [p.upper for p in parts if isinstance(p, cst.Slice) and p.lower is None]
+        return any(
+            isinstance(bound, cst.Attribute) and bound.attr.value in _raised(end)
+            for bound in bounds
+        )
+    targets = [dotted(t) for t in targets_of(end.statement)]
+    if not isinstance(node, cst.Call) or last_name(node) not in ("concatenate", "append"):
+        return False
+    added = contents_of(node).of(cst.Attribute)
+    return any("." in (t or "") and t in map(dotted, added) for t in targets)
+
+
+def _raised(end: Source) -> set[str]:
+    """Return the attributes that a method increments."""
+    if end.function is None:
+        return set()
+    added = contents_of(end.function.node.body).of(cst.AugAssign)
+    return {n.target.attr.value for n in added if isinstance(n.target, cst.Attribute)}
 
 
 def _is_changing_text(
