@@ -76,6 +76,7 @@ BOUND = [
     "def f(x):\n    with open(x) as file, file as again:\n        return again, file",
     "def f(x):\n    try:\n        pass\n    except OSError as error:\n        print(error)",
     "size = 3\ndef f():\n    global size\n    size = size + 1",
+    "def f(size):\n    def g():\n        nonlocal size\n        size = size + 1\n    return g",
 ]
 
 

@@ -108,7 +108,7 @@ def _small(
             "DTYPE-018",
             fact.node,
             fact.place,
-            message=f"{const:g} is 0 {where}, whose smallest number is 6e-08",
+            message=f"{const:g} is 0 {where}, whose smallest is 6e-08",
             help="Compute in float32, or use at least 1e-07",
             replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
         )

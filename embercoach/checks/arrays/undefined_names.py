@@ -193,7 +193,7 @@ def _scopes_of(module: Module) -> _Scopes:
                 bound.add(name)
             elif symbol.is_referenced() and (symbol.is_global() or table is top):
                 read.add(name)
-            elif binds or symbol.is_parameter():
+            elif (binds or symbol.is_parameter()) and symbol.is_local():
                 key = (table.get_name(), table.get_lineno())
                 inner.setdefault(key, set()).add(name)
                 if is_function and not symbol.is_parameter():
