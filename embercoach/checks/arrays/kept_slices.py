@@ -1,4 +1,4 @@
-"""MEMORY-001: slices that keep the arrays alive that they are of."""
+"""MEMORY-001 and 002: state that keeps whole arrays alive, and state that is copied to grow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of, root_name
-from embercoach.analysis.dataflow.scopes import CONSTRUCTORS
+from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, display
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
+from embercoach.analysis.values.facts import calls_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -107,3 +108,49 @@ def _copied(node: cst.Subscript, module: Module) -> ProposedFix | None:
         return None
     text = f"{alias}.contiguous({module.parsed.code(node)})"
     return ProposedFix("Copy the slice", safe=True, edits=((node, text),))
+
+
+@check("MEMORY-002")
+def grown_cache(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``self.keys = mx.concatenate([self.keys, keys], axis=2)`` for each token."""
+    if "concat" not in module.source or "self." not in module.source:
+        return
+    for function in module.functions:
+        if function.cls is None or function.name in CONSTRUCTORS:
+            continue
+        if "Concat" in function.cls.name:  # as its name says
+            continue
+        contents = contents_of(function.node.body, DEFINITIONS)
+        if "concatenate" not in contents.names and "concat" not in contents.names:
+            continue
+        results = contents.of(cst.Return)
+        returned = {dotted(node) for result in results for node in contents_of(result)}
+        names = {parameter.name for parameter in function.parameters}
+        for node in contents.of(cst.Assign):
+            added = _added(node, module)
+            if added not in names or dotted(node.targets[0].target) not in returned:
+                continue
+            place = module.frame.place()._replace(statement=node, function=function)
+            yield Report(
+                "MEMORY-002",
+                node.value,
+                place,
+                message="cache grown by `mx.concatenate`: each call copies all of it",
+                help="Allocate in steps, and assign to a slice: `self.keys[:, :, i:j] = keys`",
+                context=module.purpose or "avoidable",
+            )
+
+
+def _added(node: cst.Assign, module: Module) -> str | None:
+    """Return ``k`` of ``self.keys = mx.concatenate([self.keys, k], axis=2)``."""
+    call, path = node.value, dotted(node.targets[0].target)
+    if path is None or not path.startswith("self.") or not isinstance(call, cst.Call):
+        return None
+    fact = calls_of(module).get(call)
+    if fact is None or fact.symbol not in ("mlx.core.concatenate", "mlx.core.concat"):
+        return None
+    axis = fact.argument(1, "axis")
+    items = display(call.args[0].value)
+    if axis is None or getattr(axis.node, "value", "") == "0" or items is None or len(items) != 2:
+        return None
+    return dotted(items[1]) if dotted(items[0]) == path else None
