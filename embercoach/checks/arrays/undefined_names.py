@@ -136,7 +136,7 @@ def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
 def _is_imported_file(module: Module, statement: cst.CSTNode, path: Path) -> bool:
     """Return whether an import means the file at a path, and no library of its name.
 
-    In a package ``import io`` does not mean the ``io.py`` beside the file.
+    In a package ``import io`` does not mean the ``io.py`` of the same folder.
     """
     folder = module.path.parent
     if folder not in (path.parent, path.parent.parent):
@@ -156,7 +156,7 @@ def _sets_member(module: Module, name: str) -> bool:
 
 
 class _Scopes(NamedTuple):
-    """What the scopes of a file bind.
+    """The names that the scopes of a file bind.
 
     undefined: names that are read, and that no scope which is searched for them binds.
     bound: the names of the module.
@@ -236,7 +236,7 @@ def _undefined(
 
 
 class _Seen(NamedTuple):
-    """What of the undefined names a part of the tree sees, and the functions in it.
+    """The undefined names that a part of the tree sees, and those that functions in it see.
 
     runs_later: it is in a function. What the top level reads, the first run shows.
     """
