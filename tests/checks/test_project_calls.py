@@ -185,3 +185,47 @@ def test_names_in_another_order_are_reported(call: str, count: int) -> None:
         f"def three(a1, b1, c1):\n    return a1\ndef f(config, sizes):\n    return {call}"
     )
     assert codes(program, "CALL-002") == ["CALL-002"] * count
+
+
+PURE = "class A:\n    def f(self, x):\n        BODY\ndef g(a: A, x):\n    a.f(x)\n    return x"
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("return mx.abs(x).reshape(-1)", 1),
+        ("return self.h(x)\n    def h(self, x):\n        return x + 1", 1),
+        ("return None", 0),
+        ("self.y = x\n        return x + 1", 0),
+        ("mx.eval(x)\n        return x + 1", 0),
+        ("print(x)\n        return x + 1", 0),
+        ("return x + 1 if x.size else self.unknown(x)", 0),
+        ("yield x + 1", 0),
+        ("return x + 1\nclass B(A):\n    def f(self, x):\n        self.y = x", 0),
+    ],
+)
+def test_discarded_results_of_functions_without_effects_are_reported(body: str, count: int) -> None:
+    assert codes(PURE.replace("BODY", body), "API-010") == ["API-010"] * count
+
+
+UNEVEN = "def f(x, flag=False):\n    if TEST:\n        return FIRST\n    return x, mx.abs(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "first", "call", "count"),
+    [
+        ("x.size", "x, x, x", "a, b = f(x)", 1),
+        ("x.size", "None", "a, b = f(x)", 1),
+        ("x.size", "mx.abs(x)", "a, b = f(x)", 1),
+        ("x.size", "x", "a, b = f(x)", 0),  # which may be a pair
+        ("flag", "x, x, x", "a, b = f(x)", 0),
+        ("x.size", "x, x, x", "a = f(x)", 0),
+        ("x.size", "x, x, x", "a, b, c, d = f(x)", 0),
+    ],
+)
+def test_results_are_counted_where_they_are_unpacked(
+    test: str, first: str, call: str, count: int
+) -> None:
+    function = UNEVEN.replace("TEST", test).replace("FIRST", first)
+    program = f"{function}def g(x):\n    {call}\n    return a"
+    assert codes(program, "CALL-003") == ["CALL-003"] * count

@@ -104,7 +104,9 @@ def _is_pure(call: CallFact, depth: int) -> bool:
     func = call.node.func
     if not isinstance(func, cst.Attribute):
         return False
-    is_known = isinstance(callee, BoundMember) or root_name(func.value) not in ("self", "cls", "")
+    # Attributes of an object may be of any class; the results of pure calls are arrays, or plain.
+    is_known = isinstance(callee, BoundMember) or isinstance(func.value, cst.Call)
+    is_known = is_known or root_name(func.value) not in ("self", "cls", "")
     name = func.attr.value
     of_array = mlx_api.array_member(name) is not None and isinstance(callee, (BoundMember, Unknown))
     return is_known and (of_array or name in _READS)

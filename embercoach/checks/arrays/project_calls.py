@@ -12,6 +12,7 @@ from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import assignment_counts
 from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import ClassCall, LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.inheritance import lineage, subclasses
 from embercoach.analysis.values.lattice import (
@@ -188,13 +189,17 @@ def _has_several_bases(cls: ClassInfo, module: Module) -> bool:
     return any(len(one.bases) > 1 for one in (cls, *subclasses(cls, module)))
 
 
+def _is_constant(value: cst.BaseExpression | None) -> bool:
+    return value is None or dotted(value) in ("None", "True", "False")
+
+
 def _is_stub(function: FunctionInfo) -> bool:
     """Return whether a method has no body but a docstring, ``pass``, ``...`` and ``raise``."""
     if isinstance(function.node, cst.Lambda):
         return False
     return all(
         isinstance(statement, (cst.Pass, cst.Raise))
-        or (isinstance(statement, cst.Return) and statement.value is None)
+        or (isinstance(statement, cst.Return) and _is_constant(statement.value))
         or (
             isinstance(statement, cst.Expr)
             and isinstance(statement.value, (cst.BaseString, cst.Ellipsis))

@@ -22,6 +22,7 @@ from embercoach.analysis.values.facts import (
     calls_by_function,
     calls_of,
 )
+from embercoach.analysis.values.inheritance import subclasses
 from embercoach.analysis.values.lattice import (
     Array,
     ArrayAt,
@@ -422,8 +423,19 @@ def discarded_call(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Re
         return
     is_certain = isinstance(fact, LocalCall) or fact.is_certain
     # At the top level of a script such a call shows that the function runs.
-    if is_certain and fact.place.function is not None and is_effect_free(function):
+    is_inside = is_certain and fact.place.function is not None
+    if is_inside and not _may_be_overridden(function, module) and is_effect_free(function):
         yield from _report(fact, f"{last_name(fact.node)[:_LONGEST]}()", module)
+
+
+def _may_be_overridden(function: FunctionInfo, module: Module) -> bool:
+    """Return whether a method is a hook: a subclass has another, or it computes nothing."""
+    cls = function.cls
+    body = contents_of(function.node.body)
+    computes = body.of(cst.Call, cst.BinaryOperation, cst.Subscript)
+    return not computes or (
+        cls is not None and any(function.name in one.methods for one in subclasses(cls, module))
+    )
 
 
 @check("API-010")

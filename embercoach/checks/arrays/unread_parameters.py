@@ -28,7 +28,7 @@ _MASKS = frozenset(
 )
 _ATTENTION = "mlx.core.fast.scaled_dot_product_attention"
 #: Characters of a name that a message quotes, and of the function's.
-_LONGEST, _LONGEST_CALLEE = 20, 28
+_LONGEST, _LONGEST_CALLEE = 30, 28
 
 
 @check("PARAM-001")

@@ -49,7 +49,7 @@ _REDUCTIONS = frozenset(
 #: Values whose calls compute with weights.
 _COMPUTING = frozenset((LibraryObject, Instance))
 #: Characters of a name that a message quotes.
-_LONGEST = 22
+_LONGEST = 30
 
 
 class _Body(NamedTuple):
