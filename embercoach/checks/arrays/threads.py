@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.transforms import ThreadStart
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import contents_of, root_name
+from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
@@ -24,6 +27,7 @@ from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.facts import CallFact, FactPlace, calls_by_function
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
+    UNKNOWN,
     BoundMember,
     LibraryObject,
     Symbol,
@@ -51,6 +55,8 @@ _WEIGHTED = frozenset(
         *("RNN", "MultiHeadAttention", "Conv1d", "Conv2d", "Conv3d", "Transformer", "Sequential"),
     )
 )
+#: Functions of arrays that are filled later.
+_ALLOCATING = frozenset(f"mlx.core.{name}" for name in ("zeros", "ones", "full", "random.normal"))
 _HELP = "Evaluate it before, with `mx.eval()`, in the thread that computes it"
 
 
@@ -151,6 +157,20 @@ class _Threads:
             if not is_known and self._certainly.may_evaluate_in(target, {f"{own}.{name}"}):
                 yield self._report(fact, node, "evaluated in another thread, which raises")
                 return
+
+    def is_table(self, value: cst.BaseExpression, init: FunctionInfo) -> bool:
+        """Return whether an array is computed, from no array that a constructor is given."""
+        values = zip(init.parameters, canonical_values(init), strict=True)
+        given = {p.name for p, v in values if v is UNKNOWN or holds_arrays(v)}
+        fact = self._evaluation.calls.get(value)
+        if fact is not None and (fact.symbol or "") in _ALLOCATING:
+            return False
+        own = init.parameters[0].name
+        used = derived_names(init.node.body, given - {own})
+        contents = contents_of(value)
+        fields = (node for node in contents.of(cst.Attribute) if root_name(node) != own)
+        is_field = any(holds_arrays(value_in(f, init, self._module)) for f in fields)
+        return used.isdisjoint(contents.names) and not is_field
 
     def stays_lazy(
         self, name: str, value: cst.BaseExpression, made: cst.CSTNode, init: FunctionInfo
@@ -365,25 +385,39 @@ def lazy_private_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
     threads, evaluated = _Threads(module), _named_in_evaluations(facts)
     for init in module.functions:
         cls = init.cls
-        if cls is None or init.name != "__init__" or not is_layer(cls) or not init.parameters:
+        if cls is None or init.name != "__init__" or not init.parameters:
             continue
-        for name in cls.attributes if cls.name not in evaluated else ():
-            made = assignments_of(cls, name) if name.startswith("_") else ()
+        if cls.name in evaluated or _HOLDS_STATE.search(cls.name):
+            continue
+        in_layer = is_layer(cls)
+        if not in_layer and any(map(_runs_in_thread, cls.methods.values())):
+            continue  # THREAD-002 knows what is evaluated
+        for name in cls.attributes:
+            made = assignments_of(cls, name) if name.startswith("_") or not in_layer else ()
             value = made[0].value if len(made) == 1 and made[0].setter is init else None
             if value is None or name in evaluated or name.startswith("__"):
+                continue
+            if not in_layer and not threads.is_table(value, init):
                 continue
             if threads.stays_lazy(name, value, made[0].statement, init):
                 place = FactPlace(made[0].statement, init, 0, None, NO_NAMES, NO_NAMES, False)
                 shown = f"`self.{name}`" if len(name) <= LONGEST_NAME else "this array"
+                use = "a forward pass" if in_layer else "its use"
                 yield Report(
                     "THREAD-003",
                     value,
                     place,
-                    message=f"{shown} stays lazy: a forward pass in another thread raises",
-                    help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays",
+                    message=f"{shown} stays lazy: {use} in another thread raises",
+                    help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays"
+                    if in_layer
+                    else "Evaluate it here with `mx.eval()`",
                 )
+                if not in_layer:
+                    break
 
 
+#: Names of classes whose arrays change, and which the thread makes that uses them.
+_HOLDS_STATE = re.compile("cache|state|buffer|batch", re.IGNORECASE)
 NO_NAMES: frozenset[str] = frozenset()
 #: Longer names of attributes are not quoted.
 LONGEST_NAME = 26
