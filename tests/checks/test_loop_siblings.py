@@ -14,7 +14,7 @@ FOUND = [
         "q",
     ),
     (
-        "r = f(x)\n    p = r.l[:, -1]\n    q = r.h\n    for _ in x:\n        s = f(q)\n        p = s.l",
+        "r = f(x)\n    p = r.l[:, 1]\n    q = r.h\n    for _ in x:\n        s = f(q)\n        p = s.l",
         "q",
     ),
 ]
