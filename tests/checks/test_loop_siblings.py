@@ -6,17 +6,20 @@ import pytest
 
 from tests.checks.findings import pointed
 
+ATTRIBUTES = """
+    r = f(x)
+    p = r.logits[:, -1]
+    q = r.hidden
+    for _ in x:
+        s = f(q)
+        p = s.logits[:, -1]
+"""
+ITEMS = ATTRIBUTES.replace(".logits[:, -1]", "[0]").replace(".hidden", "[1]")
 FOUND = [
     ("a, b = f(x)\n    for _ in x:\n        use(b)\n        a, _ = f(a)", "b"),
     ("a, b = f(x)\n    while x:\n        a, c = f(b)", "b"),
-    (
-        "r = f(x)\n    p = r[0]\n    q = r[1]\n    for _ in x:\n        s = f(q)\n        p = s[0]",
-        "q",
-    ),
-    (
-        "r = f(x)\n    p = r.l[:, 1]\n    q = r.h\n    for _ in x:\n        s = f(q)\n        p = s.l",
-        "q",
-    ),
+    (ATTRIBUTES, "q"),
+    (ITEMS, "q"),
 ]
 
 
