@@ -30,13 +30,19 @@ def group_as_number(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``mx.distributed.all_sum(x) / group``, ``range(group)``."""
     if "distributed" not in module.source:
         return
+    names = _GROUPS | _made(module)
+    if not any(f"{before}{name}" in module.source for before in _BEFORE for name in names):
+        return
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body
         contents = contents_of(body, DEFINITIONS)
+        if contents.names.isdisjoint(names):
+            continue
         used: list[cst.CSTNode] = contents.of(cst.BinaryOperation, cst.Comparison, cst.Call)
         for node in used:
             for operand in _numbers(node):
-                if not _may_be_group(operand, module):
+                is_made = isinstance(operand, cst.Call) and last_name(operand) == "init"
+                if not is_made and last_name(operand) not in names:
                     continue
                 source = Source(operand, contents.statement_of(node), function, module)
                 if not _is_group(source) or is_meant_to_raise(module, node):
@@ -72,16 +78,23 @@ def _numbers(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         yield from (argument.value for argument in node.args if not argument.star)
 
 
-def _may_be_group(node: cst.BaseExpression, module: Module) -> bool:
-    """Return whether it is worth asking what an expression is: most operands are numbers."""
-    if isinstance(node, cst.Call):
-        return (dotted(node.func) or "").endswith("distributed.init")
-    if isinstance(node, cst.Name) and "distributed.init(" in module.source:
-        return True
-    return dotted(node) is not None and any(word in last_name(node) for word in _WORDS)
+#: Names of parameters and attributes that may be groups.
+_GROUPS = frozenset(("group", "_group", "world", "comm", "world_group", "process_group"))
+_BEFORE = tuple(
+    f"{before}{owner}"
+    for before in ("/ ", "% ", "* ", "- ", "> ", "< ", ">= ", "<= ", "(")
+    for owner in ("", "self.", "mx.distributed.")
+)
 
 
-_WORDS = ("group", "world", "comm")
+def _made(module: Module) -> frozenset[str]:
+    """Return the names that a file assigns the result of ``init`` to, and ``init`` itself."""
+    found = {"init"}
+    if "distributed.init(" in module.source:
+        for node in contents_of(module.tree).of(cst.Assign):
+            if isinstance(node.value, cst.Call) and last_name(node.value) == "init":
+                found.add(last_name(node.targets[0].target))
+    return frozenset(found - {""})
 
 
 def _is_group(source: Source) -> bool:

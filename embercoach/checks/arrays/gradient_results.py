@@ -14,10 +14,10 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import BinaryFact, CallFact, LocalCall, ProjectCall
+from embercoach.analysis.values.facts import BinaryFact, CallFact, LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, as_array
+from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, Transformed, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import in_file
@@ -147,12 +147,20 @@ def loss_without_model(fact: CallFact, module: Module) -> Iterator[Report]:
     if not read.isdisjoint({root_name(model.node), info.parameters[0].name, "self"}):
         return
     if all(_calls_no_model(one, module) for one in reached_by(info)):
+        calls = [call for call in calls_of(module).values() if _differentiates(call, info)]
         yield Report.at(
-            fact,
+            calls[0] if len(calls) == 1 else fact,
             "GRAD-002",
             message=f"gradient of `{info.name[:24]}` is zero: it does not call the model",
             help="Call the model in the function that is differentiated",
         )
+
+
+def _differentiates(call: CallFact, info: FunctionInfo) -> bool:
+    """Return whether a call is one of the gradient of a function."""
+    callee = call.callee
+    inner = callee.inner if type(callee) is Transformed else None
+    return type(inner) is Function and inner.info is info
 
 
 def _calls_no_model(info: FunctionInfo, module: Module) -> bool:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.facts import Fact
 
 #: Functions of MLX that make a new array of others.
-_JOINS = frozenset(("mlx.core.concatenate", "mlx.core.concat", "mlx.core.pad"))
+_NAMES = frozenset(("concatenate", "concat", "pad"))
+_JOINS = frozenset(f"mlx.core.{name}" for name in _NAMES)
 #: Attributes and parameters that hold the state of a model between its calls.
 _STATE = ("cache", "state", "buffer", "history", "context")
 
@@ -35,8 +36,10 @@ def kept_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
     for function in module.functions:
         if function.name in CONSTRUCTORS:
             continue
-        body = function.node.body
-        for node in contents_of(body, DEFINITIONS).of(cst.Assign):
+        contents = contents_of(function.node.body, DEFINITIONS)
+        if contents.names.isdisjoint(_NAMES):
+            continue
+        for node in contents.of(cst.Assign):
             target = node.targets[0].target
             if len(node.targets) > 1 or not _is_state(target, function):
                 continue

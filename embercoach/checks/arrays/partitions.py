@@ -35,6 +35,8 @@ def partition_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body
         contents = contents_of(body, DEFINITIONS)
+        if contents.names.isdisjoint(_NAMES):
+            continue
         for node in contents.of(cst.Subscript):
             source = Source(node, contents.statement_of(node), function, module)
             fact = _partition(source.at(node.value))
