@@ -55,8 +55,10 @@ _WEIGHTED = frozenset(
         *("RNN", "MultiHeadAttention", "Conv1d", "Conv2d", "Conv3d", "Transformer", "Sequential"),
     )
 )
-#: Functions of arrays that are filled later.
-_ALLOCATING = frozenset(f"mlx.core.{name}" for name in ("zeros", "ones", "full", "random.normal"))
+#: Functions that create an array of no other one.
+_CREATING = frozenset(
+    f"mlx.core.{name}" for name in ("zeros", "ones", "full", "arange", "eye", "random.normal")
+)
 _HELP = "Evaluate it before, with `mx.eval()`, in the thread that computes it"
 
 
@@ -162,9 +164,6 @@ class _Threads:
         """Return whether an array is computed, from no array that a constructor is given."""
         values = zip(init.parameters, canonical_values(init), strict=True)
         given = {p.name for p, v in values if v is UNKNOWN or holds_arrays(v)}
-        fact = self._evaluation.calls.get(value)
-        if fact is not None and (fact.symbol or "") in _ALLOCATING:
-            return False
         own = init.parameters[0].name
         used = derived_names(init.node.body, given - {own})
         contents = contents_of(value)
@@ -177,6 +176,9 @@ class _Threads:
     ) -> bool:
         """Return whether a constructor sets an attribute to an array that it never evaluates."""
         path = f"{init.parameters[0].name}.{name}"
+        fact = self._evaluation.calls.get(value)
+        if fact is not None and (fact.symbol or "") in _CREATING:
+            return False  # such as indices, whose private name keeps them from being trained
         return self.is_lazy(value, made, init) and not self._evaluation.may_evaluate_in(
             init, {path}
         )
@@ -392,7 +394,9 @@ def lazy_private_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         in_layer = is_layer(cls)
         if not in_layer and any(map(_runs_in_thread, cls.methods.values())):
             continue  # THREAD-002 knows what is evaluated
-        for name in cls.attributes:
+        for name, held in cls.attributes.items():
+            if not holds_arrays(held):
+                continue
             made = assignments_of(cls, name) if name.startswith("_") or not in_layer else ()
             value = made[0].value if len(made) == 1 and made[0].setter is init else None
             if value is None or name in evaluated or name.startswith("__"):
