@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array
@@ -18,11 +19,12 @@ from embercoach.terminal_text import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.dataflow.value_sources import Source
+    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 
 _BFLOAT16 = "bfloat16"
+_PARAMETERS = ("parameters", "trainable_parameters")
 _HELP = "Cast it first: `x.astype(mx.float32)`"
 
 
@@ -36,7 +38,7 @@ def converted(fact: CallFact, module: Module) -> Iterator[Report]:
     if any(map(_is_bfloat16, fact.arguments)):
         message = f"`{short}()` of a bfloat16 array raises: NumPy has no such dtype"
     elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_loaded(fact, module):
-        message = f"`{short}()` raises if the loaded array is bfloat16"
+        message = f"`{short}()` raises if the weight is bfloat16"
     else:
         return
     yield from _report(fact, module, message)
@@ -71,7 +73,7 @@ def _is_bfloat16(argument: Argument) -> bool:
 
 
 def _is_loaded(fact: CallFact, module: Module) -> bool:
-    """Return whether an array is an entry of what ``mx.load`` reads: ``np.array(weights[key])``."""
+    """Return whether an array is one of a checkpoint or a model: ``np.array(weights[key])``."""
     sources = sources_of(module)
     source = sources.of(fact, fact.arguments[0].node)
     node = source.node
@@ -82,12 +84,27 @@ def _is_loaded(fact: CallFact, module: Module) -> bool:
     if holder is None or as_array(fact.arguments[0].value) is None:
         return False
     ends = sources.ends(source.at(holder))
-    calls = [sources.library_call(end) for end in ends]
-    return bool(calls) and all(c is not None and c.name == "mlx.core.load" for c in calls)
+    return bool(ends) and all(_has_weights(end, sources) for end in ends)
+
+
+def _has_weights(end: Source, sources: Sources) -> bool:
+    """Return whether a value is what ``mx.load`` reads, or the parameters of a model.
+
+    So is the argument of a model's ``sanitize(weights)``, which mlx-lm calls with a checkpoint.
+    """
+    call = sources.library_call(end)
+    if call is not None and call.name == "mlx.core.load":
+        return True
+    node, function = end.node, end.function
+    if isinstance(node, cst.Call) and last_name(node) == "tree_flatten" and node.args:
+        node = node.args[0].value
+        return isinstance(node, cst.Call) and last_name(node) in _PARAMETERS
+    is_sanitize = function is not None and "sanitize" in function.name
+    return is_sanitize and isinstance(node, cst.Name) and node.value in ("weights", "state_dict")
 
 
 def _walked(source: Source) -> cst.BaseExpression | None:
-    """Return ``weights`` of ``for key, value in weights.items()``, for the name ``value``."""
+    """Return ``weights`` of ``for key, value in weights.items()`` and ``in weights``."""
     if not isinstance(source.node, cst.Name):
         return None
     body = source.module.tree if source.function is None else source.function.node.body
@@ -95,6 +112,6 @@ def _walked(source: Source) -> cst.BaseExpression | None:
     for loop in loops:
         func = loop.iter.func if isinstance(loop.iter, cst.Call) else None
         is_walk = isinstance(func, cst.Attribute) and func.attr.value in ("items", "values")
-        if is_walk and source.node.value in target_names(loop.target):
-            return cst.ensure_type(func, cst.Attribute).value
+        if source.node.value in target_names(loop.target):
+            return cst.ensure_type(func, cst.Attribute).value if is_walk else loop.iter
     return None
