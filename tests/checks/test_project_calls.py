@@ -215,7 +215,7 @@ UNEVEN = "def f(x, flag=False):\n    if TEST:\n        return FIRST\n    return 
     ("test", "first", "call", "count"),
     [
         ("x.size", "x, x, x", "a, b = f(x)", 1),
-        ("x.size", "None", "a, b = f(x)", 1),
+        ("x.size", "None", "a, b = f(x)", 0),
         ("x.size", "mx.abs(x)", "a, b = f(x)", 1),
         ("x.size", "x", "a, b = f(x)", 0),  # which may be a pair
         ("flag", "x, x, x", "a, b = f(x)", 0),
