@@ -128,6 +128,9 @@ PRESENT = {
         "    scale = 2\n    def f(self):\n        return self.scale\n"
         "def g(a: A):\n    return a.f() + a.scale + a.shift\ndef h(b):\n    return g(b.part)"
     ),
+    "of a decorated class": (
+        "from lib import adds\n@adds\nclass B(A):\n    def f(self):\n        return self.bias"
+    ),
     "of a mixin": "class B:\n    def f(self):\n        return self.bias",
     "of a base that is not known": (
         "from lib import Base\nclass B(Base):\n    def f(self):\n        return self.bias"
