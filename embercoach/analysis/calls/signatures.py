@@ -38,7 +38,7 @@ _NAMED_TUPLES = frozenset(("typing.NamedTuple",))
 
 
 class Signature(NamedTuple):
-    """What a call may pass.
+    """The arguments that a call may pass.
 
     Attributes:
         places: the names of positional parameters, in order.

@@ -84,7 +84,7 @@ def _is_effect_free(function: FunctionInfo, depth: int) -> bool:
 
 
 def _is_stored_outside(target: cst.CSTNode) -> bool:
-    """Return whether a target is no plain variable: an attribute, or an item of some object."""
+    """Return whether a target is an attribute, or an item of some object."""
     return not isinstance(target, cst.Name)
 
 

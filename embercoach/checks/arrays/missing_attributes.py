@@ -120,7 +120,7 @@ def _is_guessed(fact: MissingAttributeFact, path: str, module: Module) -> bool:
 def _gets_others(
     function: FunctionInfo, name: str, fact: MissingAttributeFact, module: Module
 ) -> bool:
-    """Return whether a call passes what is no object of the class: ``Head(config.text_config)``."""
+    """Return whether a call passes an object of another class: ``Head(config.text)``."""
     sources = sources_of(module)
     for call in sources.callers(function):
         given = passed_arguments(call).get(name)
@@ -154,6 +154,12 @@ def _passed(tree: cst.CSTNode) -> frozenset[str | None]:
     return frozenset(dotted(a.value) for a in contents_of(tree).of(cst.Arg))
 
 
+def _decorator(node: cst.Decorator) -> str | None:
+    """Return the name of a decorator, or of what makes it."""
+    made = node.decorator
+    return dotted(made.func if isinstance(made, cst.Call) else made)
+
+
 @kept_for_file
 def _is_closed(cls: ClassInfo) -> bool:
     """Return whether all that sets attributes of a class is known."""
@@ -162,6 +168,8 @@ def _is_closed(cls: ClassInfo) -> bool:
             not isinstance(base, Class) and not (isinstance(base, Symbol) and base.name in _PLAIN)
             for base in one.bases
         ):
+            return False
+        if any(_decorator(node) not in _DECORATORS for node in one.node.decorators):
             return False
         if one.node.keywords or any(n in one.methods or n in one.variables for n in _DYNAMIC):
             return False

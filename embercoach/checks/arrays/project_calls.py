@@ -40,7 +40,7 @@ _SPECIAL = frozenset(("__new__", "__init_subclass__", "__class_getitem__"))
 
 
 class _Refusal(NamedTuple):
-    """What a signature refuses: the expression, the problem, and the remedy."""
+    """An expression that a signature refuses, the problem, and the remedy."""
 
     node: cst.CSTNode
     problem: str
