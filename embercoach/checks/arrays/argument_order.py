@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.signatures import generated_signature, signature_of
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import display
 from embercoach.analysis.dataflow.value_sources import returned_by
@@ -15,13 +16,14 @@ from embercoach.analysis.syntax.trees import evaluated
 from embercoach.analysis.values.facts import CallFact, ClassCall, LocalCall, ProjectCall
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
 
     Call = LocalCall | ProjectCall | ClassCall
     #: A parameter and its argument.
@@ -112,6 +114,54 @@ def exchanged_results(fact: LocalCall | ProjectCall, module: Module) -> Iterator
             message=f"`{_text(first)}` is bound to the result `{names[found[0]][:_LONGEST]}`",
             help="Unpack the results in the order of the function's `return`",
         )
+
+
+#: Words of two things that a class has side by side.
+_PAIRS = frozenset(
+    frozenset(pair.split())
+    for pair in (
+        *("height width", "min max", "start end", "first last", "query key", "key value"),
+        *("query value", "input output", "encoder decoder", "mean std", "source target"),
+        *("train validation", "rows columns", "real imag", "weight bias", "x y", "y z", "x z"),
+    )
+)
+
+
+@check("CALL-002")
+def same_property(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``def width(self): return self.config.height``, of a property that ``height`` has."""
+    if "@property" not in module.source:
+        return
+    for cls in module.classes:
+        read: dict[str, tuple[FunctionInfo, cst.Attribute]] = {}
+        for name, method in cls.methods.items():
+            found = _attribute_returned(method)
+            if found is not None:
+                read[name] = method, found
+        for name, (method, found) in read.items():
+            other = found.attr.value
+            words = frozenset((name, other)), frozenset((_SAME.get(name, name), other))
+            is_pair = not _PAIRS.isdisjoint(words)
+            if is_pair and other in read and read[other][1].deep_equals(found):
+                assert isinstance(method.node, cst.FunctionDef)
+                yield Report(
+                    "CALL-002",
+                    found,
+                    module.frame.place()._replace(statement=method.node, function=method),
+                    message=f"property `{name}` returns `{other}`, as the property `{other}` does",
+                    help=f"Return `.{name}`",
+                    context="default",
+                    change=ProposedFix(f"Return `.{name}`", False, ((found.attr, name),)),
+                )
+
+
+def _attribute_returned(method: FunctionInfo) -> cst.Attribute | None:
+    """Return the attribute that is all that a property returns."""
+    if not method.is_property:
+        return None
+    statements = contents_of(method.node.body).statements
+    value = statements[-1].value if statements and isinstance(statements[-1], cst.Return) else None
+    return value if len(statements) == 1 and isinstance(value, cst.Attribute) else None
 
 
 def exchanged(names: Sequence[str], given: Sequence[tuple[str, ...]]) -> tuple[int, int] | None:
