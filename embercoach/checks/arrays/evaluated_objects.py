@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.inheritance import is_layer, library_bases, lineage
+from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import (
     Class,
     Instance,
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact
     from embercoach.analysis.values.lattice import Value
-
-#: Types that ``mx.eval`` walks through.
-_WALKED = ("dict", "list", "tuple", "NamedTuple", "namedtuple", "OrderedDict", "defaultdict")
 
 
 @check("API-027", of=("mlx.core.eval", "mlx.core.async_eval"))
@@ -63,10 +60,6 @@ def _is_object(value: Value) -> bool:
         item = any_item(value)
         return isinstance(item, Instance) and _is_object(item)
     if isinstance(value, Instance):
-        bases = [base for cls in lineage(value.info) for base in cls.bases]
-        if is_layer(value.info) or len([*library_bases(value.info)]) + sum(
-            type(base) is Class for base in bases
-        ) < len(bases):
-            return False
-        return not any(base.rpartition(".")[2] in _WALKED for base in library_bases(value.info))
+        # A protocol stands for other classes, and a base of a library may be a dictionary.
+        return all(type(base) is Class for cls in lineage(value.info) for base in cls.bases)
     return _is_optimizer(value)
