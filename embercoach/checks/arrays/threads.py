@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.scopes import AssignedValue
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, Fact
 
@@ -384,40 +385,48 @@ def lazy_private_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``self._cos = mx.cos(angles)`` in the constructor of a layer."""
     if module.is_test:
         return
+    found = [one for info in module.functions if info.name == "__init__" for one in _tables(info)]
+    if not found:
+        return
     threads, evaluated = _Threads(module), _named_in_evaluations(facts)
-    for init in module.functions:
-        cls = init.cls
-        if cls is None or init.name != "__init__" or not init.parameters:
-            continue
-        if cls.name in evaluated or _HOLDS_STATE.search(cls.name):
+    seen: set[ClassInfo] = set()
+    for cls, name, made in found:
+        init, value = made.setter, made.value
+        if value is None or cls in seen or not evaluated.isdisjoint((name, cls.name)):
             continue
         in_layer = is_layer(cls)
-        if not in_layer and any(map(_runs_in_thread, cls.methods.values())):
-            continue  # THREAD-002 knows what is evaluated
-        for name, held in cls.attributes.items():
-            if not holds_arrays(held):
-                continue
-            made = assignments_of(cls, name) if name.startswith("_") or not in_layer else ()
-            value = made[0].value if len(made) == 1 and made[0].setter is init else None
-            if value is None or name in evaluated or name.startswith("__"):
-                continue
-            if not in_layer and not threads.is_table(value, init):
-                continue
-            if threads.stays_lazy(name, value, made[0].statement, init):
-                place = FactPlace(made[0].statement, init, 0, None, NO_NAMES, NO_NAMES, False)
-                shown = f"`self.{name}`" if len(name) <= LONGEST_NAME else "this array"
-                use = "a forward pass" if in_layer else "its use"
-                yield Report(
-                    "THREAD-003",
-                    value,
-                    place,
-                    message=f"{shown} stays lazy: {use} in another thread raises",
-                    help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays"
-                    if in_layer
-                    else "Evaluate it here with `mx.eval()`",
-                )
-                if not in_layer:
-                    break
+        if not in_layer and not threads.is_table(value, init):
+            continue
+        if threads.stays_lazy(name, value, made.statement, init):
+            if not in_layer:
+                seen.add(cls)
+            shown = f"`self.{name}`" if len(name) <= LONGEST_NAME else "this array"
+            use = "a forward pass" if in_layer else "its use"
+            yield Report(
+                "THREAD-003",
+                value,
+                FactPlace(made.statement, init, 0, None, NO_NAMES, NO_NAMES, False),
+                message=f"{shown} stays lazy: {use} in another thread raises",
+                help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays"
+                if in_layer
+                else "Evaluate it here with `mx.eval()`",
+            )
+
+
+def _tables(init: FunctionInfo) -> Iterator[tuple[ClassInfo, str, AssignedValue]]:
+    """Yield the arrays that a constructor alone sets, and that no ``parameters()`` has."""
+    cls = init.cls
+    if cls is None or not init.parameters or _HOLDS_STATE.search(cls.name):
+        return
+    in_layer = is_layer(cls)
+    if not in_layer and any(map(_runs_in_thread, cls.methods.values())):
+        return  # THREAD-002 knows what is evaluated
+    for name, held in cls.attributes.items():
+        is_private = name.startswith("_") and not name.startswith("__")
+        if (is_private or not in_layer) and holds_arrays(held):
+            made = assignments_of(cls, name)
+            if len(made) == 1 and made[0].setter is init:
+                yield cls, name, made[0]
 
 
 #: Names of classes whose arrays change, and which the thread makes that uses them.

@@ -95,7 +95,7 @@ _HELP = "Pass a key to each draw: `key, subkey = mx.random.split(key)`"
 @check("RANDOM-008")
 def draw_without_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``mx.random.normal(shape)`` in a function whose other draws take a key from its ``seed``."""
-    if module.is_test:
+    if module.is_test or "random" not in module.source:
         return
     drawing: dict[FunctionInfo, list[CallFact]] = {}
     for fact in facts:
