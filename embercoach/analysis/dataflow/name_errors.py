@@ -1,7 +1,7 @@
 """Reads of names that raise: those that nothing binds, and local ones before they are bound.
 
 Python's own ``symtable`` says which scope a name belongs to. It is asked for a file only if the
-evaluation met a name that nothing had, or a function that binds a name of what is around it.
+evaluation read a name that nothing had, or a function that binds a name of what is around it.
 """
 
 from __future__ import annotations

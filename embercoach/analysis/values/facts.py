@@ -159,7 +159,7 @@ class LocalCall(Fact, frozen=True, eq=False):
 class ProjectCall(Fact, frozen=True, eq=False):
     """A call of a function of another linted file, or of one of several functions.
 
-    ``is_certain``: it can be no other function.
+    ``is_certain``: no other function is possible.
     """
 
     node: cst.Call

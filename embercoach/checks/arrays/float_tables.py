@@ -1,4 +1,4 @@
-"""DTYPE-020 and 023: float32 tables and masks beside the activations of a model."""
+"""DTYPE-020 and 023: float32 tables and masks that promote the activations of a model."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def float_table(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _kind(fact: BinaryFact, value: Operand, table: Operand) -> str | None:
-    """Return what a float32 array is by its name, beside an activation of unknown dtype."""
+    """Return what a float32 array is by its name, if the other is of unknown dtype."""
     if value.array is None or table.array is None or table.array.dtype != "float32":
         return None
     if value.array.dtype is not None or value.array.literal or not value.array.traced:
