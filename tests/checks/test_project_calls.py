@@ -198,6 +198,8 @@ PURE = "class A:\n    def f(self, x):\n        BODY\ndef g(a: A, x):\n    a.f(x)
     [
         ("return mx.abs(x).reshape(-1)", 1),
         ("return self.h(x)\n    def h(self, x):\n        return x + 1", 1),
+        ("return self.h(x)\n    @staticmethod\n    def h(x):\n        return (x + 1).abs()", 1),
+        ("return self.h(x)\n    @unknown\n    def h(self, x):\n        return x + 1", 0),
         ("return None", 0),
         ("self.y = x\n        return x + 1", 0),
         ("mx.eval(x)\n        return x + 1", 0),

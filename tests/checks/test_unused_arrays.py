@@ -80,6 +80,10 @@ PARAMETERS = {
         f"{ATTEND}def f(x, scale):\n    return attend(x, None)",
         "PARAM-002",
     ),
+    "a constant is passed": (
+        f"{ATTEND}def f(x, scale=2.0):\n    return attend(x, scale=1.0)",
+        "PARAM-002",
+    ),
     "the attention of MLX has no mask": (
         (
             "def f(q, k, v, attention_mask=None):\n"
@@ -96,6 +100,9 @@ READ = {
     "the new value is made of it": "def f(x, mask):\n    mask = mask[None]\n    return x * mask",
     "nothing reads the new value": "def f(x, mask):\n    mask = mx.abs(x)\n    return x",
     "it is passed by place": f"{ATTEND}def f(x, mask):\n    return attend(x, mask)",
+    "it is read before a constant is passed": (
+        f"{ATTEND}def f(x, scale):\n    return attend(x * scale, scale=1.0)"
+    ),
     "it may be passed": f"{ATTEND}def f(x, mask, **kw):\n    return attend(x, **kw)",
     "a base has the parameter": (
         f"{ATTEND}class A:\n    def f(self, x, mask):\n        return x + mask\n"

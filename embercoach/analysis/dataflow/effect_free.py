@@ -50,6 +50,10 @@ _READS = frozenset(
 ) | frozenset(("split", "startswith", "strip", "upper", "values", "replace"))
 
 
+#: Decorators that only say what a method is bound to.
+_BINDING = frozenset(("builtins.staticmethod", "builtins.classmethod"))
+
+
 def is_pure_symbol(name: str) -> bool:
     """Return whether a function of MLX, of Python or of ``math`` has no effect but its result."""
     if name in _PURE_BUILTINS or name.startswith("math."):
@@ -71,7 +75,11 @@ def is_effect_free(function: FunctionInfo, depth: int = 0) -> bool:
 @kept_for_file
 def _is_effect_free(function: FunctionInfo, depth: int) -> bool:
     node = function.node
-    if not isinstance(node, cst.FunctionDef) or function.is_async or node.decorators:
+    if not isinstance(node, cst.FunctionDef) or function.is_async:
+        return False
+    if len(function.decorators) < len(node.decorators) or not _BINDING.issuperset(
+        function.decorators
+    ):
         return False
     contents = contents_of(node.body)
     if contents.of(*_EFFECTS) or any(map(_is_stored_outside, contents.targets)):
@@ -105,7 +113,8 @@ def _is_pure(call: CallFact, depth: int) -> bool:
     if not isinstance(func, cst.Attribute):
         return False
     # Attributes of an object may be of any class; the results of pure calls are arrays, or plain.
-    is_known = isinstance(callee, BoundMember) or isinstance(func.value, cst.Call)
+    computed = (cst.Call, cst.BinaryOperation, cst.UnaryOperation)
+    is_known = isinstance(callee, BoundMember) or isinstance(func.value, computed)
     is_known = is_known or root_name(func.value) not in ("self", "cls", "")
     name = func.attr.value
     of_array = mlx_api.array_member(name) is not None and isinstance(callee, (BoundMember, Unknown))

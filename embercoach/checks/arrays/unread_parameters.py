@@ -137,6 +137,38 @@ def _not_passed(fact: CallFact | LocalCall | ProjectCall, module: Module) -> Ite
             )
 
 
+_LITERALS = (cst.Integer, cst.Float, cst.SimpleString)
+_CONSTANTS = frozenset(("True", "False", "None"))
+
+
+@check("PARAM-002")
+def constant_passed(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``save(donate=True)`` in a function with a parameter ``donate`` that nothing reads."""
+    for function in module.functions:
+        contents = contents_of(function.node.body)
+        names = {p.name for p in function.parameters if p.name in contents.names}
+        if not names or _is_general(function):
+            continue
+        unread = {name for name in names if not contents.uses(name)}
+        for call in contents.calls if unread else ():
+            for argument in call.args:
+                name = "" if argument.keyword is None else argument.keyword.value
+                if name in unread and _is_constant(argument.value):
+                    unread.discard(name)
+                    statement = contents.statement_of(call)
+                    yield Report.at(
+                        _At(argument.value, _place(statement, function)),
+                        "PARAM-002",
+                        message=f"`{name[:_LONGEST]}` is never read: a constant is passed for it",
+                        help=f"Pass it on: `{name[:_LONGEST]}={name[:_LONGEST]}`",
+                    )
+
+
+def _is_constant(node: cst.BaseExpression) -> bool:
+    is_name = isinstance(node, cst.Name) and node.value in _CONSTANTS
+    return is_name or isinstance(node, _LITERALS)
+
+
 def _is_general(function: FunctionInfo) -> bool:
     """Return whether other functions decide which parameters there are."""
     return any(parameter.star for parameter in function.parameters) or _is_override(function)
