@@ -233,3 +233,27 @@ def _is_list(cache: str, contents: Contents) -> bool:
         and cst.List in (type(one.value.left), type(one.value.right))
         for one in contents.of(cst.Assign)
     )
+
+
+_OWNERS = tuple(f"{package}.models.cache" for package in ("mlx_lm", "mlx_vlm", "mlx_audio.lm"))
+
+
+@check("CACHE-004")
+def cache_arguments(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``KVCache(head_dim, n_kv_heads)``, as the first releases of mlx-lm had it."""
+    if "KVCache(" not in module.source:
+        return
+    contents = contents_of(module.tree)
+    for call in contents.calls:
+        if not call.args or dotted(call.func) != "KVCache":
+            continue
+        found = module.frame.lookup("KVCache")
+        if isinstance(found, Symbol) and found.name in [f"{one}.KVCache" for one in _OWNERS]:
+            yield Report(
+                "CACHE-004",
+                call,
+                module.frame.place()._replace(statement=contents.statement_of(call)),
+                message="`KVCache()` takes no arguments",
+                help="Write `KVCache()`: it takes the sizes from the first keys",
+                context="default",
+            )
