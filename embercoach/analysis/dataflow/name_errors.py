@@ -264,6 +264,9 @@ def _uses_of(function: Function, names: set[str]) -> dict[str, _Uses]:
             own = {name for g in node.generators for name in _names(g.target)}
             if not isinstance(node, ast.GeneratorExp) and own.isdisjoint(uses):
                 pending += [(child, loops) for child in ast.iter_child_nodes(node)]
+        elif isinstance(node, ast.AnnAssign):  # annotations of local names are not evaluated
+            parts = (node.target, node.value)
+            pending += [(part, loops) for part in parts if part is not None]
         elif not isinstance(node, (ast.Lambda, ast.ClassDef)):
             pending += [(child, loops) for child in ast.iter_child_nodes(node)]
     return uses

@@ -78,10 +78,19 @@ def _kind(fact: BinaryFact, value: Operand, table: Operand) -> str | None:
         return None
     if table.array.scalar or may_be_parameter(fact, table.node):
         return None
-    name = _name(table.node)
-    words = () if name is None else name.lower().split("_")
+    if not _LOSSES.isdisjoint(_words(value.node)):
+        return None  # losses are summed in float32
+    words = _words(table.node)
     kinds = _TABLES[fact.operator]
     return next((kinds[word] for word in words if word in kinds), None)
+
+
+_LOSSES = frozenset(("loss", "losses", "nll", "ce", "entropy"))
+
+
+def _words(node: cst.BaseExpression) -> list[str]:
+    """Return the words of the name of an array; empty without one."""
+    return (_name(node) or "").lower().split("_")
 
 
 def _name(node: cst.BaseExpression) -> str | None:

@@ -73,6 +73,8 @@ def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         if any(path.parent.glob(f"{name}*")):
             continue  # a folder, or a compiled module
+        if path.stem == "__init__" and name.startswith("_"):
+            continue  # a compiled module that is not built yet
         if is_expected(module, statement, _MISSING, broadly=True):
             continue
         close = get_close_matches(name, scopes.bound, n=1, cutoff=0.8)
