@@ -257,19 +257,22 @@ def _uses_of(function: Function, names: set[str]) -> dict[str, _Uses]:
             uses[updated.id].reads.append((updated, loops))
         if isinstance(node, _LOOPS):
             loops = loops | {id(node)}
-        # What runs later may find the name bound.
-        if isinstance(node, _FUNCTIONS):
-            pending += [(n, loops) for n in (*node.decorator_list, *node.args.defaults)]
-        elif isinstance(node, _COMPREHENSIONS):
-            own = {name for g in node.generators for name in _names(g.target)}
-            if not isinstance(node, ast.GeneratorExp) and own.isdisjoint(uses):
-                pending += [(child, loops) for child in ast.iter_child_nodes(node)]
-        elif isinstance(node, ast.AnnAssign):  # annotations of local names are not evaluated
-            parts = (node.target, node.value)
-            pending += [(part, loops) for part in parts if part is not None]
-        elif not isinstance(node, (ast.Lambda, ast.ClassDef)):
-            pending += [(child, loops) for child in ast.iter_child_nodes(node)]
+        pending += [(part, loops) for part in _run_at_once(node, names)]
     return uses
+
+
+def _run_at_once(node: ast.AST, names: set[str]) -> Iterator[ast.AST]:
+    """Yield the parts of a node that run where it stands: what runs later may find names bound."""
+    if isinstance(node, _FUNCTIONS):
+        yield from (*node.decorator_list, *node.args.defaults)
+    elif isinstance(node, _COMPREHENSIONS):
+        own = {name for g in node.generators for name in _names(g.target)}
+        if not isinstance(node, ast.GeneratorExp) and own.isdisjoint(names):
+            yield from ast.iter_child_nodes(node)
+    elif isinstance(node, ast.AnnAssign):  # annotations of local names are not evaluated
+        yield from (part for part in (node.target, node.value) if part is not None)
+    elif not isinstance(node, (ast.Lambda, ast.ClassDef)):
+        yield from ast.iter_child_nodes(node)
 
 
 def _bound_at(node: ast.AST) -> Iterator[tuple[str, Place]]:
