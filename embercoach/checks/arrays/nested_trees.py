@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import bindings_at
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, evaluated
 from embercoach.analysis.values.facts import calls_of
-from embercoach.analysis.values.lattice import Sequence
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, Fact
+    from embercoach.analysis.values.lattice import Value
 
 _TREE_MAP = ("mlx.utils.tree_map", "mlx.utils.tree_map_with_path")
 _UNFLATTEN = "mlx.utils.tree_unflatten"
@@ -44,7 +47,8 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             statement = loop if isinstance(loop, cst.For) else contents.statement_of(loop)
             source = Source(loop.iter, statement, function, module)
-            if not _is_read(source) and not _is_tree(_made_by(source)):
+            got = _gets(source)
+            if got is None:
                 continue
             around = loop.body if isinstance(loop, cst.For) else contents.parents[loop]
             if not _is_array(loop.target.value, around, module):
@@ -54,9 +58,21 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 "API-022",
                 loop.iter,
                 place,
-                message="loop over a tree gets its keys, not its arrays",
+                message=f"loop over a tree gets {got}, not its arrays",
                 help="Write `for name, array in tree_flatten(tree):`",
             )
+
+
+def _gets(source: Source) -> str | None:
+    """Return what a loop over an expression gets in place of the arrays of a tree."""
+    made = _made_by(source)
+    if made is not None and made.symbol == _FLATTEN:
+        return "pairs of names and arrays"
+    node = source.node
+    func = node.func if isinstance(node, cst.Call) and not node.args else None
+    if isinstance(func, cst.Attribute) and func.attr.value == "values":
+        return "inner trees" if _is_read(source.at(func.value)) else None
+    return "its keys" if _is_read(source) or _is_tree(made) else None
 
 
 def _made_by(source: Source) -> CallFact | None:
@@ -187,3 +203,43 @@ def flat_list(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 _OF_DICTIONARIES = ("items", "values", "keys")
+
+
+@check("API-022", of=("mlx.utils.tree_flatten",))
+def unpacked_list(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``leaves, structure = tree_flatten(tree)``, as in JAX."""
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
+        return
+    target = statement.targets[0].target
+    if isinstance(target, cst.Tuple) and len(target.elements) == len(("leaves", "structure")):
+        yield Report.at(
+            fact,
+            "API-022",
+            message="`tree_flatten()` returns a list of pairs, not leaves and a structure",
+            help="Assign the list to one name: `leaves = tree_flatten(tree)`",
+        )
+
+
+@check("API-022", of=(".update",))
+def flat_update(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``model.update(mx.load(path))``: the keys of a file are dotted."""
+    given = fact.positional(0)
+    if given is None or not _is_model(fact.receiver):
+        return
+    sources = sources_of(module)
+    ends = sources.ends(sources.of(fact, given.node))
+    calls = [sources.library_call(end) for end in ends]
+    if calls and all(call is not None and call.name == "mlx.core.load" for call in calls):
+        yield Report.at(
+            fact,
+            "API-022",
+            message="`update()` takes a nested tree: the dotted keys of a file match nothing",
+            help="Use `model.load_weights(list(weights.items()))`",
+        )
+
+
+def _is_model(value: Value | None) -> bool:
+    if isinstance(value, Instance):
+        return is_layer(value.info)
+    return isinstance(value, LibraryObject) and mlx_api.is_layer(value.cls)

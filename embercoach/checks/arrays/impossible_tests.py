@@ -1,0 +1,111 @@
+"""LOGIC: tests of which the outcome is known, and conditional expressions that end early."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.values.inheritance import lineage
+from embercoach.analysis.values.lattice import Number
+from embercoach.checks.registry import Report, check
+from embercoach.terminal_text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.facts import Fact
+
+#: Characters of a name that a message quotes.
+_LONGEST = 28
+_OPERATORS = (cst.Is, cst.IsNot)
+
+
+@check("LOGIC-001")
+def flag_compared_to_none(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``if self.tied is not None`` of an attribute that is True or False."""
+    if " None" not in module.source or "bool" not in module.source:
+        return
+    for function in module.functions:
+        contents = contents_of(function.node.body)
+        for node in contents.of(cst.Comparison):
+            target = node.comparisons[0]
+            is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
+            if not is_none or not isinstance(target.operator, _OPERATORS):
+                continue
+            if _is_flag(node.left, function, module):
+                name = quoted(module.parsed.code(node.left), _LONGEST)
+                outcome = "true" if isinstance(target.operator, cst.IsNot) else "false"
+                statement = contents.statement_of(node)
+                yield Report(
+                    "LOGIC-001",
+                    node,
+                    module.frame.place()._replace(statement=statement, function=function),
+                    message=f"`{name}` is True or False: this test is always {outcome}",
+                    help=f"Test its value: `if {name}`",
+                    context="default",
+                )
+
+
+def _is_flag(node: cst.BaseExpression, function: FunctionInfo, module: Module) -> bool:
+    """Return whether a name or an attribute of ``self`` is declared and used as a bool."""
+    if isinstance(node, cst.Name):
+        parameter = next((p for p in function.parameters if p.name == node.value), None)
+        if parameter is None or not _says_bool(parameter.annotation):
+            return False
+        held = scope_of(module, function).reaching.bindings.get(node.value, ())
+        return len(held) < 2 and not _is_none(parameter.default)
+    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+        cls = function.cls
+        is_self = node.value.value == "self" and cls is not None
+        return is_self and cls is not None and _is_flag_of(cls, node.attr.value)
+    return False
+
+
+def _is_flag_of(cls: ClassInfo, name: str) -> bool:
+    """Return whether all that the classes of a lineage assign to an attribute are bools."""
+    held = [one.attributes[name] for one in lineage(cls) if name in one.attributes]
+    declared = [one.annotations[name] for one in lineage(cls) if name in one.annotations]
+    if not all(map(_says_bool, declared)):
+        return False
+    return bool(held) and all(isinstance(one, Number) and one.kind == "bool" for one in held)
+
+
+def _says_bool(annotation: cst.BaseExpression | None) -> bool:
+    return isinstance(annotation, cst.Name) and annotation.value == "bool"
+
+
+def _is_none(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+@check("LOGIC-002")
+def early_end(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``q, k = split(x) if fused else None, None``: the first name gets both."""
+    if " if " not in module.source or " else " not in module.source:
+        return
+    for function in module.functions:
+        contents = contents_of(function.node.body)
+        for statement in contents.of(cst.Assign):
+            value, target = statement.value, statement.targets[0].target
+            if not isinstance(value, cst.Tuple) or not isinstance(target, cst.Tuple):
+                continue
+            first, *rest = (element.value for element in value.elements)
+            if not isinstance(first, cst.IfExp) or not rest:
+                continue
+            is_alike = all(one.deep_equals(first.orelse) for one in rest)
+            # Parentheses at the start are around what is meant.
+            is_plain = not module.parsed.code(value).startswith("(")
+            if isinstance(first.body, (cst.Call, cst.Tuple)) and is_alike and is_plain:
+                yield Report(
+                    "LOGIC-002",
+                    value,
+                    module.frame.place()._replace(statement=statement, function=function),
+                    message="the conditional expression ends at the comma: one name gets all of it",
+                    help="Put the values after `else` in parentheses: `else (None, None)`",
+                    context="default",
+                )
