@@ -128,3 +128,18 @@ def test_an_attribute_that_an_imported_file_lacks_is_found(tmp_path: Path) -> No
 )
 def test_imports_that_may_succeed_are_silent(tmp_path: Path, other: str, program: str) -> None:
     assert imported(tmp_path, other, program) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("def f(x):\n    return x(layers=layers)", 1),
+        ("def f(x, layers):\n    return x(layers=layers)", 0),
+        ("def f(x):\n    def g(layers):\n        return x(layers=layers)\n    return g", 0),
+        ("def f(x):\n    for layers in x:\n        x(layers=layers)", 0),
+        ("def f(x):\n    return x(cache=layers), x(layers)", 0),
+    ],
+)
+def test_a_module_that_is_passed_for_a_variable(tmp_path: Path, program: str, found: int) -> None:
+    messages = imported(tmp_path, "a = 1", f"import layers\n{program}")
+    assert messages == ["`layers` is an imported module here"] * found

@@ -1,4 +1,4 @@
-"""NAME: names that nothing binds, that nothing has bound yet, or that no file has to import."""
+"""NAME: names without a value, imports of what no file has, and modules taken for variables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.name_errors import (
     PROVIDED,
     binds_by_text,
@@ -16,6 +17,8 @@ from embercoach.analysis.dataflow.name_errors import (
     scopes_of,
     undefined_reads,
 )
+from embercoach.analysis.syntax.trees import SCOPES
+from embercoach.analysis.values.lattice import ModuleRef
 from embercoach.checks.arrays.shape_errors import ShapeNodes
 from embercoach.checks.fallbacks import is_expected
 from embercoach.checks.registry import Report, check
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 
@@ -127,3 +131,36 @@ def _reported(
         help=advice,
         context="default",
     )
+
+
+@check("NAME-004")
+def module_passed(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``model(x, cache=cache)`` where ``cache`` is an imported module."""
+    modules = {n for n, value in module.frame.names.items() if isinstance(value, ModuleRef)}
+    for function in module.functions if modules else ():
+        contents = contents_of(function.node.body, SCOPES)
+        around = list(_outward(function))
+        own = {p.name for one in around for p in one.parameters}
+        own |= {name for one in around for name in contents_of(one.node.body).stored}
+        for call in contents.calls:
+            for argument in call.args:
+                name = "" if argument.keyword is None else argument.keyword.value
+                is_same = isinstance(argument.value, cst.Name) and argument.value.value == name
+                if is_same and name in modules - own:
+                    statement = contents.statement_of(call)
+                    yield Report(
+                        "NAME-004",
+                        argument.value,
+                        module.frame.place()._replace(statement=statement, function=function),
+                        message=f"`{quoted(name, 30)}` is an imported module here",
+                        help="Pass the variable that is meant, or rename the import",
+                        context="default",
+                    )
+
+
+def _outward(function: FunctionInfo) -> Iterator[FunctionInfo]:
+    """Yield a function and those around it."""
+    outer: FunctionInfo | None = function
+    while outer is not None:
+        yield outer
+        outer = outer.outer
