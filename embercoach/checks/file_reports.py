@@ -48,7 +48,7 @@ RAISES = (
 #: Rules about names that MLX lacks, or has moved: a stub too may use them.
 NAMES = ("API-001", "API-002", "DEPRECATED-001")
 #: Rules of dtypes and arguments, which say more of an operation than those of shapes.
-ABOVE_SHAPES = ("API", "COMPLEX-001", "DTYPE-013", "INDEX-006")
+ABOVE_SHAPES = ("API-00", "API-010", "COMPLEX-001", "DTYPE-013", "INDEX-006")
 #: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003", "COMPILE-001", "COMPILE-002", "COMPILE-006")
 #: Sets of fixes that are tried in search of one that breaks the source.

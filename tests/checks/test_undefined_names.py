@@ -88,7 +88,7 @@ def test_a_local_name_that_may_be_bound_is_silent(program: str) -> None:
 
 def test_the_nearest_name_is_advised() -> None:
     (found,) = findings("def f(temperature):\n    return mx.exp(temprature)", "NAME")
-    assert found.help == "`temperature` is the nearest name"
+    assert found.help == "Did you mean `temperature`?"
 
 
 def imported(folder: Path, other: str, program: str) -> list[str]:

@@ -47,7 +47,7 @@ def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
         scopes = scopes_of(module)
         known = () if scopes is None else scopes.bound.union(*scopes.inner.values())
         close = get_close_matches(node.id, known, n=1, cutoff=0.8)
-        advice = f"`{close[0]}` is the nearest name" if close else "Import it, or assign it before"
+        advice = f"Did you mean `{close[0]}`?" if close else "Import it, or assign it before"
         yield from _reported(module, nodes, "NAME-001", node, "nothing defines", advice)
     for function, node in early_reads(module):
         what = f"is local to `{function.name}`, and read before it is assigned"
