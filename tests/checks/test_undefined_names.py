@@ -73,6 +73,7 @@ BOUND = [
     "def f(x):\n    g = lambda: later\n    later = 3\n    return g",
     "def f(x):\n    def g():\n        return later\n    later = 3\n    return g",
     "def f(x):\n    return (mx.exp(b) for b in x), [b for b in x]\n    b = 3",
+    "def f(x):\n    y = [b for a in x if (b := a)]\n    b = 3\n    return y, b",
     "def f():\n    found: list[A] = []\n    class A:\n        pass\n    return found, A",
     "def f(x):\n    with open(x) as file, file as again:\n        return again, file",
     "def f(x):\n    try:\n        pass\n    except OSError as error:\n        print(error)",

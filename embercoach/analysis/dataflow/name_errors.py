@@ -267,6 +267,7 @@ def _run_at_once(node: ast.AST, names: set[str]) -> Iterator[ast.AST]:
         yield from (*node.decorator_list, *node.args.defaults)
     elif isinstance(node, _COMPREHENSIONS):
         own = {name for g in node.generators for name in _names(g.target)}
+        own |= {name for name, _ in _bound_at(node)}
         if not isinstance(node, ast.GeneratorExp) and own.isdisjoint(names):
             yield from ast.iter_child_nodes(node)
     elif isinstance(node, ast.AnnAssign):  # annotations of local names are not evaluated
@@ -284,6 +285,9 @@ def _bound_at(node: ast.AST) -> Iterator[tuple[str, Place]]:
             yield from ((name, _end(node)) for name in _names(node.target))
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         yield from ((name, _start(node.body[0])) for name in _names(node.target))
+    elif isinstance(node, _COMPREHENSIONS):  # its conditions run before its element
+        inner = (part for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
+        yield from ((part.target.id, _start(node)) for part in inner)
     elif isinstance(node, ast.withitem):
         if node.optional_vars is not None:
             place = _start(node.optional_vars)

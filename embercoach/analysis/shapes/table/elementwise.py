@@ -217,7 +217,7 @@ def allclose(
     equal_nan: object = False,
 ) -> object:
     """``mx.allclose``: one bool."""
-    isclose(requirements, a, b)
+    isclose(requirements, a, b, rtol, atol, equal_nan=equal_nan)
     return ShapedArray(ArrayShape(), BOOL)
 
 
