@@ -38,29 +38,34 @@ Late = cst.GeneratorExp | cst.Lambda | cst.FunctionDef
 @check("LOOP-004")
 def late_names(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``[(cache.extract(i) for cache in caches) for i in rows]``."""
-    contents = contents_of(module.tree)
-    found: list[Late] = [*contents.of(cst.GeneratorExp), *contents.of(cst.Lambda)]
-    found += [one for one in contents.of(cst.FunctionDef) if _loop_around(one, contents)]
-    for late in found:
-        read = _read_late(late)
-        for held in _kept(late, contents) if read else ():
-            names = _changing(held, contents) & read
-            if names:
-                name = quoted(min(names), _LONGEST)
-                is_generator = isinstance(late, cst.GeneratorExp)
-                kind = "generator" if is_generator else "function"
-                statement = contents.statement_of(late)
-                yield Report(
-                    "LOOP-004",
-                    late.name if isinstance(late, cst.FunctionDef) else late,
-                    module.frame.place()._replace(statement=statement),
-                    message=f"this {kind} reads `{name}` after the loop: each gets its last value",
-                    help="Make a list of it"
-                    if is_generator
-                    else f"Bind the value now: a parameter `{name}={name}`",
-                    context="default",
-                )
-                break
+    outermost = [one.node.body for one in module.functions if one.outer is None]
+    top = contents_of(module.tree, DEFINITIONS)
+    reported: set[cst.CSTNode] = set()
+    for contents in (top, *map(contents_of, outermost)):
+        found: list[Late] = [*contents.of(cst.GeneratorExp), *contents.of(cst.Lambda)]
+        found += [one for one in contents.of(cst.FunctionDef) if _loop_around(one, contents)]
+        for late in found:
+            read = _read_late(late)
+            changing = (_changing(held, contents) & read for held in _kept(late, contents))
+            names = next(filter(None, changing), None) if read else None
+            if names and late not in reported:
+                reported.add(late)
+                yield _report(late, min(names), contents, module)
+
+
+def _report(late: Late, name: str, contents: Contents, module: Module) -> Report:
+    name = quoted(name, _LONGEST)
+    is_generator = isinstance(late, cst.GeneratorExp)
+    kind = "generator" if is_generator else "function"
+    bound = f"Bind the value now: a parameter `{name}={name}`"
+    return Report(
+        "LOOP-004",
+        late.name if isinstance(late, cst.FunctionDef) else late,
+        module.frame.place()._replace(statement=contents.statement_of(late)),
+        message=f"this {kind} reads `{name}` after the loop: each gets its last value",
+        help="Make a list of it" if is_generator else bound,
+        context="default",
+    )
 
 
 def _read_late(late: Late) -> frozenset[str]:
