@@ -94,14 +94,22 @@ def _name(node: cst.CSTNode) -> str | None:
 
 
 def _kept(late: Late, contents: Contents) -> Iterator[cst.CSTNode]:
-    """Yield what is kept of a function or generator: itself, or the names of a definition."""
-    if not isinstance(late, cst.FunctionDef):
-        yield late
-        return
+    """Yield what may be kept of a function or generator: itself, or its name in the loop."""
     loop = _loop_around(late, contents)
-    if loop is not None and not late.decorators:
-        inside = contents_of(loop.body)
-        yield from (use for use in inside.uses(late.name.value) if use is not late.name)
+    if isinstance(late, cst.FunctionDef):
+        name = late.name.value if not late.decorators else None
+    else:
+        yield late
+        statement = contents.parents.get(late)
+        targets = statement.targets if isinstance(statement, cst.Assign) else ()
+        name = _name(targets[0].target) if len(targets) == 1 else None
+    if loop is None or name is None:
+        return
+    inside = contents_of(loop.body)
+    uses = [use for use in inside.uses(name) if use not in inside.targets]
+    # A generator that something else in the loop uses may be empty by then.
+    if len(uses) == 1 or not isinstance(late, cst.GeneratorExp):
+        yield from uses
 
 
 def _loop_around(node: cst.CSTNode, contents: Contents) -> cst.For | None:
