@@ -40,6 +40,44 @@ def test_offsets_that_an_update_changes(lines: tuple[str, ...], found: int) -> N
     assert codes(attention(*lines), "CACHE") == ["CACHE-002"] * found
 
 
+DECODER = """
+from mlx_lm.models.cache import KVCache
+
+def attend(q, k, v, cache):
+    return cache.update_and_fetch(k, v)
+
+class Decoder(nn.Module):
+    def __call__(self, h, cache):
+        {body}
+"""
+FIRST = "offset = cache[0].offset if cache else 0"
+ZIPPED = "for layer, c in zip(self.layers, cache):"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ((FIRST, ZIPPED, "    h = layer(h, c, offset)"), 1),
+        ((FIRST, ZIPPED, "    h = layer(h, cache=c, offset=offset)"), 1),
+        ((FIRST, "for i, (layer, c) in enumerate(zip(x, cache)):", "    layer(h, c, offset)"), 1),
+        ((FIRST, "for i, layer in enumerate(x):", "    h = layer(h, cache[i], offset)"), 1),
+        (
+            (FIRST, ZIPPED, "    q, k = layer.qk(h, offset)", "    k = c.update_and_fetch(k, k)"),
+            1,
+        ),
+        (("offset = cache[0].offset + 0", ZIPPED, "    h = layer(h, c, offset)"), 0),
+        ((FIRST, "offset = mx.array(offset)", ZIPPED, "    h = layer(h, c, offset)"), 0),
+        ((FIRST, ZIPPED, "    offset = c.offset", "    h = layer(h, c, offset)"), 0),
+        ((FIRST, "pe = self.rope(h, offset)", ZIPPED, "    h = layer(h, c, pe)"), 0),
+        ((FIRST, "for layer in self.layers:", "    h = layer(h, offset)"), 0),
+        ((ZIPPED, "    offset = cache[0].offset", "    h = layer(h, c, offset)"), 0),
+    ],
+)
+def test_offsets_of_all_layers(lines: tuple[str, ...], found: int) -> None:
+    program = DECODER.format(body="\n        ".join(lines))
+    assert codes(program, "CACHE") == ["CACHE-002"] * found
+
+
 @pytest.mark.parametrize(
     ("mask", "found"),
     [

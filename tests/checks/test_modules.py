@@ -167,6 +167,55 @@ def test_modes_of_models_of_other_files(
     assert [f.code for f in found if f.code.startswith(("NN-005", "NN-006"))] == expected
 
 
+BLOCKS = """
+import mlx.core as mx
+import mlx.nn as nn
+
+class Block(nn.Module):
+    def __init__(self, dims, rate):
+        super().__init__()
+        self.dropout = nn.Dropout(rate)
+
+    def __call__(self, x):
+        return self.dropout(x)
+
+class Net(nn.Module):
+    def __init__(self, dims, rate, depth):
+        super().__init__()
+        self.layers = nn.Sequential(LAYERS)
+
+    def __call__(self, x):
+        return self.layers(x)
+
+class Trainer:
+    def __init__(self, model: Net):
+        self.model = model
+
+    def loss(self, x):
+        return mx.mean(self.model(x))
+
+    def train(self, x):
+        self.model.train()
+        return nn.value_and_grad(self.model, self.loss)(x)
+
+    def evaluate(self, x):
+        return self.model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ("*[Block(dims, rate) for _ in range(depth)]", ["NN-005"]),
+        ("nn.Linear(dims, dims), Block(dims, rate)", ["NN-005"]),
+        ("*[nn.Linear(dims, dims), Block(dims, rate)]", ["NN-005"]),
+        ("*[nn.Linear(dims, dims) for _ in range(depth)]", []),
+    ],
+)
+def test_layers_of_sequences(layers: str, expected: list[str]) -> None:
+    assert codes(BLOCKS.replace("LAYERS", layers), "NN-005") == expected
+
+
 MODELS = """
 import mlx.core as mx
 import mlx.nn as nn

@@ -92,6 +92,42 @@ def test_the_package_of_a_layer_says_that_it_is_quantized(tmp_path: Path) -> Non
     assert found == [[], [12]]
 
 
+def test_names_of_weights() -> None:
+    check_marked(
+        """
+import mlx.core as mx
+import mlx.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, dims: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(dims, dims)
+        self.norm = nn.RMSNorm(dims)
+
+    def sanitize(self, weights: dict) -> dict:
+        return weights
+
+    def __call__(self, x: mx.array) -> mx.array:
+        weight = self.proj.weight  # reported
+        if x.dtype != weight.dtype:
+            x = x.astype(weight.dtype)
+        return self.proj(x)
+
+    def tied(self, h: mx.array, table: mx.array | None) -> mx.array:
+        weight = self.proj.weight
+        if table is not None:
+            weight = table
+        return h @ weight.T
+
+    def normed(self, x: mx.array) -> mx.array:
+        weight = self.norm.weight
+        return self.proj(x.astype(weight.dtype))
+""",
+        "QUANT-002",
+    )
+
+
 def test_layers_that_a_predicate_may_leave_are_not_reported() -> None:
     check_marked(
         """

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import bound_by, contents_of
+from embercoach.analysis.dataflow.contents import bound_by, contents_of, root_name
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.lattice import Function, Symbol
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -64,17 +64,25 @@ def _is_made(
 
 @check("CACHE-002")
 def offset_before_update(module: Module, _: list[Fact]) -> Iterator[Report]:
-    """``offset = cache.offset``, then ``cache.update_and_fetch(k, v)``, then ``offset``."""
+    """``offset = cache.offset``, then ``cache.update_and_fetch(k, v)``, then ``offset``.
+
+    Also ``offset = cache[0].offset`` before the loop over the layers, which update their caches.
+    """
     if _UPDATE not in module.source or ".offset" not in module.source:
         return
     for function in module.functions:
         contents = contents_of(function.node.body)
-        if _UPDATE not in contents.names or "offset" not in contents.names:
+        if "offset" not in contents.names:
             continue
         place = {node: number for number, node in enumerate(contents)}
-        for cache, assigned, target in _offsets(contents):
+        for owner, assigned, target in _offsets(contents):
+            cache = module.parsed.code(owner)
+            later = _read_by_layers(owner, assigned, target, contents, place)
+            if later is not None and _has_array_offsets(module):
+                yield _aliased(later, cache, assigned, contents, module)
+                continue
             updated = next(
-                (u for u in _updates(contents, cache) if place[u] > place[assigned]), None
+                (u for u in _updates(contents, cache, module) if place[u] > place[assigned]), None
             )
             if updated is None:
                 continue
@@ -104,7 +112,9 @@ def _adds_in_place(module: Module) -> bool:
     return any(dotted(update.target) == "self.offset" for update in updates)
 
 
-def _offsets(contents: Contents) -> Iterator[tuple[str, cst.Assign, cst.Name]]:
+def _offsets(
+    contents: Contents,
+) -> Iterator[tuple[cst.Name | cst.Subscript, cst.Assign, cst.Name]]:
     """Yield assignments of ``cache.offset`` to a name: the cache, the statement and the name."""
     for statement in contents.of(cst.Assign):
         target = statement.targets[0].target
@@ -115,15 +125,67 @@ def _offsets(contents: Contents) -> Iterator[tuple[str, cst.Assign, cst.Name]]:
                 isinstance(target, cst.Name)
                 and isinstance(read, cst.Attribute)
                 and read.attr.value == "offset"
-                and isinstance(read.value, cst.Name)
+                and isinstance(read.value, (cst.Name, cst.Subscript))
             ):
-                yield read.value.value, statement, target
+                yield read.value, statement, target
 
 
-def _updates(contents: Contents, cache: str) -> Iterator[cst.Call]:
+def _read_by_layers(
+    owner: cst.Name | cst.Subscript,
+    assigned: cst.Assign,
+    target: cst.Name,
+    contents: Contents,
+    place: dict[cst.CSTNode, int],
+) -> cst.Name | None:
+    """Return where a loop over layers, each with its cache, passes the first cache's offset on."""
+    caches = root_name(owner) if isinstance(owner, cst.Subscript) else ""
+    for loop in contents.of(cst.For) if caches else ():
+        if place[loop] < place[assigned] or assigned in contents_of(loop):
+            continue
+        body, items = contents_of(loop.body), frozenset(target_names(loop.target))
+        held = frozenset(_caches_of(loop.target, loop.iter, caches))
+        given = [argument.value for call in body.calls for argument in call.args]
+        methods = [call.func for call in body.calls if isinstance(call.func, cst.Attribute)]
+        given += [method.value for method in methods if method.attr.value == _UPDATE]
+        if not any(
+            root_name(one) == caches if isinstance(one, cst.Subscript) else dotted(one) in held
+            for one in given
+        ):
+            continue
+        rebound = [
+            one
+            for one in contents.of(cst.Assign)
+            if target.value in bound_by(one) and place[one] > place[assigned]
+        ]
+        for read in body.uses(target.value) if not rebound else ():
+            call = body.parents.get(body.parents[read])
+            if isinstance(call, cst.Call) and root_name(call.func) in items:
+                return read
+    return None
+
+
+def _caches_of(
+    target: cst.BaseExpression, iterable: cst.BaseExpression, caches: str
+) -> Iterator[str]:
+    """Yield the names that a loop gives to the items of a list: of ``zip(self.layers, cache)``."""
+    if root_name(iterable) == caches:
+        yield from target_names(target)
+    elif isinstance(iterable, cst.Call) and isinstance(target, cst.Tuple):
+        parts = [element.value for element in target.elements]
+        name = last_name(iterable)
+        given = [argument.value for argument in iterable.args]
+        if name == "enumerate":
+            parts, given = parts[1:], given[:1]
+        if name in ("zip", "enumerate"):
+            for part, one in zip(parts, given, strict=False):
+                yield from _caches_of(part, one, caches)
+
+
+def _updates(contents: Contents, cache: str, module: Module) -> Iterator[cst.Call]:
     """Yield the calls that add keys and values to a cache."""
     for call in contents.calls:
-        if dotted(call.func) == f"{cache}.{_UPDATE}":
+        func = call.func if last_name(call) == _UPDATE else None
+        if isinstance(func, cst.Attribute) and module.parsed.code(func.value) == cache:
             yield call
 
 

@@ -11,11 +11,17 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import made_in_init, passed_with_owner, scope_of
+from embercoach.analysis.dataflow.scopes import (
+    display,
+    made_in_init,
+    passed_with_owner,
+    scope_of,
+)
+from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.values.inheritance import is_layer, lineage
+from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
@@ -27,7 +33,7 @@ from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import TypeGuard
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
@@ -168,7 +174,13 @@ def _layers_of(cls: ClassInfo, module: Module, depth: int = MOST_CALLS) -> Itera
         return
     for name in {name for base in lineage(cls) for name in base.setters}:
         value = member(module.frame, Instance(cls), name)
-        yield from _layers_in(value, made_in_init(cls, name), module, depth)
+        made = made_in_init(cls, name)
+        yield from _layers_in(value, made, module, depth)
+        init = find_method(cls, "__init__")
+        for call in _sequence(made) if init is not None and depth > 1 else ():
+            held = value_in(call, init, cls.module)
+            if type(held) is Instance:
+                yield from _layers_of(held.info, module, depth - 1)
 
 
 def _layers_in(
@@ -182,10 +194,25 @@ def _layers_in(
     elif type(value) is Sequence and depth:
         for item in value.items if value.items is not None else (any_item(value),):
             yield from _layers_in(item, None, module, depth - 1)
-    # ``nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))``
-    if isinstance(made, cst.Call) and (dotted(made.func) or "").endswith("Sequential"):
-        calls = (a.value for a in made.args if isinstance(a.value, cst.Call))
-        yield from (_Layer(last_name(call), call) for call in calls)
+    yield from (_Layer(last_name(call), call) for call in _sequence(made))
+
+
+def _sequence(made: cst.BaseExpression | None) -> Iterator[cst.Call]:
+    """Yield the calls that make the layers of ``nn.Sequential(Block(4), nn.Dropout(0.5))``.
+
+    Those of ``nn.Sequential(*[Block(4) for _ in range(3)])`` as well.
+    """
+    if not isinstance(made, cst.Call) or not (dotted(made.func) or "").endswith("Sequential"):
+        return
+    for argument in made.args:
+        node = argument.value
+        nodes: Iterable[cst.BaseExpression] = (node,)
+        if argument.star == "*":
+            if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+                nodes = (node.elt,)
+            else:
+                nodes = display(node) or ()
+        yield from (one for one in nodes if isinstance(one, cst.Call))
 
 
 def changes_by_mode(cls: ClassInfo, module: Module, *, certain: bool = False) -> bool:

@@ -98,7 +98,20 @@ _JOINS = frozenset(("broadcast_to", "concatenate", "stack", "take"))
 
 
 def _use(weight: cst.Attribute, contents: Contents) -> _Use | None:
-    """Return the use of weights that is meant for those that are not packed."""
+    """Return the use of weights that is meant for those that are not packed.
+
+    Uses of a name that only these weights are bound to count as well.
+    """
+    statement = contents.parents.get(weight)
+    target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+    if isinstance(target, cst.Name):
+        reads = contents.uses(target.value)
+        if sum(one in contents.targets for one in reads) == 1:
+            return next(filter(None, (_use_at(one, contents) for one in reads)), None)
+    return _use_at(weight, contents)
+
+
+def _use_at(weight: cst.Attribute | cst.Name, contents: Contents) -> _Use | None:
     parents = contents.parents
     parent = parents.get(weight)
     if isinstance(parent, cst.Attribute):

@@ -1,4 +1,4 @@
-"""API-005, 007, 009, 010 and COMPLEX: operations that MLX refuses, or whose result nothing uses."""
+"""API-005, 007, 009, 010, 029 and COMPLEX: operations that MLX refuses, or that have no effect."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from embercoach.analysis.dataflow.layout import assigned_to, reads_of
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
+from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.facts import (
     BinaryFact,
@@ -24,13 +25,16 @@ from embercoach.analysis.values.facts import (
 )
 from embercoach.analysis.values.inheritance import subclasses
 from embercoach.analysis.values.lattice import (
+    NONE,
     Array,
     ArrayAt,
     BoundMember,
+    Dict,
     DType,
     LibraryObject,
     Number,
     Numpy,
+    Sequence,
     Symbol,
     Value,
     as_array,
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, ArrayIndexFact, Fact, InvertFact
+    from embercoach.analysis.values.facts import Argument, ArrayIndexFact, Fact, InvertFact, Operand
 
 
 @check("API-005")
@@ -121,6 +125,54 @@ def _is_stored(fact: ArrayIndexFact) -> bool:
     """Test whether the subscript is assigned; ``x[i] += 1`` reads it too."""
     statement = fact.place.statement
     return fact.node in targets_of(statement) and not isinstance(statement, cst.AugAssign)
+
+
+@check("API-029")
+def refused_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``logits + logit_bias`` of a dictionary, ``x * [1.0, 2.0]``."""
+    for other, array in ((fact.right, fact.left), (fact.left, fact.right)):
+        what = _refused_operand(other, fact, module)
+        if what is None or type(array.value) is not Array:
+            continue
+        if is_meant_to_raise(module, fact.node):
+            continue
+        if is_expected(module, fact.place.statement, REFUSED, broadly=True):
+            continue
+        operator = f"{fact.operator}{'=' * fact.in_place}"
+        yield Report.at(
+            fact,
+            "API-029",
+            node=other.node,
+            message=f"`{operator}` of an array and {what} raises an error",
+            help=_OPERANDS[what],
+        )
+        return
+
+
+_CONVERT = "Convert it: `mx.array(values)`"
+_OPERANDS = {
+    "a dictionary": "Use its keys as indices: `x.at[..., keys].add(values)`, both of them arrays",
+    "a list": _CONVERT,
+    "a tuple": _CONVERT,
+    "a set": "Convert it: `mx.array(list(values))`",
+    "None": "Leave the operation out where the operand is None",
+}
+_DISPLAYS = (cst.List, cst.ListComp, cst.Tuple, cst.Set, cst.SetComp)
+
+
+def _refused_operand(operand: Operand, fact: BinaryFact, module: Module) -> str | None:
+    """Return what an operand is that MLX refuses; None for what it may take.
+
+    Annotations say too often that an array is a tuple: only what is written as one counts.
+    """
+    value, node = operand.value, operand.node
+    if isinstance(value, Dict):
+        return "a dictionary"
+    if isinstance(value, Sequence) and value.kind in ("list", "tuple", "set"):
+        ends = sources_of(module).ends(sources_of(module).of(fact, node))
+        is_written = bool(ends) and all(isinstance(end.node, _DISPLAYS) for end in ends)
+        return f"a {value.kind}" if is_written else None
+    return "None" if value is NONE and dotted(node) == "None" else None
 
 
 #: Parts of the names of sizes.
