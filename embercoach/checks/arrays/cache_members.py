@@ -10,7 +10,7 @@ from embercoach.analysis.dataflow.contents import bound_by, contents_of, root_na
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import dotted, target_names
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, target_names
 from embercoach.analysis.values.lattice import Function, Symbol
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -68,10 +68,10 @@ def offset_before_update(module: Module, _: list[Fact]) -> Iterator[Report]:
 
     Also ``offset = cache[0].offset`` before the loop over the layers, which update their caches.
     """
-    if _UPDATE not in module.source or ".offset" not in module.source:
+    if _UPDATE not in module.source or not any(end in module.source for end in _KEPT):
         return
     for function in module.functions:
-        contents = contents_of(function.node.body)
+        contents = contents_of(function.node.body, DEFINITIONS)
         if "offset" not in contents.names:
             continue
         place = {node: number for number, node in enumerate(contents)}
@@ -95,6 +95,8 @@ def offset_before_update(module: Module, _: list[Fact]) -> Iterator[Report]:
 
 
 _UPDATE = "update_and_fetch"
+#: Ends of an expression that a name is bound to; ``offset=cache.offset`` ends in another way.
+_KEPT = (".offset\n", ".offset if ", ".offset #", ".offset  #", ".offset else ", "].offset")
 
 
 def _has_array_offsets(module: Module) -> bool:
@@ -240,7 +242,7 @@ def mask_of_all_caches(module: Module, _: list[Fact]) -> Iterator[Report]:
         return
     for function in module.functions:
         names = {parameter.name for parameter in function.parameters}
-        contents = contents_of(function.node.body)
+        contents = contents_of(function.node.body, DEFINITIONS)
         for call in contents.calls:
             given = _second(call) if last_name(call) == _MASK else None
             if isinstance(given, cst.Name) and given.value in names:

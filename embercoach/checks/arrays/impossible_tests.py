@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.syntax.trees import DEFINITIONS
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Number
 from embercoach.checks.registry import Report, check
@@ -31,7 +32,7 @@ def flag_compared_to_none(module: Module, _: list[Fact]) -> Iterator[Report]:
     if " None" not in module.source or "bool" not in module.source:
         return
     for function in module.functions:
-        contents = contents_of(function.node.body)
+        contents = contents_of(function.node.body, DEFINITIONS)
         for node in contents.of(cst.Comparison):
             target = node.comparisons[0]
             is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
@@ -89,7 +90,7 @@ def early_end(module: Module, _: list[Fact]) -> Iterator[Report]:
     if " if " not in module.source or " else " not in module.source:
         return
     for function in module.functions:
-        contents = contents_of(function.node.body)
+        contents = contents_of(function.node.body, DEFINITIONS)
         for statement in contents.of(cst.Assign):
             value, target = statement.value, statement.targets[0].target
             if not isinstance(value, cst.Tuple) or not isinstance(target, cst.Tuple):

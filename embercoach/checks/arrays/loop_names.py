@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.syntax.trees import DEFINITIONS, target_names
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -27,7 +27,7 @@ _LONGEST = 24
 def names_of_loops(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``for key in keys: out = {key: f(key)}``, and ``for x in xs`` over an ``x`` of before."""
     for function in module.functions:
-        contents = contents_of(function.node.body)
+        contents = contents_of(function.node.body, DEFINITIONS)
         for loop in contents.of(cst.For):
             block = contents.parents.get(loop)
             statements = block.body if isinstance(block, cst.IndentedBlock) else ()

@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.syntax.trees import DEFINITIONS
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -40,7 +41,7 @@ def stale_parts(module: Module, _: list[Fact]) -> Iterator[Report]:
         body = function.node.body
         if not isinstance(body, cst.IndentedBlock):
             continue
-        contents = contents_of(body)
+        contents = contents_of(body, DEFINITIONS)
         loops = contents.of(cst.For, cst.While)
         if loops:
             parts = list(_parts(contents))

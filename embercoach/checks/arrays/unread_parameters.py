@@ -147,8 +147,12 @@ _CONSTANTS = frozenset(("True", "False", "None"))
 def constant_passed(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``save(donate=True)`` in a function with a parameter ``donate`` that nothing reads."""
     for function in module.functions:
+        given = (p.name for p in function.parameters if p.default is not None)
+        written = [name for name in given if f"{name}=" in module.source]
+        if not written:
+            continue
         contents = contents_of(function.node.body)
-        names = {p.name for p in function.parameters if p.name in contents.names}
+        names = contents.names.intersection(written)
         if not names or _is_general(function):
             continue
         unread = {name for name in names if not contents.uses(name)}
