@@ -189,17 +189,17 @@ def _iteration(
     scope: cst.CSTNode = binder if isinstance(binder, cst.For) else place.statement
     edits: list[tuple[cst.CSTNode, str]] = [(source, f"{module.parsed.code(source)}.tolist()")]
     names = set(target_names(target))
-    above = contents_of(scope).parents
+    inside = contents_of(scope)
     for node in _uses(binder, place, names):
-        parent = above.get(node)
+        parent = inside.parent_of(node)
         if isinstance(parent, cst.Arg):
-            call = above.get(parent)
+            call = inside.parent_of(parent)
             if isinstance(call, cst.Call) and _is_cast(call):
                 continue
         elif isinstance(parent, cst.FormattedStringExpression):
             continue
         elif isinstance(parent, cst.Attribute) and parent.attr.value in ("item", "tolist"):
-            call = above.get(parent)
+            call = inside.parent_of(parent)
             if isinstance(call, cst.Call) and not call.args:
                 edits.append((call, node.value))
                 continue

@@ -5,20 +5,21 @@ Checks ask here, and walk no trees themselves. Each walk counts as work of the f
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import (
+    BODIES,
     children,
-    head_of,
     is_one_of,
     keyed_path,
     small_statements,
     target_names,
     targets_of,
-    walk,
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import take_walk
@@ -30,54 +31,105 @@ if TYPE_CHECKING:
     from embercoach.analysis.syntax.trees import Kinds
 
 _N = TypeVar("_N", bound=cst.CSTNode)
+_Span: TypeAlias = tuple[int, int]
 _STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
 _WITH_TARGETS = (
     *(cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr),
     cst.Del,
 )
+_BODIES = tuple(BODIES)
 _NAMED = (cst.AsName, cst.FunctionDef, cst.ClassDef)
+
+
+class _TreeOrder:
+    """The nodes of a tree in the order of the text, each with where what is below it ends.
+
+    A tree is walked once for a file. The contents of each body in it are spans of the order, and
+    the nodes of a kind are found in a span by their positions.
+    """
+
+    def __init__(self, root: cst.CSTNode) -> None:
+        self.nodes: list[cst.CSTNode] = []
+        self.above: list[int] = []
+        pending = [(root, -1)]
+        while pending:
+            node, parent = pending.pop()
+            pending += [(child, len(self.nodes)) for child in reversed(children(node))]
+            self.nodes.append(node)
+            self.above.append(parent)
+        take_walk(len(self.nodes))
+        self.position = dict(zip(self.nodes, range(len(self.nodes)), strict=True))
+        self.ends = [*range(1, len(self.nodes) + 1)]
+        for at in range(len(self.nodes) - 1, 0, -1):
+            self.ends[self.above[at]] = max(self.ends[self.above[at]], self.ends[at])
+        self._by_type: dict[type, list[int]] = {}
+        for at, node in enumerate(self.nodes):
+            self._by_type.setdefault(type(node), []).append(at)
+        self._by_kinds: dict[Kinds, list[int]] = {}
+
+    def of(self, kinds: Kinds, start: int, end: int) -> list[int]:
+        """Return the positions of nodes of some kinds, from one position to before another."""
+        found = self._by_kinds.get(kinds)
+        if found is None:
+            parts = [at for kind, at in self._by_type.items() if is_one_of(kind, kinds)]
+            found = parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts))
+            self._by_kinds[kinds] = found
+        return found[bisect_left(found, start) : bisect_left(found, end)]
+
+    def without(self, kinds: Kinds, start: int, end: int, kept: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans outside of nodes of some kinds, with those nodes if ``kept`` is 1."""
+        for at in self.of(kinds, start, end):
+            if at >= start:
+                yield start, at + kept
+                start = self.ends[at]
+        yield start, end
 
 
 class Contents:
     """The nodes of a body or an expression, in the order of the text."""
 
-    def __init__(self, root: cst.CSTNode, nodes: Iterator[cst.CSTNode]) -> None:
+    def __init__(self, root: cst.CSTNode, order: _TreeOrder, spans: tuple[_Span, ...]) -> None:
         self._root = root
-        self._nodes = tuple(nodes)
+        self._order = order
+        self._spans = spans
         self._by_kind: dict[type, list[cst.CSTNode]] = {}
-        take_walk(len(self._nodes))
 
     def of(self, kind: type[_N], *others: type[_N]) -> list[_N]:
         """Return the nodes of one kind, or of several."""
         if others:
-            kinds = (kind, *others)
-            return [node for node in self._nodes if is_one_of(type(node), kinds)]  # type: ignore[misc]
+            return self._found((kind, *others))  # type: ignore[return-value]
         found = self._by_kind.get(kind)
         if found is None:
-            found = [node for node in self._nodes if is_one_of(type(node), (kind,))]
-            self._by_kind[kind] = found
+            found = self._by_kind[kind] = self._found((kind,))
         return found  # type: ignore[return-value]
 
+    def _found(self, kinds: Kinds) -> list[cst.CSTNode]:
+        order = self._order
+        found = [order.nodes[at] for span in self._spans for at in order.of(kinds, *span)]
+        take_walk(len(found))
+        return found
+
     def __iter__(self) -> Iterator[cst.CSTNode]:
-        return iter(self._nodes)
+        for start, end in self._spans:
+            take_walk(end - start)
+            yield from self._order.nodes[start:end]
 
     def __contains__(self, node: cst.CSTNode | None) -> bool:
-        return node in self._set
+        at = self._order.position.get(node, -1)  # type: ignore[arg-type]
+        return any(start <= at < end for start, end in self._spans)
 
-    @cached_property
-    def _set(self) -> frozenset[cst.CSTNode]:
-        return frozenset(self._nodes)
-
-    @cached_property
-    def parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
-        """The node above each node."""
-        return {child: node for node in self._nodes for child in children(node)}
+    def parent_of(self, node: cst.CSTNode | None) -> cst.CSTNode | None:
+        """Return the node above a node; None for the whole of the contents and other nodes."""
+        at = self._order.position.get(node, -1)  # type: ignore[arg-type]
+        parent = self._order.nodes[self._order.above[at]] if at > 0 else None
+        return parent if parent in self or parent is self._root else None
 
     def above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around a node, innermost first, up to all of the contents."""
-        while node in self.parents:
-            node = self.parents[node]
-            yield node
+        parent = self.parent_of(node)
+        while parent is not None:
+            yield parent
+            parent = self.parent_of(parent)
 
     def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
         """Get the innermost statement around a node; outside of statements all of the contents."""
@@ -90,7 +142,7 @@ class Contents:
 
     def is_label(self, node: cst.CSTNode) -> bool:
         """Return whether a name is that of an attribute, a keyword, a parameter or a function."""
-        parent = self.parents.get(node)
+        parent = self.parent_of(node)
         return (
             (isinstance(parent, cst.Attribute) and parent.attr is node)
             or (isinstance(parent, cst.Arg) and parent.keyword is node)
@@ -179,12 +231,33 @@ def bound_by(statement: cst.CSTNode) -> Iterator[str]:
 
 
 @kept_for_file
+def _orders() -> dict[cst.CSTNode, _TreeOrder]:
+    """Get the trees that were walked for the file, by the nodes in them."""
+    return {}
+
+
+def _order_with(root: cst.CSTNode) -> _TreeOrder:
+    order = _orders().get(root)
+    if order is None:
+        order = _TreeOrder(root)
+        _orders().update(dict.fromkeys(order.nodes, order))
+    return order
+
+
+@kept_for_file
 def contents_of(root: cst.CSTNode, closed: Kinds = ()) -> Contents:
     """Return the contents of a body or an expression, but for what is in ``closed`` kinds."""
-    return Contents(root, walk(root, closed))
+    order = _order_with(root)
+    at = order.position[root]
+    end = order.ends[at]
+    spans = tuple(order.without(closed, at, end, 1)) if closed else ((at, end),)
+    return Contents(root, order, spans)
 
 
 @kept_for_file
 def head_contents(statement: cst.CSTNode) -> Contents:
     """Return the contents of a statement that are neither in its bodies nor in a lambda."""
-    return Contents(statement, head_of(statement))
+    order = _order_with(statement)
+    at = order.position[statement]
+    spans = order.without(_BODIES, at + 1, order.ends[at], 0)
+    return Contents(statement, order, tuple(spans))

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     SCOPES,
-    head_of,
     targets_of,
-    walk,
 )
 from embercoach.analysis.values.memo import kept_for_file
 
@@ -64,12 +63,12 @@ def reads_of(module: Module, function: FunctionInfo | None) -> dict[str, list[cs
     """Return the statements of a scope that read each name, as often as they read it."""
     root = module.tree if function is None else function.node.body
     found: dict[str, list[cst.CSTNode]] = {}
-    for statement in walk(root, (cst.BaseExpression, *DEFINITIONS)):
+    for statement in contents_of(root, (cst.BaseExpression, *DEFINITIONS)):
         if not isinstance(statement, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
             continue
         bound = {id(target) for target in targets_of(statement)}
         whole = isinstance(statement, DEFINITIONS)
-        for inner in walk(statement) if whole else head_of(statement):
+        for inner in contents_of(statement) if whole else head_contents(statement):
             if isinstance(inner, cst.Attribute):
                 bound.add(id(inner.attr))
             elif isinstance(inner, cst.Arg) and inner.keyword is not None:

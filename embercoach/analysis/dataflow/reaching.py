@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import libcst as cst
 from msgspec import Struct
 
-from embercoach.analysis.syntax.trees import head_of, parameters_of, target_names, walk
+from embercoach.analysis.dataflow.contents import head_contents
+from embercoach.analysis.syntax.trees import parameters_of, target_names, walk
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Reaching:
         return state
 
     def _walruses(self, statement: cst.CSTNode, state: State) -> State:
-        for node in head_of(statement):
+        for node in head_contents(statement):
             if type(node) is cst.NamedExpr and isinstance(node.target, cst.Name):
                 name = node.target
                 bound = self._bind(state, name.value, "assigned", name, statement, node.value)

@@ -83,7 +83,7 @@ class _Uses:
 
     def _climb(self, node: cst.CSTNode) -> None:
         """Follow a value to the expression around it, or to the statement that uses it."""
-        parent = self._region.parents.get(node)
+        parent = self._region.parent_of(node)
         if parent is None or isinstance(parent, (cst.Raise, cst.Expr)):
             return
         kind = type(parent)
@@ -121,7 +121,7 @@ class _Uses:
         return fact is not None and (fact.left.array is not None or fact.right.array is not None)
 
     def _argument(self, argument: cst.CSTNode) -> None:
-        call = self._region.parents.get(argument)
+        call = self._region.parent_of(argument)
         if not isinstance(call, cst.Call):
             return
         fact = self._evaluation.calls.get(call)
@@ -139,7 +139,7 @@ class _Uses:
         if node.attr.value in METADATA:
             self._found.add(Use.METADATA)
             return
-        call = self._region.parents.get(node)
+        call = self._region.parent_of(node)
         self._pending.append(call if isinstance(call, cst.Call) else node)
 
     def _assigned(self, node: cst.Assign | cst.AnnAssign | cst.NamedExpr) -> None:
@@ -169,7 +169,7 @@ class _Uses:
         return not bindings or any(binding.statement is binder for binding in bindings)
 
     def _is_target(self, read: cst.Name) -> bool:
-        parent = self._region.parents.get(read)
+        parent = self._region.parent_of(read)
         return (
             isinstance(parent, (cst.AssignTarget, cst.Param))
             or (isinstance(parent, (cst.For, cst.CompFor, cst.AugAssign)) and parent.target is read)

@@ -135,7 +135,7 @@ def statements_below(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 #: Leaf classes alone: ``isinstance`` is slow for the classes of libcst that it denies.
-_BODIES = frozenset(
+BODIES = frozenset(
     (
         cst.IndentedBlock,
         cst.SimpleStatementSuite,
@@ -148,16 +148,6 @@ _BODIES = frozenset(
         *SCOPES,
     )
 )
-
-
-def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield the nodes of a statement that are neither in its bodies nor a lambda."""
-    pending = [*children(statement)]
-    while pending:
-        current = pending.pop()
-        if type(current) not in _BODIES:
-            yield current
-            pending.extend(children(current))
 
 
 def names_below(node: cst.CSTNode) -> Iterator[str]:

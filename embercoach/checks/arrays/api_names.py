@@ -317,10 +317,10 @@ def _missing_in_chain(fact: MissingMemberFact, call: cst.Call, module: Module) -
     """Yield the members that follow in ``x.permute(0, 2, 1).unsqueeze(0)``."""
     from embercoach.analysis.mlx_api import replacements
 
-    above = contents_of(fact.place.statement).parents
+    statement = contents_of(fact.place.statement)
     while True:
-        node = above.get(call)
-        outer = None if node is None else above.get(node)
+        node = statement.parent_of(call)
+        outer = statement.parent_of(node)
         if not isinstance(node, cst.Attribute) or node.value is not call:
             return
         name = node.attr.value

@@ -160,7 +160,7 @@ def _read_by_layers(
             if target.value in bound_by(one) and place[one] > place[assigned]
         ]
         for read in body.uses(target.value) if not rebound else ():
-            call = body.parents.get(body.parents[read])
+            call = body.parent_of(body.parent_of(read))
             if isinstance(call, cst.Call) and root_name(call.func) in items:
                 return read
     return None
@@ -199,8 +199,8 @@ def _is_position(
     place: dict[cst.CSTNode, int],
 ) -> bool:
     """Return whether a name that is not bound again is the offset of a rotary embedding."""
-    argument = contents.parents.get(read)
-    call = None if argument is None else contents.parents.get(argument)
+    argument = contents.parent_of(read)
+    call = None if argument is None else contents.parent_of(argument)
     if not isinstance(call, cst.Call) or not any("rope" in n.lower() for n in _callee(call)):
         return False
     return not any(

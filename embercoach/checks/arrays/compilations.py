@@ -669,7 +669,7 @@ def _reads(module: Module) -> dict[str, frozenset[FunctionInfo | None]]:
     bodies: dict[cst.CSTNode, FunctionInfo] = {info.node: info for info in module.functions}
     contents = contents_of(module.tree)
     for node in contents.of(cst.Attribute):
-        if not isinstance(contents.parents[node], cst.AssignTarget):
+        if not isinstance(contents.parent_of(node), cst.AssignTarget):
             around = next((one for one in contents.above(node) if one in bodies), module.tree)
             found.setdefault(node.attr.value, set()).add(bodies.get(around))
     return {name: frozenset(functions) for name, functions in found.items()}

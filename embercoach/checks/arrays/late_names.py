@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of, root_name
-from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.trees import DEFINITIONS, target_names
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
@@ -100,7 +99,7 @@ def _kept(late: Late, contents: Contents) -> Iterator[cst.CSTNode]:
         name = late.name.value if not late.decorators else None
     else:
         yield late
-        statement = contents.parents.get(late)
+        statement = contents.parent_of(late)
         targets = statement.targets if isinstance(statement, cst.Assign) else ()
         name = _name(targets[0].target) if len(targets) == 1 else None
     if loop is None or name is None:
@@ -125,7 +124,7 @@ def _loop_around(node: cst.CSTNode, contents: Contents) -> cst.For | None:
 def _changing(held: cst.CSTNode, contents: Contents) -> frozenset[str]:
     """Return the names that later iterations change, of the loops that keep an expression."""
     names: set[str] = set()
-    parent = contents.parents.get(held)
+    parent = contents.parent_of(held)
     while isinstance(parent, (*_HOLDS, *_COMPREHENSIONS)):
         if isinstance(parent, _COMPREHENSIONS):
             is_element = held in (getattr(parent, "elt", None), getattr(parent, "value", None))
@@ -136,7 +135,7 @@ def _changing(held: cst.CSTNode, contents: Contents) -> frozenset[str]:
             while clause is not None:
                 names.update(target_names(clause.target))
                 clause = clause.inner_for_in
-        held, parent = parent, contents.parents.get(parent)
+        held, parent = parent, contents.parent_of(parent)
     loop = _loop_around(held, contents)
     if loop is not None and _is_kept_by(held, parent, loop, contents):
         names.update(target_names(loop.target))
@@ -145,8 +144,8 @@ def _changing(held: cst.CSTNode, contents: Contents) -> frozenset[str]:
 
 
 def _is_collected(outer: cst.GeneratorExp, contents: Contents) -> bool:
-    argument = contents.parents.get(outer)
-    call = contents.parents.get(argument) if isinstance(argument, cst.Arg) else None
+    argument = contents.parent_of(outer)
+    call = contents.parent_of(argument) if isinstance(argument, cst.Arg) else None
     return isinstance(call, cst.Call) and _name(call.func) in _COLLECTS
 
 
@@ -155,9 +154,9 @@ def _is_kept_by(
 ) -> bool:
     """Return whether a statement of a loop puts an expression where only code after it reads."""
     if isinstance(parent, cst.Arg):
-        call = contents.parents[parent]
+        call = contents.parent_of(parent)
         func = call.func if isinstance(call, cst.Call) else None
-        if not isinstance(func, cst.Attribute) or last_name(call) not in _KEEPS:
+        if not isinstance(func, cst.Attribute) or func.attr.value not in _KEEPS:
             return False
         owner: cst.BaseExpression = func.value
     elif isinstance(parent, cst.Assign) and len(parent.targets) == 1:
@@ -178,7 +177,7 @@ def _is_kept_by(
 def _leaves_after(node: cst.CSTNode, contents: Contents) -> bool:
     """Return whether the loop ends after the statement of a node, in the same block."""
     line = next((a for a in contents.above(node) if isinstance(a, cst.SimpleStatementLine)), None)
-    block = None if line is None else contents.parents.get(line)
+    block = None if line is None else contents.parent_of(line)
     if line is None or not isinstance(block, cst.IndentedBlock):
         return False
     after = block.body[list(block.body).index(line) + 1 :]

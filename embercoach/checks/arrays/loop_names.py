@@ -29,7 +29,7 @@ def names_of_loops(module: Module, _: list[Fact]) -> Iterator[Report]:
     for function in module.functions:
         contents = contents_of(function.node.body, DEFINITIONS)
         for loop in contents.of(cst.For):
-            block = contents.parents.get(loop)
+            block = contents.parent_of(loop)
             statements = block.body if isinstance(block, cst.IndentedBlock) else ()
             if loop not in statements:
                 continue

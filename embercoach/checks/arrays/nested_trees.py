@@ -51,8 +51,8 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
             got = _gets(source)
             if got is None:
                 continue
-            around = loop.body if isinstance(loop, cst.For) else contents.parents[loop]
-            if not _is_array(loop.target.value, around, module):
+            around = loop.body if isinstance(loop, cst.For) else contents.parent_of(loop)
+            if around is None or not _is_array(loop.target.value, around, module):
                 continue
             place = module.frame.place()._replace(statement=statement, function=function)
             yield Report(
@@ -113,12 +113,12 @@ def _is_array(name: str, body: cst.CSTNode, module: Module) -> bool:
     """Return whether a name is used as only an array can be."""
     contents = contents_of(body)
     for use in contents.uses(name):
-        parent = contents.parents.get(use)
+        parent = contents.parent_of(use)
         if isinstance(parent, cst.Attribute) and parent.attr.value in _OF_ARRAYS:
             return True
         if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, _OPERATORS):
             return True
-        call = contents.parents.get(parent) if isinstance(parent, cst.Arg) else None
+        call = contents.parent_of(parent) if isinstance(parent, cst.Arg) else None
         fact = None if call is None else calls_of(module).get(call)
         symbol = "" if fact is None else fact.symbol or ""
         if symbol.startswith("mlx.core.") and symbol not in _EVALUATES:

@@ -102,7 +102,7 @@ def _use(weight: cst.Attribute, contents: Contents) -> _Use | None:
 
     Uses of a name that only these weights are bound to count as well.
     """
-    statement = contents.parents.get(weight)
+    statement = contents.parent_of(weight)
     target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
     if isinstance(target, cst.Name):
         reads = contents.uses(target.value)
@@ -112,44 +112,45 @@ def _use(weight: cst.Attribute, contents: Contents) -> _Use | None:
 
 
 def _use_at(weight: cst.Attribute | cst.Name, contents: Contents) -> _Use | None:
-    parents = contents.parents
-    parent = parents.get(weight)
+    parent = contents.parent_of(weight)
     if isinstance(parent, cst.Attribute):
         name = parent.attr.value
         if name == "dtype" and _is_for_cast(parent, contents):
             return _DTYPE
-        if name == "shape" and _is_last_size(parent, parents):
+        if name == "shape" and _is_last_size(parent, contents):
             return _SIZE
-        return _PRODUCT if name == "T" and _is_multiplied(parent, parents) else None
+        return _PRODUCT if name == "T" and _is_multiplied(parent, contents) else None
     if isinstance(parent, cst.Subscript) and parent.value is weight:
-        return _ROWS if _is_computed_with(parent, parents) else None
-    return _PRODUCT if _is_multiplied(weight, parents) else None
+        return _ROWS if _is_computed_with(parent, contents) else None
+    return _PRODUCT if _is_multiplied(weight, contents) else None
 
 
 def _is_for_cast(dtype: cst.BaseExpression, contents: Contents) -> bool:
-    parent = contents.parents.get(dtype)
+    parent = contents.parent_of(dtype)
     if isinstance(parent, cst.Arg):
-        call = contents.parents.get(parent)
+        call = contents.parent_of(parent)
         named = parent.keyword is not None and parent.keyword.value == "dtype"
         return named or (isinstance(call, cst.Call) and last_name(call) in _MAKERS)
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
         target = parent.targets[0].target
         if isinstance(target, cst.Name):
-            used = (u for u in contents.uses(target.value) if type(contents.parents[u]) is cst.Arg)
+            used = (
+                u for u in contents.uses(target.value) if type(contents.parent_of(u)) is cst.Arg
+            )
             return any(_is_for_cast(use, contents) for use in used)
     return False
 
 
-def _is_multiplied(node: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -> bool:
-    parent = parents.get(node)
+def _is_multiplied(node: cst.CSTNode, contents: Contents) -> bool:
+    parent = contents.parent_of(node)
     if isinstance(parent, cst.BinaryOperation):
         return isinstance(parent.operator, cst.MatrixMultiply)
-    call = parents.get(parent) if isinstance(parent, cst.Arg) else None
+    call = contents.parent_of(parent) if isinstance(parent, cst.Arg) else None
     return isinstance(call, cst.Call) and last_name(call) in _PRODUCTS
 
 
-def _is_last_size(shape: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -> bool:
-    parent = parents.get(shape)
+def _is_last_size(shape: cst.CSTNode, contents: Contents) -> bool:
+    parent = contents.parent_of(shape)
     if isinstance(parent, cst.Assign):
         target = parent.targets[0].target
         return isinstance(target, cst.Tuple) and len(target.elements) == 2
@@ -160,16 +161,17 @@ def _is_last_size(shape: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -
     if isinstance(index, cst.UnaryOperation):
         index = index.expression
     is_last = isinstance(index, cst.Integer) and index.value == "1"
-    return is_last and not isinstance(parents.get(parent), (cst.BinaryOperation, cst.Comparison))
+    return is_last and not isinstance(
+        contents.parent_of(parent), (cst.BinaryOperation, cst.Comparison)
+    )
 
 
-def _is_computed_with(node: cst.CSTNode, parents: dict[cst.CSTNode, cst.CSTNode]) -> bool:
-    while isinstance(parents.get(node), cst.Subscript):
-        node = parents[node]
-    parent = parents.get(node)
+def _is_computed_with(node: cst.CSTNode, contents: Contents) -> bool:
+    outer = (one for one in contents.above(node) if not isinstance(one, cst.Subscript))
+    parent = next(outer, None)
     if isinstance(parent, (cst.BinaryOperation, cst.AugAssign)):
         return True
-    call = parents.get(parent) if isinstance(parent, cst.Arg) else None
+    call = contents.parent_of(parent) if isinstance(parent, cst.Arg) else None
     return isinstance(call, cst.Call) and last_name(call) in _JOINS
 
 

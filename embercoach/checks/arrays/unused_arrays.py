@@ -247,7 +247,7 @@ def _data_names(value: cst.BaseExpression) -> set[str]:
     return {
         name
         for name in contents.names
-        if any(not _is_metadata(contents.parents.get(use)) for use in contents.uses(name))
+        if any(not _is_metadata(contents.parent_of(use)) for use in contents.uses(name))
     }
 
 
