@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SAVES = ("save_safetensors", "save_weights")
 #: Folders up where ``convert`` may be: ``mlx_audio/convert.py`` of ``mlx_audio/stt/models/x/y.py``.
-_MOST_LEVELS = 6
+_MOST_LEVELS = 8
 _MOVES = frozenset(("transpose", "swapaxes", "moveaxis"))
 #: What a test may ask of a name or a rank without a look at the sizes.
 _ASKED = frozenset(("any", "all", "len", "startswith", "endswith", "split", "lower"))
@@ -239,7 +239,7 @@ def _again(change: cst.BaseExpression, module: Module) -> Report:
 
 
 #: What a file does that takes weights from a checkpoint.
-_LOADS = ("def sanitize", ".load_weights(", "mx.load(", "import torch", "from_pretrained")
+_LOADS = ("def sanitize", ".load_weights(", "mx.load(", "torch", "PyTorch", "from_pretrained")
 
 
 @check("WEIGHTS-002", of=("mlx.nn.GroupNorm",))
