@@ -164,3 +164,24 @@ def _outward(function: FunctionInfo) -> Iterator[FunctionInfo]:
     while outer is not None:
         yield outer
         outer = outer.outer
+
+
+@check("NAME-006")
+def replaced_methods(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Methods of a class that a later method of the same name replaces."""
+    for cls in contents_of(module.tree).of(cst.ClassDef):
+        methods: set[str] = set()
+        for node in cls.body.body if isinstance(cls.body, cst.IndentedBlock) else ():
+            if not isinstance(node, cst.FunctionDef) or node.decorators:
+                methods.clear()  # a decorator or a statement may have taken the method
+                continue
+            name = node.name.value
+            if name in methods:
+                yield Report(
+                    "NAME-006",
+                    node.name,
+                    module.frame.place(),
+                    message=f"`{quoted(name)}` replaces a method of this name that the class has",
+                    help="Rename one of the two, or join them",
+                )
+            methods.add(name)
