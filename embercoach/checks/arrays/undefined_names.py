@@ -173,7 +173,7 @@ def replaced_methods(module: Module, facts: list[Fact]) -> Iterator[Report]:
         methods: set[str] = set()
         for node in cls.body.body if isinstance(cls.body, cst.IndentedBlock) else ():
             if not isinstance(node, cst.FunctionDef) or node.decorators:
-                methods.clear()  # a decorator or a statement may have taken the method
+                methods -= contents_of(node).names  # they may take a method of before
                 continue
             name = node.name.value
             if name in methods:
