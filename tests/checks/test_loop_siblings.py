@@ -34,6 +34,7 @@ SILENT = [
     "a, b = f(x)\n    for _ in x:\n        _, a = f(b)",  # another part
     "a, b = f(x)\n    for _ in x:\n        a, _ = f(a)",  # not read
     "a = f(x)\n    b = f(x)\n    for _ in x:\n        a = f(b)",  # results of two calls
+    "a, b = f(x)\n    for _ in x:\n        a, _ = f(a)\n        def b(): pass\n        b()",
     "for y in x:\n        a, b = f(x)\n        for _ in y:\n            a, _ = f(b)",
 ]
 

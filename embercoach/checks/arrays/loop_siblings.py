@@ -59,6 +59,7 @@ def _in_loop(
     if not renewed:
         return
     bound = {name for one in inside.of(cst.Assign, cst.For) for name in bound_by(one)}
+    bound |= {one.name.value for one in inside.of(cst.FunctionDef)}
     before = [part for part in parts if part.statement not in inside]
     for part in before:
         if part.name in bound or not inside.uses(part.name):

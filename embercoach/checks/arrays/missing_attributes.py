@@ -39,6 +39,8 @@ _DECORATORS = frozenset(("dataclass", "dataclasses.dataclass"))
 #: Methods and texts of classes whose attributes are not all written as such.
 _DYNAMIC = ("__getattr__", "__getattribute__", "__setattr__", "__slots__")
 _SETTING = ("setattr(", "__dict__", "vars(", "exec(")
+#: Functions that set no attributes of an object that they get, but for those of its classes.
+_READING = frozenset(("super", "__init__", "isinstance", "hasattr", "type", "value_and_grad"))
 #: Attributes of modules, which are dictionaries.
 _OF_MODULES = frozenset(dir(dict))
 _LONGEST = 28
@@ -101,8 +103,10 @@ def _is_certain(fact: MissingAttributeFact, module: Module) -> bool:
 
 def _is_mixin(cls: ClassInfo) -> bool:
     """Return whether other classes are to make what a class reads: it makes nothing itself."""
-    return "Mixin" in cls.name or not any(
-        "__init__" in one.methods or one.annotations for one in lineage(cls)
+    return (
+        cls.name.endswith("Base")
+        or "Mixin" in cls.name
+        or not any("__init__" in one.methods or one.annotations for one in lineage(cls))
     )
 
 
@@ -173,9 +177,21 @@ def _is_closed(cls: ClassInfo) -> bool:
             return False
         if one.node.keywords or any(n in one.methods or n in one.variables for n in _DYNAMIC):
             return False
-        if any(text in one.module.source for text in _SETTING):
+        if any(text in one.module.source for text in _SETTING) or _gives_itself(one):
             return False
     return True
+
+
+def _gives_itself(cls: ClassInfo) -> bool:
+    """Return whether ``__init__`` passes the object to a function, which may set attributes."""
+    made = cls.methods.get("__init__")
+    calls = () if made is None else contents_of(made.node.body).calls
+    return made is not None and any(
+        isinstance(argument.value, cst.Name) and argument.value.value == made.parameters[0].name
+        for call in calls
+        if last_name(call) not in _READING
+        for argument in call.args
+    )
 
 
 def _is_defined_elsewhere(cls: ClassInfo, name: str, module: Module) -> bool:
