@@ -199,7 +199,7 @@ def _may_be_quantized(layer: Source) -> bool:
     kinds = {o.cls if isinstance(o, LibraryObject) else "" for o in found if type(o) not in _OPEN}
     if not (kinds <= _LINEAR | _EMBEDDING if kinds else name in _KNOWN):
         return False
-    sources = _sources_around(module)
+    sources = sources_around(module)
     if any("quant_predicate" in source for source in sources) and name not in _KNOWN:
         return False
     for source in sources:
@@ -217,7 +217,7 @@ _LOADED = ("def sanitize(", "def layers(", "BaseModelArgs")
 
 
 @kept_for_file
-def _sources_around(module: Module) -> tuple[str, ...]:
+def sources_around(module: Module) -> tuple[str, ...]:
     """Return the texts of a file, of its package, and of what both import."""
     modules = [module, *module.imported]
     package = module.import_module("", 1)
