@@ -10,9 +10,9 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED, is_caught
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -39,6 +39,8 @@ def converted(fact: CallFact, module: Module) -> Iterator[Report]:
         message = f"`{short}()` of a bfloat16 array raises: NumPy has no such dtype"
     elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_loaded(fact, module):
         message = f"`{short}()` raises if the weight is bfloat16"
+    elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_of_model(fact, module):
+        message = f"`{short}()` raises if the model is bfloat16"
     else:
         return
     yield from _report(fact, module, message)
@@ -54,7 +56,7 @@ def operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 
 def _report(fact: Fact, module: Module, message: str) -> Iterator[Report]:
-    if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+    if not is_caught(module, fact.place.statement, REFUSED):
         yield Report(
             "DTYPE-021",
             fact.node,
@@ -72,6 +74,56 @@ def _is_bfloat16(argument: Argument) -> bool:
     return array is not None and array.dtype == _BFLOAT16
 
 
+#: Names of what a language model computes, in the dtype of its weights, and of its caches.
+_OF_MODELS = frozenset(
+    ("keys", "queries", "hidden", "hidden_state", "hidden_states", "last_hidden_state")
+)
+#: Functions whose results have another dtype than their arguments.
+_OTHER = frozenset(
+    ("astype", "view", "dequantize", "argmax", "argmin", "argsort", "argpartition", "tolist")
+)
+_MOST_ENDS = 64
+
+
+def _is_of_model(fact: CallFact, module: Module) -> bool:
+    """Return whether an array is computed from keys, values or hidden states, in their dtype.
+
+    Functions that name bfloat16 know of it.
+    """
+    given, function = fact.arguments[0], fact.place.function
+    array = as_array(given.value)
+    if array is None or array.dtype is not None or module.is_test or function is None:
+        return False
+    if _BFLOAT16 in module.parsed.code(function.node):
+        return False
+    known = set(_OF_MODELS)
+    if "keys" in contents_of(function.node).names:
+        known.add("values")
+    if "mlx_lm" in module.source or "mlx_vlm" in module.source:
+        known.add("logits")
+    sources = sources_of(module)
+    pending, seen, is_found = [sources.of(fact, given.node)], set[int](), False
+    while pending and len(seen) < _MOST_ENDS:
+        source = pending.pop()
+        for end in sources.ends(source, through_callers=True) or [source]:
+            if id(end.node) in seen:
+                continue
+            seen.add(id(end.node))
+            names = contents_of(end.node).names
+            if not _OTHER.isdisjoint(names) or any("float" in one for one in names):
+                return False
+            node: cst.BaseExpression = end.node
+            while isinstance(node, cst.Subscript):
+                node = node.value
+            if isinstance(node, (cst.Name, cst.Attribute)):
+                name = last_name(node)
+                is_found |= name in known
+            else:
+                parts = (n for n in contents_of(node).of(cst.Name) if n is not end.node)
+                pending += [end.at(one) for one in parts if not contents_of(node).is_label(one)]
+    return is_found and not pending
+
+
 def _is_loaded(fact: CallFact, module: Module) -> bool:
     """Return whether an array is one of a checkpoint or a model: ``np.array(weights[key])``."""
     sources = sources_of(module)
@@ -83,12 +135,13 @@ def _is_loaded(fact: CallFact, module: Module) -> bool:
         holder = _walked(source)
     if holder is None or as_array(fact.arguments[0].value) is None:
         return False
-    ends = sources.ends(source.at(holder))
+    inner = _walked(source.at(holder))  # of a dictionary of dictionaries
+    ends = sources.ends(source.at(inner or holder))
     return bool(ends) and all(_has_weights(end, sources) for end in ends)
 
 
 def _has_weights(end: Source, sources: Sources) -> bool:
-    """Return whether a value is what ``mx.load`` reads, or the parameters of a model.
+    """Return whether a value is what ``mx.load`` reads, or the state of a model or an optimizer.
 
     So is the argument of a model's ``sanitize(weights)``, which mlx-lm calls with a checkpoint.
     """
@@ -99,6 +152,9 @@ def _has_weights(end: Source, sources: Sources) -> bool:
     if isinstance(node, cst.Call) and last_name(node) == "tree_flatten" and node.args:
         node = node.args[0].value
         return isinstance(node, cst.Call) and last_name(node) in _PARAMETERS
+    path = (dotted(node) or "").lower()
+    if path.endswith(".state") and ("opt." in path or "optim" in path):
+        return True
     is_sanitize = function is not None and "sanitize" in function.name
     return is_sanitize and isinstance(node, cst.Name) and node.value in ("weights", "state_dict")
 
