@@ -1,4 +1,4 @@
-"""QUANT-002 and 003: weights of quantized layers, read as if they were not, or by defaults."""
+"""QUANT-002 to 004: weights of quantized layers, read as if they were not, or by defaults."""
 
 from __future__ import annotations
 
@@ -284,3 +284,57 @@ def _attributes(layer: Source, fact: CallFact) -> frozenset[str]:
 
 
 _QUANTIZED = ("QuantizedLinear", "QuantizedEmbedding")
+
+
+@check("QUANT-004")
+def scales_dtype(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``x.astype(layer.scales.dtype)``."""
+    if ".scales.dtype" not in module.source or module.is_test:
+        return
+    for function in module.functions:
+        contents = contents_of(function.node.body, DEFINITIONS)
+        if "scales" not in contents.names or not contents.names.isdisjoint(_TELLS_MODES):
+            continue
+        for node in contents.of(cst.Attribute):
+            if node.attr.value != "dtype" or not isinstance(node.value, cst.Attribute):
+                continue
+            if node.value.attr.value != "scales" or not _is_compute_dtype(node, contents):
+                continue
+            statement = contents.statement_of(node)
+            yield Report(
+                "QUANT-004",
+                node,
+                module.frame.place()._replace(statement=statement, function=function),
+                message="dtype of a layer's scales: uint8 in modes such as `mxfp4` and `nvfp4`",
+                help="Use the dtype of an activation, or of a norm's weight",
+            )
+            break
+
+
+#: Names in functions that know of modes whose scales are integers.
+_TELLS_MODES = frozenset(("uint8", "mode", "issubdtype"))
+_OF_SCALES = frozenset(("scales", "biases"))
+
+
+def _is_compute_dtype(node: cst.BaseExpression, contents: Contents) -> bool:
+    """Return whether a dtype of scales is given to a cast of others, or to a new array."""
+    parent = contents.parent_of(node)
+    while isinstance(parent, cst.IfExp):
+        node, parent = parent, contents.parent_of(parent)
+    if isinstance(parent, cst.Assign):
+        target = parent.targets[0].target
+        reads = contents.uses(target.value) if isinstance(target, cst.Name) else []
+        return any(_is_given(read, contents) for read in reads)
+    return _is_given(node, contents)
+
+
+def _is_given(dtype: cst.BaseExpression, contents: Contents) -> bool:
+    argument = contents.parent_of(dtype)
+    call = contents.parent_of(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
+        return False
+    if last_name(call) == "astype" and isinstance(call.func, cst.Attribute):
+        cast = contents_of(call.func.value).names
+        return cast.isdisjoint(_OF_SCALES)
+    named = argument.keyword is not None and argument.keyword.value == "dtype"
+    return named or last_name(call) in _MAKERS
