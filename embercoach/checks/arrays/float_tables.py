@@ -83,55 +83,44 @@ def _kind(fact: BinaryFact, value: Operand, table: Operand, module: Module) -> s
         return None
     if not _LOSSES.isdisjoint(words_of(value.node)):
         return None  # losses are summed in float32
-    array = table.array
-    if array is not None and (array.scalar or array.dtype not in (None, "float32")):
-        return None
-    is_known = array is not None and array.dtype == "float32"
+    if table.array is not None and table.array.dtype == "float32":
+        return None if table.array.scalar else kind
     sources = sources_of(module)
-    is_passed = (
-        kind == "mask" and not is_known and is_float32(sources.of(fact, table.node), sources)
-    )
-    return kind if is_known or is_passed else None
+    is_open = table.array is None or table.array.dtype is None
+    is_passed = is_open and kind == "mask" and is_float32(sources.of(fact, table.node), sources)
+    return kind if is_passed else None
 
 
 #: Functions that keep the dtype of the array that they are given first.
-_KEEPING = frozenset(
-    ("reshape", "expand_dims", "squeeze", "transpose", "swapaxes", "broadcast_to", "repeat", "tile")
-)
+_KEEPING = frozenset(("reshape", "expand_dims", "squeeze", "transpose", "swapaxes", "broadcast_to"))
 _DEEPEST = 6
 
 
 def is_float32(source: Source, sources: Sources, depth: int = _DEEPEST) -> bool:
     """Return whether an array is float32 in one of the calls of its function in this file."""
-    if depth == 0:
-        return False
+    ends = sources.ends(source, through_callers=True) if depth else []
     return any(
-        _is_made_float32(end, sources, depth)
-        for end in sources.ends(source, through_callers=True)
-        if end.module is sources.module
+        _is_made_float32(end, sources, depth - 1) for end in ends if end.module is sources.module
     )
 
 
 def _is_made_float32(end: Source, sources: Sources, depth: int) -> bool:
     node = end.node
     if isinstance(node, cst.Subscript):
-        return is_float32(end.at(node.value), sources, depth - 1)
+        return is_float32(end.at(node.value), sources, depth)
     if isinstance(node, cst.BinaryOperation):
         fact = evaluation_of(sources.module).operations.get(node)
-        for side in () if fact is None else (fact.left, fact.right):
-            if side.array is not None and side.array.dtype == "float32" and not side.array.scalar:
-                return True
-        return any(is_float32(end.at(one), sources, depth - 1) for one in (node.left, node.right))
-    if not isinstance(node, cst.Call):
-        return False
-    name = last_name(node)
-    if name == "astype" and node.args:
-        return (dotted(node.args[0].value) or "").endswith("float32")
+        arrays = () if fact is None else (fact.left.array, fact.right.array)
+        if any(one and one.dtype == "float32" and not one.scalar for one in arrays):
+            return True
+        return any(is_float32(end.at(one), sources, depth) for one in (node.left, node.right))
     called = sources.library_call(end)
-    if name in _KEEPING and called is not None and called.array is not None:
-        return is_float32(called.array, sources, depth - 1)
-    fact_of_call = calls_of(sources.module).get(node)
-    array = None if fact_of_call is None else as_array(fact_of_call.result)
+    if isinstance(node, cst.Call) and last_name(node) == "astype" and node.args:
+        return (dotted(node.args[0].value) or "").endswith("float32")
+    if called is not None and called.array is not None and last_name(node) in _KEEPING:
+        return is_float32(called.array, sources, depth)
+    made = calls_of(sources.module).get(node)
+    array = None if made is None else as_array(made.result)
     return array is not None and array.dtype == "float32" and not array.scalar
 
 
@@ -205,11 +194,10 @@ def wide_attention_mask(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if may_be_parameter(fact, mask.node) or not is_half_nearby(module) or not has_layers(module):
         return
-    if _is_rotated_by_hand(fact):
-        return
-    sources = sources_of(module)
-    is_known = given is not None and given.dtype == "float32"
+    sources, is_known = sources_of(module), given is not None and given.dtype == "float32"
     if not is_known and not is_float32(sources.of(fact, mask.node), sources):
+        return
+    if _is_rotated_by_hand(fact):
         return
     if not _is_of_parameters(fact, mask.node, module):
         yield Report.at(
@@ -249,5 +237,5 @@ def _is_half(module: Module) -> bool:
 
 def is_half_nearby(module: Module) -> bool:
     """Return whether a file, its package or what these import shows that models are half."""
-    marks = ("float16", "def sanitize(", ".set_dtype(")  # ``bfloat16`` has ``float16`` in it
+    marks = ("float16", "def sanitize(", ".set_dtype(", "BaseModelArgs")  # bfloat16 too
     return _is_half(module) or any(mark in one for one in sources_around(module) for mark in marks)

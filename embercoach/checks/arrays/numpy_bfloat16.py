@@ -74,53 +74,44 @@ def _is_bfloat16(argument: Argument) -> bool:
     return array is not None and array.dtype == _BFLOAT16
 
 
-#: Names of what a language model computes, in the dtype of its weights, and of its caches.
-_OF_MODELS = frozenset(
-    ("keys", "queries", "hidden", "hidden_state", "hidden_states", "last_hidden_state")
-)
-#: Functions whose results have another dtype than their arguments.
+#: Names of what a language model computes in the dtype of its weights.
+_OF_MODELS = frozenset(("keys", "queries", "hidden_states", "last_hidden_state"))
+#: Names in expressions of another dtype than what they are computed from.
 _OTHER = frozenset(
-    ("astype", "view", "dequantize", "argmax", "argmin", "argsort", "argpartition", "tolist")
+    (
+        *("astype", "view", "dequantize", "argmax", "argmin", "argsort", "argpartition", "tolist"),
+        *("float32", "float16", "float"),
+    )
 )
 _MOST_ENDS = 64
 
 
 def _is_of_model(fact: CallFact, module: Module) -> bool:
-    """Return whether an array is computed from keys, values or hidden states, in their dtype.
-
-    Functions that name bfloat16 know of it.
-    """
-    given, function = fact.arguments[0], fact.place.function
-    array = as_array(given.value)
+    """Return whether an array is computed from keys, values or hidden states, in their dtype."""
+    array, function = as_array(fact.arguments[0].value), fact.place.function
     if array is None or array.dtype is not None or module.is_test or function is None:
         return False
     if _BFLOAT16 in module.parsed.code(function.node):
-        return False
+        return False  # knows of it
     known = set(_OF_MODELS)
-    if "keys" in contents_of(function.node).names:
-        known.add("values")
-    if "mlx_lm" in module.source or "mlx_vlm" in module.source:
-        known.add("logits")
+    known |= {"values"} if "keys" in contents_of(function.node).names else set()
+    known |= {"logits"} if "mlx_lm" in module.source or "mlx_vlm" in module.source else set()
     sources = sources_of(module)
-    pending, seen, is_found = [sources.of(fact, given.node)], set[int](), False
+    pending, seen, is_found = [sources.of(fact, fact.arguments[0].node)], set[int](), False
     while pending and len(seen) < _MOST_ENDS:
         source = pending.pop()
         for end in sources.ends(source, through_callers=True) or [source]:
-            if id(end.node) in seen:
-                continue
-            seen.add(id(end.node))
-            names = contents_of(end.node).names
-            if not _OTHER.isdisjoint(names) or any("float" in one for one in names):
+            contents, node = contents_of(end.node), end.node
+            if not contents.names.isdisjoint(_OTHER):
                 return False
-            node: cst.BaseExpression = end.node
             while isinstance(node, cst.Subscript):
                 node = node.value
             if isinstance(node, (cst.Name, cst.Attribute)):
-                name = last_name(node)
-                is_found |= name in known
-            else:
-                parts = (n for n in contents_of(node).of(cst.Name) if n is not end.node)
-                pending += [end.at(one) for one in parts if not contents_of(node).is_label(one)]
+                is_found |= last_name(node) in known
+            elif id(node) not in seen:
+                names = (one for one in contents.of(cst.Name) if not contents.is_label(one))
+                pending += [end.at(one) for one in names]
+            seen.add(id(node))
     return is_found and not pending
 
 

@@ -131,6 +131,8 @@ def _is_for_cast(dtype: cst.BaseExpression, contents: Contents) -> bool:
         call = contents.parent_of(parent)
         named = parent.keyword is not None and parent.keyword.value == "dtype"
         return named or (isinstance(call, cst.Call) and last_name(call) in _MAKERS)
+    if isinstance(parent, cst.IfExp):
+        return _is_for_cast(parent, contents)
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
         target = parent.targets[0].target
         if isinstance(target, cst.Name):
@@ -296,15 +298,18 @@ def scales_dtype(module: Module, _: list[Fact]) -> Iterator[Report]:
         if "scales" not in contents.names or not contents.names.isdisjoint(_TELLS_MODES):
             continue
         for node in contents.of(cst.Attribute):
-            if node.attr.value != "dtype" or not isinstance(node.value, cst.Attribute):
+            owner = node.value if node.attr.value == "dtype" else None
+            if not isinstance(owner, cst.Attribute) or owner.attr.value != "scales":
                 continue
-            if node.value.attr.value != "scales" or not _is_compute_dtype(node, contents):
+            call = contents.parent_of(contents.parent_of(node))
+            of_scales = isinstance(call, cst.Call) and contents_of(call.func).names & _OF_SCALES
+            if of_scales or not _is_for_cast(node, contents):
                 continue
-            statement = contents.statement_of(node)
+            place = module.frame.place()._replace(statement=contents.statement_of(node))
             yield Report(
                 "QUANT-004",
                 node,
-                module.frame.place()._replace(statement=statement, function=function),
+                place._replace(function=function),
                 message="dtype of a layer's scales: uint8 in modes such as `mxfp4` and `nvfp4`",
                 help="Use the dtype of an activation, or of a norm's weight",
             )
@@ -314,27 +319,3 @@ def scales_dtype(module: Module, _: list[Fact]) -> Iterator[Report]:
 #: Names in functions that know of modes whose scales are integers.
 _TELLS_MODES = frozenset(("uint8", "mode", "issubdtype"))
 _OF_SCALES = frozenset(("scales", "biases"))
-
-
-def _is_compute_dtype(node: cst.BaseExpression, contents: Contents) -> bool:
-    """Return whether a dtype of scales is given to a cast of others, or to a new array."""
-    parent = contents.parent_of(node)
-    while isinstance(parent, cst.IfExp):
-        node, parent = parent, contents.parent_of(parent)
-    if isinstance(parent, cst.Assign):
-        target = parent.targets[0].target
-        reads = contents.uses(target.value) if isinstance(target, cst.Name) else []
-        return any(_is_given(read, contents) for read in reads)
-    return _is_given(node, contents)
-
-
-def _is_given(dtype: cst.BaseExpression, contents: Contents) -> bool:
-    argument = contents.parent_of(dtype)
-    call = contents.parent_of(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
-        return False
-    if last_name(call) == "astype" and isinstance(call.func, cst.Attribute):
-        cast = contents_of(call.func.value).names
-        return cast.isdisjoint(_OF_SCALES)
-    named = argument.keyword is not None and argument.keyword.value == "dtype"
-    return named or last_name(call) in _MAKERS
