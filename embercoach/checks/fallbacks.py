@@ -62,6 +62,12 @@ _WITHIN = 80  # characters after ``hasattr(`` in which texts are names
 _LONGEST = 60  # characters of a dotted name in a text
 
 
+def is_caught(module: Module, node: cst.CSTNode, errors: frozenset[str]) -> bool:
+    """Test whether a ``try`` around a statement catches one of some errors, or all."""
+    around = _outwards(module, node)
+    return any(_handles(outer, inner, errors, broadly=True) for outer, inner in around)
+
+
 def is_expected(
     module: Module, node: cst.CSTNode, errors: frozenset[str], *, broadly: bool
 ) -> bool:

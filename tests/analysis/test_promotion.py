@@ -107,3 +107,8 @@ def test_an_operator_with_a_number(symbol: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_methods_and_functions(form: str) -> None:
     assert not disagreements(form.format(x=ones(dtype)) for dtype in DTYPES)
+
+
+def test_functions_of_numbers() -> None:
+    names = ("sqrt", "rsqrt", "log", "exp", "sin")
+    assert not disagreements(f"mx.{name}({number})" for name in names for number in (2, 0.5))

@@ -123,3 +123,34 @@ def test_the_step_of_a_cache_is_no_length() -> None:
         "    return cache[0].step, cache[0].offset, model.layers[0].step\n"
     )
     assert pointed(program, "CACHE") == [("CACHE-001", "cache[0].step")]
+
+
+CACHED = """
+class Decoder(nn.Module):
+    def __call__(self, h: mx.array, {cache}=None):
+        L = h.shape[1]
+        mask = None
+        {body}
+        for i, layer in enumerate(self.layers):
+            h = layer(h, mask, {cache}[i])
+        return h
+"""
+CAUSAL = "nn.MultiHeadAttention.create_additive_causal_mask"
+
+
+@pytest.mark.parametrize(
+    ("cache", "body", "found"),
+    [
+        ("cache", f"mask = {CAUSAL}(L).astype(h.dtype)", 1),
+        ("kv_cache", "mask = mx.triu(mx.full((L, L), -1e4, h.dtype), k=1)", 1),
+        ("cache", "mask = mx.where(mx.tri(L) > 0, 0, -1e4).astype(h.dtype)", 1),
+        ("cache", "h = h + self.position_embeddings(mx.arange(L)[None])", 1),
+        ("cache", "mask = mx.triu(mx.full((L, 2 * L), -1e4, h.dtype), k=1)", 0),
+        ("cache", f"mask = {CAUSAL}(L) if cache is None else None", 0),
+        ("cache", f"mask = {CAUSAL}(L); offset = cache[0].offset", 0),
+        ("memory", f"mask = {CAUSAL}(L)", 0),
+        ("cache", "h = h + self.norm(mx.arange(L))", 0),
+    ],
+)
+def test_masks_and_positions_without_the_cache(cache: str, body: str, found: int) -> None:
+    assert len(codes(CACHED.format(cache=cache, body=body), "CACHE-005")) == found

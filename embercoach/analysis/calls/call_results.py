@@ -271,7 +271,8 @@ def _dtype(
         return _excepted(entry, arrays[0].dtype) if arrays else None
     if rule in ("promote", "float"):
         if not arrays:
-            return _of_numbers(weak)
+            dtype = _of_numbers(weak)
+            return promotion.floating(dtype) if rule == "float" else dtype
         dtype = arrays[0].dtype
         for array in arrays[1:]:
             dtype = promotion.promote(dtype, array.dtype)

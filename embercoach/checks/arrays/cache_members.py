@@ -17,7 +17,7 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
@@ -321,3 +321,107 @@ def cache_arguments(module: Module, _: list[Fact]) -> Iterator[Report]:
                 help="Write `KVCache()`: it takes the sizes from the first keys",
                 context="default",
             )
+
+
+#: Parameters that hold the caches of all layers.
+_CACHES = frozenset(("cache", "caches", "kv_cache", "kv_caches", "past_key_values"))
+_DEEPEST = 4
+#: Words of names in functions that know how many tokens a cache holds.
+_KNOWING = frozenset(
+    (
+        *("offset", "offsets", "past", "pos", "start", "prefix", "prev", "total"),
+        *("history", "kv", "step"),
+    )
+)
+_ADD_KEYS = "Add the cache's offset to the keys, as mlx-lm's `create_attention_mask` does"
+_ADD_IDS = "Add the offset of the cache: `mx.arange(L) + cache[0].offset`"
+
+
+@check("CACHE-005")
+def cache_left_out(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``create_additive_causal_mask(h.shape[1])``, then ``layer(h, mask, cache[i])``."""
+    if module.is_test or "cache" not in module.source or "mx." not in module.source:
+        return
+    for function in module.functions:
+        cache = next((p.name for p in function.parameters if p.name in _CACHES), None)
+        contents = contents_of(function.node.body, DEFINITIONS)
+        names = (word for name in contents.names if name != cache for word in name.split("_"))
+        if cache is None or not _KNOWING.isdisjoint(names):
+            continue
+        shown = quoted(cache, 20)
+        short = f"mask without the tokens in `{shown}`: it has fewer keys"
+        uses = [(one, _is_square, short, _ADD_KEYS) for one in _masks(contents, cache)]
+        again = f"positions start at 0 also after the tokens in `{shown}`"
+        uses += [(one, _is_range, again, _ADD_IDS) for one in _positions(contents)]
+        for value, is_made, message, remedy in uses:
+            statement = contents.statement_of(value)
+            made = _made(Source(value, statement, function, module), is_made)
+            if made is None or _is_for_none(made, cache, contents):
+                continue
+            statement = contents.statement_of(made)
+            place = module.frame.place()._replace(statement=statement, function=function)
+            yield Report("CACHE-005", made, place, message, remedy, context="default")
+            break
+
+
+def _masks(contents: Contents, caches: str) -> Iterator[cst.BaseExpression]:
+    """Yield the masks that are passed to a layer together with its cache."""
+    loops: list[cst.For | cst.CompFor] = contents.of(cst.For, cst.CompFor)
+    loops = [loop for loop in loops if caches in contents_of(loop.iter).names]
+    items = {name for loop in loops for name in target_names(loop.target)}
+    for call in contents.calls:
+        given = [argument.value for argument in call.args]
+        if not any(_is_cache(one, caches, items) for one in given):
+            continue
+        for one in given:
+            if isinstance(one, cst.Name) and "mask" in one.value:
+                yield one
+
+
+def _is_cache(node: cst.BaseExpression, caches: str, items: set[str]) -> bool:
+    if isinstance(node, cst.Subscript):
+        return root_name(node) == caches
+    return isinstance(node, cst.Name) and node.value in items and "mask" not in node.value
+
+
+def _positions(contents: Contents) -> Iterator[cst.BaseExpression]:
+    """Yield what a learned embedding of positions is given."""
+    for call in contents.calls:
+        name = (last_name(call) or "").lower()
+        if len(call.args) == 1 and (name == "wpe" or ("pos" in name and "emb" in name)):
+            yield call.args[0].value
+
+
+def _made(
+    source: Source, is_made: Callable[[cst.Call], bool], depth: int = _DEEPEST
+) -> cst.Call | None:
+    """Return the call that makes an array, if it is one that is asked for."""
+    for end in sources_of(source.module).ends(source) if depth else ():
+        node = end.node
+        found = next(filter(is_made, contents_of(node).calls), None)
+        if found is None and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            found = _made(end.at(node.func.value), is_made, depth - 1)  # ``mask.astype(h.dtype)``
+        if found is not None and end.function is source.function:
+            return found
+    return None
+
+
+def _is_square(call: cst.Call) -> bool:
+    """Test for a causal mask with as many keys as queries, such as ``mx.tri(L)``."""
+    name, sizes = last_name(call), [one for one in call.args if one.keyword is None]
+    if name in ("tri", "create_additive_causal_mask"):
+        return len(sizes) == 1
+    made = call.args[0].value if name in ("tril", "triu") and call.args else None
+    shape = made.args[0].value if isinstance(made, cst.Call) and made.args else None
+    axes = [e.value for e in shape.elements] if isinstance(shape, (cst.Tuple, cst.List)) else []
+    return len(axes) == 2 and axes[0].deep_equals(axes[1])
+
+
+def _is_range(call: cst.Call) -> bool:
+    return last_name(call) == "arange" and len(call.args) == 1
+
+
+def _is_for_none(node: cst.CSTNode, caches: str, contents: Contents) -> bool:
+    """Return whether a mask is made only without a cache."""
+    tests = (one.test for one in contents.above(node) if isinstance(one, (cst.If, cst.IfExp)))
+    return any(caches in contents_of(test).names for test in tests)

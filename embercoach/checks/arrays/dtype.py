@@ -153,12 +153,12 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     operands: list[Operand] = []
     for param, argument in fact.matched:
         if not entry.dtype_from or param.name in entry.dtype_from:
-            operands.extend(_operands(argument))
+            operands.extend(operands_of(argument))
     for first, second in combinations(operands[:MOST_STEPS], 2):
         yield from _strong(fact, module, first, second)
 
 
-def _operands(argument: Argument) -> list[Operand]:
+def operands_of(argument: Argument) -> list[Operand]:
     """Return the operands in an argument: itself, or the items of a list display."""
     value, node = argument.value, argument.node
     if isinstance(value, Sequence) and value.items is not None:

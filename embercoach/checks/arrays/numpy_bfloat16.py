@@ -10,9 +10,9 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.syntax.trees import target_names
+from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED, is_caught
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -39,6 +39,8 @@ def converted(fact: CallFact, module: Module) -> Iterator[Report]:
         message = f"`{short}()` of a bfloat16 array raises: NumPy has no such dtype"
     elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_loaded(fact, module):
         message = f"`{short}()` raises if the weight is bfloat16"
+    elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_of_model(fact, module):
+        message = f"`{short}()` raises if the model is bfloat16"
     else:
         return
     yield from _report(fact, module, message)
@@ -54,7 +56,7 @@ def operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 
 def _report(fact: Fact, module: Module, message: str) -> Iterator[Report]:
-    if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+    if not is_caught(module, fact.place.statement, REFUSED):
         yield Report(
             "DTYPE-021",
             fact.node,
@@ -72,6 +74,47 @@ def _is_bfloat16(argument: Argument) -> bool:
     return array is not None and array.dtype == _BFLOAT16
 
 
+#: Names of what a language model computes in the dtype of its weights.
+_OF_MODELS = frozenset(("keys", "queries", "hidden_states", "last_hidden_state"))
+#: Names in expressions of another dtype than what they are computed from.
+_OTHER = frozenset(
+    (
+        *("astype", "view", "dequantize", "argmax", "argmin", "argsort", "argpartition", "tolist"),
+        *("float32", "float16", "float"),
+    )
+)
+_MOST_ENDS = 64
+
+
+def _is_of_model(fact: CallFact, module: Module) -> bool:
+    """Return whether an array is computed from keys, values or hidden states, in their dtype."""
+    array, function = as_array(fact.arguments[0].value), fact.place.function
+    if array is None or array.dtype is not None or module.is_test or function is None:
+        return False
+    if _BFLOAT16 in module.parsed.code(function.node):
+        return False  # knows of it
+    known = set(_OF_MODELS)
+    known |= {"values"} if "keys" in contents_of(function.node).names else set()
+    known |= {"logits"} if "mlx_lm" in module.source or "mlx_vlm" in module.source else set()
+    sources = sources_of(module)
+    pending, seen, is_found = [sources.of(fact, fact.arguments[0].node)], set[int](), False
+    while pending and len(seen) < _MOST_ENDS:
+        source = pending.pop()
+        for end in sources.ends(source, through_callers=True) or [source]:
+            contents, node = contents_of(end.node), end.node
+            if not contents.names.isdisjoint(_OTHER):
+                return False
+            while isinstance(node, cst.Subscript):
+                node = node.value
+            if isinstance(node, (cst.Name, cst.Attribute)):
+                is_found |= last_name(node) in known
+            elif id(node) not in seen:
+                names = (one for one in contents.of(cst.Name) if not contents.is_label(one))
+                pending += [end.at(one) for one in names]
+            seen.add(id(node))
+    return is_found and not pending
+
+
 def _is_loaded(fact: CallFact, module: Module) -> bool:
     """Return whether an array is one of a checkpoint or a model: ``np.array(weights[key])``."""
     sources = sources_of(module)
@@ -83,12 +126,13 @@ def _is_loaded(fact: CallFact, module: Module) -> bool:
         holder = _walked(source)
     if holder is None or as_array(fact.arguments[0].value) is None:
         return False
-    ends = sources.ends(source.at(holder))
+    inner = _walked(source.at(holder))  # of a dictionary of dictionaries
+    ends = sources.ends(source.at(inner or holder))
     return bool(ends) and all(_has_weights(end, sources) for end in ends)
 
 
 def _has_weights(end: Source, sources: Sources) -> bool:
-    """Return whether a value is what ``mx.load`` reads, or the parameters of a model.
+    """Return whether a value is what ``mx.load`` reads, or the state of a model or an optimizer.
 
     So is the argument of a model's ``sanitize(weights)``, which mlx-lm calls with a checkpoint.
     """
@@ -99,6 +143,9 @@ def _has_weights(end: Source, sources: Sources) -> bool:
     if isinstance(node, cst.Call) and last_name(node) == "tree_flatten" and node.args:
         node = node.args[0].value
         return isinstance(node, cst.Call) and last_name(node) in _PARAMETERS
+    path = (dotted(node) or "").lower()
+    if path.endswith(".state") and ("opt." in path or "optim" in path):
+        return True
     is_sanitize = function is not None and "sanitize" in function.name
     return is_sanitize and isinstance(node, cst.Name) and node.value in ("weights", "state_dict")
 

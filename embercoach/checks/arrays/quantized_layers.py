@@ -1,4 +1,4 @@
-"""QUANT-002 and 003: weights of quantized layers, read as if they were not, or by defaults."""
+"""QUANT-002 to 004: weights of quantized layers, read as if they were not, or by defaults."""
 
 from __future__ import annotations
 
@@ -131,6 +131,8 @@ def _is_for_cast(dtype: cst.BaseExpression, contents: Contents) -> bool:
         call = contents.parent_of(parent)
         named = parent.keyword is not None and parent.keyword.value == "dtype"
         return named or (isinstance(call, cst.Call) and last_name(call) in _MAKERS)
+    if isinstance(parent, cst.IfExp):
+        return _is_for_cast(parent, contents)
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
         target = parent.targets[0].target
         if isinstance(target, cst.Name):
@@ -199,7 +201,7 @@ def _may_be_quantized(layer: Source) -> bool:
     kinds = {o.cls if isinstance(o, LibraryObject) else "" for o in found if type(o) not in _OPEN}
     if not (kinds <= _LINEAR | _EMBEDDING if kinds else name in _KNOWN):
         return False
-    sources = _sources_around(module)
+    sources = sources_around(module)
     if any("quant_predicate" in source for source in sources) and name not in _KNOWN:
         return False
     for source in sources:
@@ -217,7 +219,7 @@ _LOADED = ("def sanitize(", "def layers(", "BaseModelArgs")
 
 
 @kept_for_file
-def _sources_around(module: Module) -> tuple[str, ...]:
+def sources_around(module: Module) -> tuple[str, ...]:
     """Return the texts of a file, of its package, and of what both import."""
     modules = [module, *module.imported]
     package = module.import_module("", 1)
@@ -284,3 +286,36 @@ def _attributes(layer: Source, fact: CallFact) -> frozenset[str]:
 
 
 _QUANTIZED = ("QuantizedLinear", "QuantizedEmbedding")
+
+
+@check("QUANT-004")
+def scales_dtype(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``x.astype(layer.scales.dtype)``."""
+    if ".scales.dtype" not in module.source or module.is_test:
+        return
+    for function in module.functions:
+        contents = contents_of(function.node.body, DEFINITIONS)
+        if "scales" not in contents.names or not contents.names.isdisjoint(_TELLS_MODES):
+            continue
+        for node in contents.of(cst.Attribute):
+            owner = node.value if node.attr.value == "dtype" else None
+            if not isinstance(owner, cst.Attribute) or owner.attr.value != "scales":
+                continue
+            call = contents.parent_of(contents.parent_of(node))
+            of_scales = isinstance(call, cst.Call) and contents_of(call.func).names & _OF_SCALES
+            if of_scales or not _is_for_cast(node, contents):
+                continue
+            place = module.frame.place()._replace(statement=contents.statement_of(node))
+            yield Report(
+                "QUANT-004",
+                node,
+                place._replace(function=function),
+                message="dtype of a layer's scales: uint8 in modes such as `mxfp4` and `nvfp4`",
+                help="Use the dtype of an activation, or of a norm's weight",
+            )
+            break
+
+
+#: Names in functions that know of modes whose scales are integers.
+_TELLS_MODES = frozenset(("uint8", "mode", "issubdtype"))
+_OF_SCALES = frozenset(("scales", "biases"))
