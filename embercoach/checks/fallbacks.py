@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.values.memo import kept_for_file
@@ -17,6 +17,7 @@ from embercoach.files import MOST_NAMED_BYTES, read_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
 
 #: The functions of pytest and unittest that expect an error.
@@ -99,6 +100,52 @@ def is_patched(module: Module, owner: str, name: str) -> bool:
         if name in names.asked or name in names.set_by_text or f"{owner}.{name}" in names.assigned:
             return True
     return owner in _owners_set_by_imports(module)
+
+
+def is_patched_member(
+    module: Module, owner: str, node: cst.Attribute, function: FunctionInfo | None
+) -> bool:
+    """Test whether a file asks objects for a member, or sets it: ``hasattr(x, "numpy")``.
+
+    A function that asks one of its parameters says nothing of objects that it is not given: it
+    converts those of several libraries.
+    """
+    name = node.attr.value
+    for source in (module, *module.imported):
+        names = _names_of(source)
+        if name in names.set_by_text or f"{owner}.{name}" in names.assigned:
+            return True
+        if name in names.asked and _is_asked(source, node, function):
+            return True
+    return owner in _owners_set_by_imports(module)
+
+
+def _is_asked(source: Module, node: cst.Attribute, function: FunctionInfo | None) -> bool:
+    """Test whether a file asks for a member of what may be the object that a function has."""
+    contents = contents_of(source.tree)
+    here = None if function is None else contents_of(function.node)
+    given = {
+        last_name(call)
+        for call in (() if here is None else here.calls)
+        if root_name(node.value) in map(root_name, (argument.value for argument in call.args))
+    }
+    questions = [call for call in contents.calls if _asks_for(call, node.attr.value)]
+    for call in questions:
+        asking = next((n for n in contents.above(call) if isinstance(n, cst.FunctionDef)), None)
+        if asking is None or function is None or asking is function.node:
+            return True
+        parameters = contents_of(asking.params).of(cst.Param)
+        is_own = root_name(call.args[0].value) in {one.name.value for one in parameters}
+        if not is_own or asking.name.value in given:
+            return True
+    return not questions  # it computes the names
+
+
+def _asks_for(call: cst.Call, name: str) -> bool:
+    if last_name(call) not in ("hasattr", "getattr") or len(call.args) < len(("object", "name")):
+        return False
+    text = call.args[1].value
+    return isinstance(text, cst.SimpleString) and text.raw_value == name
 
 
 @kept_for_file

@@ -327,3 +327,19 @@ def test_replacements_exist_and_what_they_replace_does_not() -> None:
     for name, new in replacements.DEPRECATED.items():
         assert mlx_api.lookup(name) is not None, name
         assert mlx_api.lookup(new.name) is not None, name
+
+
+@each_row(
+    "asking, found",
+    [
+        ("def convert(t):\n    return t.numpy() if hasattr(t, 'numpy') else t", 1),
+        ("def convert(t):\n    return t.numpy() if hasattr(mx.array, 'numpy') else t", 0),
+        ("HAS = hasattr(mx.array, 'numpy')", 0),
+        ("mx.array.numpy = to_numpy", 0),
+    ],
+)
+def test_members_that_a_file_asks_other_objects_for(asking: str, found: int) -> None:
+    program = f"{asking}\n\ndef f(x: mx.array):\n    return x.numpy()\n"
+    assert codes(program, "API-002") == ["API-002"] * found
+    given = f"{asking}\n\ndef f(x: mx.array):\n    return x.numpy() if convert(x) else x\n"
+    assert codes(given, "API-002") == []

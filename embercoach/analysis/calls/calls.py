@@ -110,12 +110,16 @@ def makes_compiled(callee: Value, result: Value) -> bool:
     return any(type(item) is Transformed and item.transform == "compile" for item in items)
 
 
+#: Libraries whose calls checks ask for, whatever the arguments are.
+_ASKED_FOR = ("mlx.", "mlx_lm.", "torch.")
+
+
 def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     """Return whether checks may ask for the call."""
     kind = type(callee)
     if kind is Symbol:
         name = callee.name  # type: ignore[attr-defined]
-        if name.startswith(("mlx.", "torch.")) or name in library_calls.HOST_STATE:
+        if name.startswith(_ASKED_FOR) or name in library_calls.HOST_STATE:
             return True
         if name == "functools.partial" and arguments:
             return type(arguments[0].value) is Symbol

@@ -10,7 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
-from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
+from embercoach.checks.fallbacks import MISSING, is_expected, is_patched, is_patched_member
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -278,11 +278,16 @@ def _missing_in_array(fact: MissingMemberFact, module: Module) -> Iterator[Repor
         return
     if is_expected(module, fact.place.statement, MISSING, broadly=True):
         return
-    if is_patched(module, "array", fact.name):
+    if _is_patched(fact, "array", module):
         return
     yield _missing_from_array(fact, fact.node, fact.call, module)
     if fact.call is not None and _returns_array(fact.name):
         yield from _missing_in_chain(fact, fact.call, module)
+
+
+def _is_patched(fact: MissingMemberFact, owner: str, module: Module) -> bool:
+    node, function = fact.node, fact.place.function
+    return isinstance(node, cst.Attribute) and is_patched_member(module, owner, node, function)
 
 
 def _missing_in_dtype(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
@@ -351,7 +356,7 @@ def _missing_in_module(fact: MissingMemberFact, module: Module) -> Iterator[Repo
 
     if is_expected(module, fact.place.statement, MISSING, broadly=True):
         return
-    if is_patched(module, "Module", fact.name):
+    if _is_patched(fact, "Module", module):
         return
     is_optimizer = isinstance(fact.owner, LibraryObject) and "optimizers" in fact.owner.cls
     yield Report.at(
