@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.branch_bindings import branch_reads
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.name_errors import (
     PROVIDED,
@@ -17,10 +18,11 @@ from embercoach.analysis.dataflow.name_errors import (
     scopes_of,
     undefined_reads,
 )
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.syntax.trees import SCOPES
 from embercoach.analysis.values.lattice import ModuleRef
 from embercoach.checks.arrays.shape_errors import ShapeNodes
-from embercoach.checks.fallbacks import is_expected
+from embercoach.checks.fallbacks import is_attempted, is_expected, is_meant_to_raise
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -53,6 +55,30 @@ def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
         what = f"is local to `{function.name}`, and read before it is assigned"
         advice = f"Rename one of the two: an assignment to `{node.id}` makes it a local variable"
         yield from _reported(module, nodes, "NAME-002", node, what, advice)
+
+
+@check("NAME-005")
+def branch_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``if depth > 0: h = blocks(x)``, and after it ``head(h)`` in any case."""
+    tree = module.parsed.outline
+    if tree is None or module.path.suffix == ".pyi":
+        return
+    nodes = ShapeNodes(module, tree)
+    for read in branch_reads(module):
+        found, test = nodes.find(read.node), nodes.find(read.test.test)
+        if found is None or test is None or is_attempted(module, found.statement):
+            continue
+        if not is_meant_to_raise(module, found.statement):
+            name = quoted(read.node.id, 28)
+            yield Report(
+                "NAME-005",
+                found.node,
+                module.frame.place()._replace(statement=found.statement),
+                message=f"`{name}` has no value here if this branch was not taken",
+                help=f"Assign `{name}` in all branches, or before the `if`",
+                context="default",
+                related=(Stop(test.node, test.statement, "not all outcomes of this test bind it"),),
+            )
 
 
 _MISSING = frozenset(("ImportError", "ModuleNotFoundError", "AttributeError"))
