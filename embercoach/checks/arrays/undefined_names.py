@@ -1,4 +1,4 @@
-"""NAME: names without a value, imports of what no file has, and modules taken for variables."""
+"""NAME: names without a value or with two, missing imports, and modules taken for variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.branch_bindings import branch_reads
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.name_errors import (
     PROVIDED,
     binds_by_text,
@@ -19,7 +19,7 @@ from embercoach.analysis.dataflow.name_errors import (
     undefined_reads,
 )
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.syntax.trees import SCOPES
+from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES
 from embercoach.analysis.values.lattice import ModuleRef
 from embercoach.checks.arrays.shape_errors import ShapeNodes
 from embercoach.checks.fallbacks import is_attempted, is_expected, is_meant_to_raise
@@ -190,3 +190,36 @@ def _outward(function: FunctionInfo) -> Iterator[FunctionInfo]:
     while outer is not None:
         yield outer
         outer = outer.outer
+
+
+@check("NAME-006")
+def redefinitions(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``def reset(self)`` twice in a class: the second replaces the first."""
+    if module.path.suffix != ".py":
+        return
+    suites: list[cst.Module | cst.BaseSuite] = [module.tree]
+    suites += (one.body for one in contents_of(module.tree).of(cst.ClassDef))
+    for suite in suites:
+        earlier: dict[str, cst.FunctionDef | cst.ClassDef] = {}
+        for node in suite.body:
+            is_function = isinstance(node, cst.FunctionDef)
+            read = head_contents(node).reads if is_function else contents_of(node).reads
+            name = node.name.value if isinstance(node, DEFINITIONS) else ""
+            for other in [one for one in earlier if len(read.get(one, ())) > (one == name)]:
+                del earlier[other]  # it is used at once, or replaced on purpose
+            if not isinstance(node, DEFINITIONS) or node.decorators:
+                earlier.pop(name, None)
+                continue
+            first = earlier.get(name)
+            if first is not None and not first.body.deep_equals(node.body):
+                yield Report(
+                    "NAME-006",
+                    node.name,
+                    module.frame.place()._replace(statement=node),
+                    message=f"`{quoted(name, 28)}` replaces a definition that nothing has used",
+                    help="Rename one of the two, or remove the first",
+                    context="default",
+                    related=(Stop(first.name, first, "nothing calls this definition"),),
+                )
+            if name.strip("_"):
+                earlier[name] = node
