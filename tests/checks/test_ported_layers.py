@@ -1,4 +1,4 @@
-"""NN-021, NN-022 and NN-023: near misses of layers with the names of PyTorch's."""
+"""NN-014, NN-015 and NN-016: near misses of layers with the names of PyTorch's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def layer(made: str, body: str = "return self.layer(x)", name: str = "layer") ->
     ],
 )
 def test_groups(program: str, found: int) -> None:
-    assert codes(program, "NN-02") == ["NN-021"] * found
+    assert codes(program, "NN-02") == ["NN-014"] * found
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_groups(program: str, found: int) -> None:
     ],
 )
 def test_depthwise_convolutions(name: str, made: str, found: int) -> None:
-    assert codes(layer(made, f"return self.{name}(x)", name), "NN-02") == ["NN-022"] * found
+    assert codes(layer(made, f"return self.{name}(x)", name), "NN-02") == ["NN-015"] * found
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_depthwise_convolutions(name: str, made: str, found: int) -> None:
     ],
 )
 def test_results_of_layers(made: str, body: str, found: int) -> None:
-    assert codes(layer(made, body), "NN-02") == ["NN-023"] * found
+    assert codes(layer(made, body), "NN-02") == ["NN-016"] * found

@@ -114,7 +114,9 @@ MISSING = {
 }
 PRESENT = {
     "of modules": "    def f(self):\n        return self.parameters(), self.training, self.items()",
-    "by a function of elsewhere": "        configure(self)\n    def f(self):\n        return self.bias",
+    "by a function of elsewhere": (
+        "        configure(self)\n    def f(self):\n        return self.bias"
+    ),
     "set by another function": "def g(a):\n    a.bias = 1\ndef f():\n    return A().bias",
     "set in a nested function": (
         "    def f(self):\n        def g():\n            self.bias = 1\n        g()\n"

@@ -8,7 +8,6 @@ import pytest
 
 from embercoach.checks import Project, check_source
 from tests.checks.findings import codes, findings, pointed
-from tests.checks.marked import check_marked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,32 +144,3 @@ def test_imports_that_may_succeed_are_silent(tmp_path: Path, other: str, program
 def test_a_module_that_is_passed_for_a_variable(tmp_path: Path, program: str, found: int) -> None:
     messages = imported(tmp_path, "a = 1", f"import layers\n{program}")
     assert messages == ["`layers` is an imported module here"] * found
-
-
-def test_methods_that_a_decorator_or_a_statement_may_have_taken() -> None:
-    check_marked(
-        """
-import mlx.core as mx
-
-
-class Cache:
-    keys: mx.array
-
-    def reset(self) -> None: ...
-
-    def size(self) -> int: ...
-
-    total = property(size)
-
-    def size(self) -> int: ...
-
-    @property
-    def length(self) -> int: ...
-
-    def reset(self) -> None: ...  # reported
-
-    @length.setter
-    def length(self, value: int) -> None: ...
-""",
-        "NAME-006",
-    )

@@ -34,11 +34,11 @@ PROVIDED = frozenset(
 )
 #: Functions that bind names without an assignment.
 _BINDERS = frozenset(("exec", "globals", "vars", "locals", "__builtins__"))
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _NAMED = (
-    *(*_FUNCTIONS, ast.ClassDef, ast.ExceptHandler),
+    *(*FUNCTIONS, ast.ClassDef, ast.ExceptHandler),
     *(ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
 #: Names of one file that are looked for.
@@ -70,7 +70,7 @@ def early_reads(module: Module) -> Iterator[tuple[Function, ast.Name]]:
         for (function, line), local in scopes.local.items()
         if (names := {name for name in local if (function, name) in early})
     }
-    for function in _functions(tree) if doubtful else ():
+    for function in functions_of(tree) if doubtful else ():
         names = doubtful.get((function.name, function.lineno), set())
         for node in _early(function, names) if names else ():
             yield function, node
@@ -147,12 +147,12 @@ def binds_by_text(tree: ast.Module | None) -> bool:
     return bool(names)
 
 
-def _functions(tree: ast.Module) -> Iterator[Function]:
+def functions_of(tree: ast.Module) -> Iterator[Function]:
     """Yield all functions, without a look at expressions."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             yield node
         for field in ("body", "orelse", "handlers", "finalbody", "cases"):
             inner = getattr(node, field, None)
@@ -182,14 +182,14 @@ def _reads(tree: ast.Module, scopes: Scopes) -> Iterator[ast.Name]:
                 yield node
             continue
         inner = seen
-        if isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+        if isinstance(node, (*FUNCTIONS, ast.Lambda)):
             key = (getattr(node, "name", "lambda"), node.lineno)
             names = seen.in_functions | scopes.inner.get(key, set())
             inner = _Seen(names, names, True)
         elif isinstance(node, ast.ClassDef):
             names = seen.in_functions | scopes.inner.get((node.name, node.lineno), set())
             inner = _Seen(names, seen.in_functions, seen.runs_later)
-        elif isinstance(node, _COMPREHENSIONS):
+        elif isinstance(node, COMPREHENSIONS):
             targets = frozenset(
                 part.id
                 for generator in node.generators
@@ -263,9 +263,9 @@ def _uses_of(function: Function, names: set[str]) -> dict[str, _Uses]:
 
 def _run_at_once(node: ast.AST, names: set[str]) -> Iterator[ast.AST]:
     """Yield the parts of a node that run where it stands: what runs later may find names bound."""
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, FUNCTIONS):
         yield from (*node.decorator_list, *node.args.defaults)
-    elif isinstance(node, _COMPREHENSIONS):
+    elif isinstance(node, COMPREHENSIONS):
         own = {name for g in node.generators for name in _names(g.target)}
         own |= {name for name, _ in _bound_at(node)}
         if not isinstance(node, ast.GeneratorExp) and own.isdisjoint(names):
@@ -285,7 +285,7 @@ def _bound_at(node: ast.AST) -> Iterator[tuple[str, Place]]:
             yield from ((name, _end(node)) for name in _names(node.target))
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         yield from ((name, _start(node.body[0])) for name in _names(node.target))
-    elif isinstance(node, _COMPREHENSIONS):  # its conditions run before its element
+    elif isinstance(node, COMPREHENSIONS):  # its conditions run before its element
         inner = (part for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
         yield from ((part.target.id, _start(node)) for part in inner)
     elif isinstance(node, ast.withitem):

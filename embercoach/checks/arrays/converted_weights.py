@@ -1,4 +1,4 @@
-"""WEIGHTS-001 and -002: weights of PyTorch in layers of MLX: layouts, and groups of channels."""
+"""WEIGHTS-001: ``sanitize`` changes the layout of weights that it has changed before."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import bound_by, contents_of, root_name
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.syntax.trees import evaluated
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
+    from embercoach.analysis.values.facts import Fact
 
 _SAVES = ("save_safetensors", "save_weights")
 #: Folders up where ``convert`` may be: ``mlx_audio/convert.py`` of ``mlx_audio/stt/models/x/y.py``.
@@ -236,36 +234,3 @@ def _again(change: cst.BaseExpression, module: Module) -> Report:
         message=f"`sanitize` {what} weights that a converted checkpoint has in this form",
         help="Test the shape or the layout too: converted weights come back when they are loaded",
     )
-
-
-#: What a file does that takes weights from a checkpoint.
-_LOADS = ("def sanitize", ".load_weights(", "mx.load(", "torch", "PyTorch", "from_pretrained")
-
-
-@check("WEIGHTS-002", of=("mlx.nn.GroupNorm",))
-def interleaved_groups(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``nn.GroupNorm(8, dims)`` in a model whose weights are those of PyTorch."""
-    groups, dims = fact.argument(0, "num_groups"), fact.argument(1, "dims")
-    if groups is None or dims is None or fact.argument(4, "pytorch_compatible") is not None:
-        return
-    if any(argument.star for argument in fact.arguments):
-        return
-    number = _written_number(groups.node, fact.place.function)
-    if number is None or number == 1 or module.parsed.code(dims.node) == str(number):
-        return  # with one group, or one for each channel, the groups are the same
-    if any(word in module.source for word in _LOADS) or _is_loaded_again(module):
-        yield Report.at(
-            fact,
-            "WEIGHTS-002",
-            message="`nn.GroupNorm` groups other channels than PyTorch, where the weights are from",
-            help="Pass `pytorch_compatible=True`",
-        )
-
-
-def _written_number(node: cst.CSTNode, function: FunctionInfo | None) -> int | None:
-    """Return an integer that is written, or that a parameter has by default."""
-    if isinstance(node, cst.Name) and function is not None:
-        found = (one.default for one in function.parameters if one.name == node.value)
-        node = next((one for one in found if one is not None), node)
-    number = evaluated(node) if isinstance(node, cst.Integer) else None
-    return number if isinstance(number, int) else None

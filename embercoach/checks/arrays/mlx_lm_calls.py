@@ -1,4 +1,4 @@
-"""API-036 and API-002: calls of mlx-lm's public functions, and what becomes of their results."""
+"""API-030 and API-002: calls of mlx-lm's public functions, and what becomes of their results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LOADS = ("load", "load_model")
 _PACKAGE = "mlx_lm."
 
 
-@check("API-036", of=(_PACKAGE,))
+@check("API-030", of=(_PACKAGE,))
 def refused_keyword(fact: CallFact, module: Module) -> Iterator[Report]:
     """``generate(model, tokenizer, prompt, temp=0.7)``."""
     name = (fact.symbol or "").rpartition(".")[2]
@@ -60,7 +60,7 @@ def refused_keyword(fact: CallFact, module: Module) -> Iterator[Report]:
             return
         yield Report.at(
             fact,
-            "API-036",
+            "API-030",
             node=argument.node,
             message=f"mlx-lm's `{name}()` takes no `{keyword}`",
             help=refused[keyword],
@@ -74,7 +74,7 @@ class _Held(NamedTuple):
     uses: list[cst.BaseExpression]
 
 
-@check("API-002", "API-036", of=(_PACKAGE,))
+@check("API-002", "API-030", of=(_PACKAGE,))
 def loaded_model(fact: CallFact, module: Module) -> Iterator[Report]:
     """``logits, cache = model(tokens, cache)``, ``model.layers[0].register_forward_hook(f)``."""
     if (fact.symbol or "").rpartition(".")[2] not in _LOADS:
@@ -183,7 +183,7 @@ def _members_of_torch(
             return
 
 
-@check("API-036", of=(_PACKAGE,))
+@check("API-030", of=(_PACKAGE,))
 def called_list(fact: CallFact, module: Module) -> Iterator[Report]:
     """``process = make_logits_processors(...)``, then ``process(logits)``."""
     if (fact.symbol or "").rpartition(".")[2] != "make_logits_processors":
@@ -202,7 +202,7 @@ def called_list(fact: CallFact, module: Module) -> Iterator[Report]:
             )
 
 
-@check("API-036", of=(_PACKAGE,))
+@check("API-030", of=(_PACKAGE,))
 def generated_item(fact: CallFact, module: Module) -> Iterator[Report]:
     """``text += part`` of ``stream_generate``, ``token.item()`` of ``generate_step``."""
     name, loop = (fact.symbol or "").rpartition(".")[2], fact.place.statement
@@ -270,7 +270,7 @@ def _report(
     module: Module,
     message: str,
     help: str,  # noqa: A002 - as reports name it
-    code: str = "API-036",
+    code: str = "API-030",
 ) -> Report:
     place = module.frame.place()._replace(statement=statement)
     return Report(code, node, place, message=message, help=help, context="default")

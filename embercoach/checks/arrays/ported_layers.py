@@ -1,4 +1,4 @@
-"""NN-021, NN-022 and NN-023: layers that do not do what PyTorch's of the same name do."""
+"""NN-014, NN-015 and NN-016: layers that do not do what PyTorch's of the same name do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.facts import Argument, CallFact
 
 
-@check("NN-021", of=("mlx.nn.GroupNorm",))
+@check("NN-014", of=("mlx.nn.GroupNorm",))
 def interleaved_groups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``nn.GroupNorm(32, channels)`` of a model with weights of PyTorch."""
     given = {parameter.name: argument for parameter, argument in fact.matched}
@@ -34,7 +34,7 @@ def interleaved_groups(fact: CallFact, module: Module) -> Iterator[Report]:
         return  # both kinds of groups are the same
     yield Report.at(
         fact,
-        "NN-021",
+        "NN-014",
         message="groups of `nn.GroupNorm` are interleaved, unlike PyTorch's",
         help="Pass `pytorch_compatible=True` if the weights are PyTorch's",
     )
@@ -57,7 +57,7 @@ _CONVOLUTIONS = tuple(f"mlx.nn.Conv{n}d" for n in (1, 2, 3))
 _DEPTHWISE = ("depthwise", "depth_wise", "dwconv", "dw_conv", "conv_dw", "convdw")
 
 
-@check("NN-022", of=_CONVOLUTIONS)
+@check("NN-015", of=_CONVOLUTIONS)
 def depthwise_without_groups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``self.depthwise = nn.Conv2d(channels, channels, 3)``."""
     given = {parameter.name: argument for parameter, argument in fact.matched}
@@ -77,7 +77,7 @@ def depthwise_without_groups(fact: CallFact, module: Module) -> Iterator[Report]
     shown = text if len(text) <= _LONGEST and "\n" not in text else "in_channels"
     yield Report.at(
         fact,
-        "NN-022",
+        "NN-015",
         message=f"`{name[:_LONGEST]}` is a full convolution: it has one group",
         help=f"Pass `groups={shown}`",
     )
@@ -102,7 +102,7 @@ _ALONE = {"GRU": "state", "RNN": "state", "MultiHeadAttention": "weights"}
 _SECOND = ("hidden", "state", "weight", "attn", "score", "h_n", "hn", "h_", "c_n")
 
 
-@check("NN-023", of=(VALUE,))
+@check("NN-016", of=(VALUE,))
 def unpacked_result(fact: CallFact, module: Module) -> Iterator[Report]:
     """``y, state = self.gru(x)``, ``y, (h, c) = self.lstm(x)``, ``self.attention(x, x, x)[0]``."""
     if not isinstance(fact.callee, LibraryObject) or not fact.callee.cls.startswith("mlx.nn."):
@@ -120,7 +120,7 @@ def unpacked_result(fact: CallFact, module: Module) -> Iterator[Report]:
         remedy = "Assign the result to one name"
     else:
         return
-    yield Report.at(fact, "NN-023", message=text, help=remedy)
+    yield Report.at(fact, "NN-016", message=text, help=remedy)
 
 
 def _second(target: cst.CSTNode) -> cst.BaseExpression | None:

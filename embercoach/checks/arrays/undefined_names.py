@@ -1,4 +1,4 @@
-"""NAME: names without a value, imports of what no file has, and modules taken for variables."""
+"""NAME: names without a value or with two, missing imports, and modules taken for variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.branch_bindings import branch_reads
+from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.name_errors import (
     PROVIDED,
     binds_by_text,
@@ -17,10 +18,11 @@ from embercoach.analysis.dataflow.name_errors import (
     scopes_of,
     undefined_reads,
 )
-from embercoach.analysis.syntax.trees import SCOPES
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES
 from embercoach.analysis.values.lattice import ModuleRef
 from embercoach.checks.arrays.shape_errors import ShapeNodes
-from embercoach.checks.fallbacks import is_expected
+from embercoach.checks.fallbacks import is_attempted, is_expected, is_meant_to_raise
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -53,6 +55,30 @@ def undefined_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
         what = f"is local to `{function.name}`, and read before it is assigned"
         advice = f"Rename one of the two: an assignment to `{node.id}` makes it a local variable"
         yield from _reported(module, nodes, "NAME-002", node, what, advice)
+
+
+@check("NAME-005")
+def branch_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``if depth > 0: h = blocks(x)``, and after it ``head(h)`` in any case."""
+    tree = module.parsed.outline
+    if tree is None or module.path.suffix == ".pyi":
+        return
+    nodes = ShapeNodes(module, tree)
+    for read in branch_reads(module):
+        found, test = nodes.find(read.node), nodes.find(read.test.test)
+        if found is None or test is None or is_attempted(module, found.statement):
+            continue
+        if not is_meant_to_raise(module, found.statement):
+            name = quoted(read.node.id, 28)
+            yield Report(
+                "NAME-005",
+                found.node,
+                module.frame.place()._replace(statement=found.statement),
+                message=f"`{name}` has no value here if this branch was not taken",
+                help=f"Assign `{name}` in all branches, or before the `if`",
+                context="default",
+                related=(Stop(test.node, test.statement, "not all outcomes of this test bind it"),),
+            )
 
 
 _MISSING = frozenset(("ImportError", "ModuleNotFoundError", "AttributeError"))
@@ -167,21 +193,33 @@ def _outward(function: FunctionInfo) -> Iterator[FunctionInfo]:
 
 
 @check("NAME-006")
-def replaced_methods(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Methods of a class that a later method of the same name replaces."""
-    for cls in contents_of(module.tree).of(cst.ClassDef):
-        methods: set[str] = set()
-        for node in cls.body.body if isinstance(cls.body, cst.IndentedBlock) else ():
-            if not isinstance(node, cst.FunctionDef) or node.decorators:
-                methods -= contents_of(node).names  # they may take a method of before
+def redefinitions(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``def reset(self)`` twice in a class: the second replaces the first."""
+    if module.path.suffix != ".py":
+        return
+    suites: list[cst.Module | cst.BaseSuite] = [module.tree]
+    suites += (one.body for one in contents_of(module.tree).of(cst.ClassDef))
+    for suite in suites:
+        earlier: dict[str, cst.FunctionDef | cst.ClassDef] = {}
+        for node in suite.body:
+            is_function = isinstance(node, cst.FunctionDef)
+            read = head_contents(node).reads if is_function else contents_of(node).reads
+            name = node.name.value if isinstance(node, DEFINITIONS) else ""
+            for other in [one for one in earlier if len(read.get(one, ())) > (one == name)]:
+                del earlier[other]  # it is used at once, or replaced on purpose
+            if not isinstance(node, DEFINITIONS) or node.decorators:
+                earlier.pop(name, None)
                 continue
-            name = node.name.value
-            if name in methods:
+            first = earlier.get(name)
+            if first is not None and not first.body.deep_equals(node.body):
                 yield Report(
                     "NAME-006",
                     node.name,
-                    module.frame.place(),
-                    message=f"`{quoted(name)}` replaces a method of this name that the class has",
-                    help="Rename one of the two, or join them",
+                    module.frame.place()._replace(statement=node),
+                    message=f"`{quoted(name, 28)}` replaces a definition that nothing has used",
+                    help="Rename one of the two, or remove the first",
+                    context="default",
+                    related=(Stop(first.name, first, "nothing calls this definition"),),
                 )
-            methods.add(name)
+            if name.strip("_"):
+                earlier[name] = node
