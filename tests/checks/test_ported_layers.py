@@ -31,7 +31,7 @@ def layer(made: str, body: str = "return self.layer(x)", name: str = "layer") ->
     ],
 )
 def test_groups(program: str, found: int) -> None:
-    assert codes(program, "NN-02") == ["NN-014"] * found
+    assert codes(program, "NN-01") == ["NN-014"] * found
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_groups(program: str, found: int) -> None:
     ],
 )
 def test_depthwise_convolutions(name: str, made: str, found: int) -> None:
-    assert codes(layer(made, f"return self.{name}(x)", name), "NN-02") == ["NN-015"] * found
+    assert codes(layer(made, f"return self.{name}(x)", name), "NN-01") == ["NN-015"] * found
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_depthwise_convolutions(name: str, made: str, found: int) -> None:
     ],
 )
 def test_results_of_layers(made: str, body: str, found: int) -> None:
-    assert codes(layer(made, body), "NN-02") == ["NN-016"] * found
+    assert codes(layer(made, body), "NN-01") == ["NN-016"] * found
