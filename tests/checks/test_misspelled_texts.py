@@ -10,10 +10,12 @@ FREQUENT = """
 def f(w):
     x = mx.exp(w["norm_weight"])
     return x + w["norm_weight"] + w.pop("norm_weight")
+def h(w):
+    return w["norm.weight"] + w["norm.weight"] + w["norm.weight"]
 """
 
 
-@pytest.mark.parametrize("text", ["norm_wegiht", "norm_weeight", "nnorm_weight"])
+@pytest.mark.parametrize("text", ["norm_wegiht", "norm_weeight", "norm.weeight", "nnorm_weight"])
 def test_a_slip_in_a_word_is_found(text: str) -> None:
     expected = [("LOGIC-004", f'"{text}"')] if text != "nnorm_weight" else []
     program = f'{FREQUENT}def g(w):\n    return w["{text}"]'

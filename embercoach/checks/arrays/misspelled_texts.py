@@ -1,4 +1,4 @@
-"""LOGIC-004: a text that is another one of the file, but for two letters that changed places.
+"""LOGIC-004: a text that is another one of the file, but for a slip in one word.
 
 Keys, names of weights and filters are texts, so that nothing reports a misspelled one: it is equal
 to no other, and the test or the lookup never succeeds.
@@ -34,8 +34,9 @@ def misspelled_text(module: Module, facts: list[Fact]) -> Iterator[Report]:
     contents = contents_of(module.tree)
     texts: dict[str, list[cst.SimpleString]] = {}
     for node in contents.of(cst.SimpleString):
-        if _SHORTEST + 2 <= len(node.value) <= _LONGEST and node.value[1:-1].isidentifier():
-            texts.setdefault(node.value[1:-1], []).append(node)
+        text = node.value[1:-1]
+        if _SHORTEST <= len(text) <= _LONGEST and text.replace(".", "_").isidentifier():
+            texts.setdefault(text, []).append(node)
     alike: dict[str, list[str]] = {}
     for text in texts:
         alike.setdefault("".join(sorted(set(text))), []).append(text)
@@ -63,11 +64,10 @@ def misspelled_text(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _is_slip(text: str, other: str) -> bool:
-    """Return whether one word differs, by two letters that changed places or a doubled one."""
-    pairs = [
-        pair for pair in zip(text.split("_"), other.split("_"), strict=False) if pair[0] != pair[1]
-    ]
-    if text.count("_") != other.count("_") or len(pairs) != 1:
+    """Return whether one word differs: two letters changed places, or one within it is missing."""
+    words, others = (one.replace(".", "_").split("_") for one in (text, other))
+    pairs = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    if len(words) != len(others) or len(pairs) != 1:
         return False
     one, two = sorted(pairs[0], key=len)
     if len(one) < _SHORTEST or not (one + two).isalpha():
@@ -75,5 +75,4 @@ def _is_slip(text: str, other: str) -> bool:
     at = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(one))
     if len(one) == len(two):
         return one[at : at + 2] == two[at : at + 2][::-1] and one[at + 2 :] == two[at + 2 :]
-    is_inside = at < len(one) and at > 0
-    return is_inside and two[at] == two[at - 1] and one[at:] == two[at + 1 :]
+    return 0 < at < len(one) and one[at:] == two[at + 1 :]
