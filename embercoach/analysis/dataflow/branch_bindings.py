@@ -32,7 +32,12 @@ _DYNAMIC = frozenset(("locals", "vars", "exec", "NameError", "UnboundLocalError"
 #: Context managers after which the code goes on when their body has raised.
 _SWALLOWING = frozenset(("suppress", "raises", "assertRaises", "assertRaisesRegex"))
 #: Words in the names of functions that do not return, and owners of which ``error`` does.
-_ENDING = frozenset(("exit", "quit", "abort", "fail", "skip", "skiptest", "xfail", "raise", "die"))
+_ENDING = frozenset(
+    (
+        *("exit", "quit", "abort", "fail", "skip", "skiptest", "xfail", "raise", "throw", "die"),
+        *("never", "unreachable", "execv", "execvp"),
+    )
+)
 _LOGS = ("log", "console", "self", "warn", "print")
 #: Names in a test that say nothing of what it depends on, and functions that change with nothing.
 _STABLE = frozenset(("isinstance", "len", "hasattr", "getattr", "callable", "bool", "issubclass"))
