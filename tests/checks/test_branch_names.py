@@ -42,6 +42,7 @@ CERTAIN = [
     ("if a: y = 1\nelse: raise ValueError", "y"),
     ("if a: y = 1\nelse: parser.error('no')", "y"),
     ("if a: y = 1\nelse: stop()", "y"),
+    ("if a: y = 1\nelse: assert_never(a)", "y"),
     ("if a: y = 1\nelse: assert a in (1, 2)", "y"),
     ("if not a: return None\nif a: y = 1", "y"),
     ("assert a or b\nif a: y = 1\nelif b: y = 2", "y"),

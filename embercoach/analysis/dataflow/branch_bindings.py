@@ -32,13 +32,20 @@ _DYNAMIC = frozenset(("locals", "vars", "exec", "NameError", "UnboundLocalError"
 #: Context managers after which the code goes on when their body has raised.
 _SWALLOWING = frozenset(("suppress", "raises", "assertRaises", "assertRaisesRegex"))
 #: Words in the names of functions that do not return, and owners of which ``error`` does.
-_ENDING = frozenset(("exit", "quit", "abort", "fail", "skip", "skiptest", "xfail", "raise", "die"))
+_ENDING = frozenset(
+    (
+        *("exit", "quit", "abort", "fail", "skip", "skiptest", "xfail", "raise", "throw", "die"),
+        *("never", "unreachable", "execv", "execvp"),
+    )
+)
 _LOGS = ("log", "console", "self", "warn", "print")
 #: Names in a test that say nothing of what it depends on, and functions that change with nothing.
 _STABLE = frozenset(("isinstance", "len", "hasattr", "getattr", "callable", "bool", "issubclass"))
 _COMMON = _STABLE | {"self", "mx", "nn", "np", "os", "any", "all", "int", "str", "float"}
 #: Names of one function that are followed.
 _MOST_NAMES = 64
+#: Tests on the way to a statement up to which they are compared with others.
+_MOST_TESTS = 128
 
 
 class BranchRead(NamedTuple):
@@ -116,7 +123,7 @@ def _candidates(function: Function) -> list[str]:
 
 
 def _stored_in_branches(node: ast.AST) -> frozenset[str]:
-    inner = (one for one in _statements((node,)) if isinstance(one, ast.If))
+    inner = (one for one in _statements((node,), (ast.If,)) if isinstance(one, ast.If))
     return _stored(inner, attributes=False)
 
 
@@ -244,11 +251,15 @@ class _Execution:
                     missing[name] = _Missing(node)  # a branch binds it, and leaves
             elif not all(one.is_silent for one in unbound):
                 related = self._about((*_names(*tests), *_stored((node,)))) | before.related
-                is_silent = not self._about(_names(*tests)).isdisjoint(
-                    self._about(_names(*state.known))
-                )
-                missing[name] = _Missing(node, related, is_silent)
+                missing[name] = _Missing(node, related, self._is_decided(tests, state))
         return _State(missing, known if has_exit else state.known)
+
+    def _is_decided(self, tests: list[ast.expr], state: _State) -> bool:
+        """Return whether tests before may leave out an outcome of some tests."""
+        if len(state.known) > _MOST_TESTS:
+            return True
+        known = self._about(_names(*state.known))
+        return not self._about(_names(*tests)).isdisjoint(known)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, state: _State) -> _State | None:
         head = node.test if isinstance(node, ast.While) else node.iter
@@ -390,13 +401,13 @@ def _names_of(node: ast.expr) -> frozenset[str]:
     return frozenset(names | {one.attr for one in nodes if isinstance(one, ast.Attribute)})
 
 
-def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def _statements(nodes: Iterable[ast.AST], closed: tuple[type, ...] = ()) -> Iterator[ast.AST]:
     """Yield statements with those in them, handlers and cases too, but no inner functions."""
     pending = [*nodes]
     while pending:
         node = pending.pop()
         yield node
-        if not isinstance(node, (*_SIMPLE, *FUNCTIONS, ast.ClassDef)):
+        if not isinstance(node, (*_SIMPLE, *FUNCTIONS, ast.ClassDef, *closed)):
             inner = ast.iter_child_nodes(node)
             pending += (one for one in inner if not isinstance(one, ast.expr))
 

@@ -200,6 +200,9 @@ def redefinitions(module: Module, facts: list[Fact]) -> Iterator[Report]:
     suites: list[cst.Module | cst.BaseSuite] = [module.tree]
     suites += (one.body for one in contents_of(module.tree).of(cst.ClassDef))
     for suite in suites:
+        names = [node.name.value for node in suite.body if isinstance(node, DEFINITIONS)]
+        if len(names) == len(set(names)):
+            continue
         earlier: dict[str, cst.FunctionDef | cst.ClassDef] = {}
         for node in suite.body:
             is_function = isinstance(node, cst.FunctionDef)
