@@ -1,4 +1,4 @@
-"""LOGIC-004: texts that are others of the file but for a slip."""
+"""LOGIC-003: texts that are others of the file but for a slip."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def h(w):
 
 @pytest.mark.parametrize("text", ["norm_wegiht", "norm_weeight", "norm.weeight", "nnorm_weight"])
 def test_a_slip_in_a_word_is_found(text: str) -> None:
-    expected = [("LOGIC-004", f'"{text}"')] if text != "nnorm_weight" else []
+    expected = [("LOGIC-003", f'"{text}"')] if text != "nnorm_weight" else []
     program = f'{FREQUENT}def g(w):\n    return w["{text}"]'
-    assert pointed(program, "LOGIC-004") == expected
+    assert pointed(program, "LOGIC-003") == expected
 
 
 OTHERS = [
@@ -35,9 +35,9 @@ OTHERS = [
 
 @pytest.mark.parametrize("expression", OTHERS)
 def test_other_names_and_translations_are_silent(expression: str) -> None:
-    assert codes(f"{FREQUENT}def g(w):\n    return {expression}", "LOGIC-004") == []
+    assert codes(f"{FREQUENT}def g(w):\n    return {expression}", "LOGIC-003") == []
 
 
 def test_a_rare_spelling_decides_nothing() -> None:
     program = 'def g(w):\n    mx.exp(w["norm_wegiht"])\n    return w["norm_weight"]'
-    assert codes(program, "LOGIC-004") == []
+    assert codes(program, "LOGIC-003") == []

@@ -1,4 +1,4 @@
-"""LOGIC-004: a text that is another one of the file, but for a slip in one word.
+"""LOGIC-003: a text that is another one of the file, but for a slip in one word.
 
 Keys, names of weights and filters are texts, so that nothing reports a misspelled one: it is equal
 to no other, and the test or the lookup never succeeds.
@@ -26,7 +26,7 @@ _SHORTEST, _LONGEST = 5, 40
 _FREQUENT = 3
 
 
-@check("LOGIC-004")
+@check("LOGIC-003")
 def misspelled_text(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``if "meessage_id" in message``, where all others are ``"message_id"``."""
     if module.is_test:
@@ -54,7 +54,7 @@ def misspelled_text(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if any(one in contents_of(statement) for one in texts[meant[0]]):
                 continue  # it replaces one spelling by the other
             yield Report(
-                "LOGIC-004",
+                "LOGIC-003",
                 node,
                 module.frame.place()._replace(statement=statement),
                 message=f"`{quoted(text, 24)}` stands here alone, and is misspelled",
