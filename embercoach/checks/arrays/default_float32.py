@@ -45,7 +45,7 @@ _WIDE = frozenset(
         *("mel", "mels", "spec", "feat", "feats", "feature", "features", "pixel", "pixels"),
         *("image", "images", "mask", "masks", "loss", "losses", "ids", "tokens", "positions"),
         *("lengths", "noise", "sigmas", "timesteps", "cos", "sin", "freqs", "coords", "points"),
-        *("box", "boxes", "prob", "probs", "scores"),
+        *("box", "boxes", "prob", "probs", "scores", "ray", "rays", "params"),
     )
 )
 
@@ -114,6 +114,8 @@ def _reports(
         return
     sources = sources_of(module)
     ends = sources.ends(sources.of(fact, made))
+    if any(end.function is not None and end.function.name in CONSTRUCTORS for end in ends):
+        return  # perhaps a parameter, with the dtype of the checkpoint
     if not ends or not all(map(is_made, ends)) or is_cast_back(fact, module):
         return
     name = (dotted(value) or "").rpartition(".")[2] or "x"
