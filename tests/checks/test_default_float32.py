@@ -45,6 +45,11 @@ def test_padding_that_promotes(body: str, expected: bool) -> None:
     assert bool(findings(LAYER.format(body=body), "DTYPE-024")) is expected
 
 
+def test_loops_over_tokens_are_left_out() -> None:
+    program = LAYER.format(body="return mx.concatenate([x, mx.zeros(x.shape)], axis=1)")
+    assert not findings(program.replace("__call__", "decode_beams"), "DTYPE-024")
+
+
 def test_padding_is_a_note_without_evidence_of_half_precision() -> None:
     program = LAYER.format(body="return mx.concatenate([x, mx.zeros(x.shape)], axis=1)")
     (finding,) = findings(program.partition("    def sanitize")[0], "DTYPE-024")

@@ -50,6 +50,10 @@ _WIDE = frozenset(
 )
 
 
+#: Parts of the names of functions that handle weights, or a few scores of each token.
+_OUTSIDE = ("sanitize", "decode", "generate", "sample", "search")
+
+
 @check("DTYPE-024", of=_JOINS)
 def float_padding(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.concatenate([mx.zeros((B, n, D)), x], axis=1)``, in a model."""
@@ -108,7 +112,9 @@ def _reports(
 ) -> Iterator[Report]:
     """Report what is float32 by default in each of its definitions, in a model."""
     function = fact.place.function
-    if module.is_test or function is None or function.name in (*CONSTRUCTORS, "sanitize"):
+    if module.is_test or function is None or function.name in CONSTRUCTORS:
+        return
+    if any(word in function.name for word in _OUTSIDE):
         return
     if not (has_layers(module) if function.cls is None else is_layer(function.cls)):
         return
