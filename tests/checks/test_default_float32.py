@@ -8,6 +8,9 @@ from tests.checks.findings import findings
 
 LAYER = """
 class Conv(nn.Module):
+    def __init__(self):
+        self.newline = mx.zeros((1, 4))
+
     def __call__(self, x: mx.array, audio: mx.array) -> mx.array:
         {body}
 
@@ -26,6 +29,8 @@ BUFFER = "padded = mx.zeros(x.shape{}); padded[:, :4] = {}; return padded"
         ("return mx.concatenate([x, mx.zeros(x.shape, dtype=mx.float32)], axis=1)", False),
         ("return mx.concatenate([audio, mx.zeros(x.shape)], axis=1)", False),
         ("return mx.concatenate([x.astype(mx.float32), mx.zeros(x.shape)], axis=1)", False),
+        ("return mx.concatenate([x, self.newline])", False),
+        ("end = self.newline; return mx.concatenate([x, end])", False),
         (BUFFER.format("", "x"), True),
         (BUFFER.format(", x.dtype", "x"), False),
         (BUFFER.format("", "mx.arange(4)"), False),
@@ -38,6 +43,11 @@ BUFFER = "padded = mx.zeros(x.shape{}); padded[:, :4] = {}; return padded"
 )
 def test_padding_that_promotes(body: str, expected: bool) -> None:
     assert bool(findings(LAYER.format(body=body), "DTYPE-024")) is expected
+
+
+def test_loops_over_tokens_are_left_out() -> None:
+    program = LAYER.format(body="return mx.concatenate([x, mx.zeros(x.shape)], axis=1)")
+    assert not findings(program.replace("__call__", "decode_beams"), "DTYPE-024")
 
 
 def test_padding_is_a_note_without_evidence_of_half_precision() -> None:

@@ -45,9 +45,13 @@ _WIDE = frozenset(
         *("mel", "mels", "spec", "feat", "feats", "feature", "features", "pixel", "pixels"),
         *("image", "images", "mask", "masks", "loss", "losses", "ids", "tokens", "positions"),
         *("lengths", "noise", "sigmas", "timesteps", "cos", "sin", "freqs", "coords", "points"),
-        *("box", "boxes", "prob", "probs", "scores"),
+        *("box", "boxes", "prob", "probs", "scores", "ray", "rays", "params"),
     )
 )
+
+
+#: Parts of the names of functions that handle weights, or a few scores of each token.
+_OUTSIDE = ("sanitize", "decode", "generate", "sample", "search")
 
 
 @check("DTYPE-024", of=_JOINS)
@@ -108,12 +112,16 @@ def _reports(
 ) -> Iterator[Report]:
     """Report what is float32 by default in each of its definitions, in a model."""
     function = fact.place.function
-    if module.is_test or function is None or function.name in (*CONSTRUCTORS, "sanitize"):
+    if module.is_test or function is None or function.name in CONSTRUCTORS:
+        return
+    if any(word in function.name for word in _OUTSIDE):
         return
     if not (has_layers(module) if function.cls is None else is_layer(function.cls)):
         return
     sources = sources_of(module)
     ends = sources.ends(sources.of(fact, made))
+    if any(end.function is not None and end.function.name in CONSTRUCTORS for end in ends):
+        return  # perhaps a parameter, with the dtype of the checkpoint
     if not ends or not all(map(is_made, ends)) or is_cast_back(fact, module):
         return
     name = (dotted(value) or "").rpartition(".")[2] or "x"
