@@ -343,3 +343,41 @@ def test_members_that_a_file_asks_other_objects_for(asking: str, found: int) -> 
     assert codes(program, "API-002") == ["API-002"] * found
     given = f"{asking}\n\ndef f(x: mx.array):\n    return x.numpy() if convert(x) else x\n"
     assert codes(given, "API-002") == []
+
+
+@each_row(
+    "lines, found",
+    [
+        ("def f(x):\n    return x.unsqueeze(0)", 1),
+        ("def f(x):\n    return x.dtype.itemsize", 1),
+        ("def f(x):\n    return x.itemsize, x.size(), x.unsqueeze", 0),
+        ("import numpy as np\n\ndef f(x):\n    return x.unsqueeze(0), x.dtype.itemsize", 0),
+        (
+            (
+                "class T:\n    def unsqueeze(self, axis):\n        return self\n\n"
+                "def f(x):\n    return x.unsqueeze(0)"
+            ),
+            0,
+        ),
+    ],
+)
+def test_members_of_unknown_values_where_mlx_alone_has_arrays(lines: str, found: int) -> None:
+    assert codes(lines, "API-002") == ["API-002"] * found
+
+
+@each_row(
+    "lines, found",
+    [
+        ("model.load_weights(p)\nmodel.update(read(p))", 1),
+        ("tree.update(read(p))", 0),
+        ("model.freeze()\nmodel.update(tree_unflatten(list(read(p).items())))", 0),
+    ],
+)
+def test_files_in_updates(lines: str, found: int) -> None:
+    start = (
+        "from mlx.utils import tree_unflatten\n\ndef read(p):\n    weights = None\n    try:\n"
+        "        weights = mx.load(p)\n    except OSError:\n        pass\n    return weights\n\n"
+    )
+    body = "\n".join(f"    {line}" for line in lines.splitlines())
+    program = f"{start}def f(model, tree, p):\n{body}\n"
+    assert codes(program, "API-022") == ["API-022"] * found

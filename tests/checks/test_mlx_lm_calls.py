@@ -25,8 +25,6 @@ LOADED = START + 'model, tokenizer = load("m")\n'
         ("model = other(model)\nlogits, cache = model(x)", []),
         ('model, tokenizer = load("n")\nlogits, cache = model(x)', ["API-030"]),
         ("model.model.layers[0].register_forward_hook(f)", ["API-002"]),
-        ("for layer in model.layers:\n    layer.register_forward_hook(f)", ["API-002"]),
-        ("for layer in model.layers:\n    layer = f(layer)\n    layer.cuda()", []),
         ("model.layers[0](x)\nmodel.eval()", []),
     ],
 )

@@ -90,3 +90,34 @@ class Rotary(nn.Module):
 )
 def test_a_private_array_that_a_constructor_leaves_lazy(body: str, flagged: bool) -> None:
     assert bool(codes(LAYER.replace("BODY", body), "THREAD-003")) is flagged
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("x = read(path)", "if n == 1:", "    x = mx.mean(x, axis=0)"), 1),
+        (("x = read(path)", "if n == 1:", "    x = mx.mean(x, axis=0)", "mx.eval(x)"), 0),
+        (("x = read(path)", "if n == 1:", "    x = other(x)"), 0),
+    ],
+)
+def test_arrays_that_one_branch_of_a_producer_computes(lines: tuple[str, ...], found: int) -> None:
+    body = "\n    ".join(lines)
+    program = f"""
+import queue
+import threading
+
+def load(path, n):
+    {body}
+    return x
+
+def start(paths, n):
+    results = queue.Queue()
+
+    def produce():
+        for path in paths:
+            results.put((path, load(path, n)))
+
+    threading.Thread(target=produce).start()
+    return results
+"""
+    assert codes(program, "THREAD-002") == ["THREAD-002"] * found

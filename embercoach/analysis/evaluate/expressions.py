@@ -174,6 +174,7 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
             _bounds(frame, part, base)
     if frame.record:
         _note_part(frame, node, base)
+        _record_update(frame, node, base, indices)
     if array is not None:
         if frame.record and type(base) is Array:
             frame.add(ArrayIndexFact(node, frame.place(), array, tuple(indices)))
@@ -197,6 +198,18 @@ def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
     """Test whether an index is an array of booleans, which lists refuse even if it has no axes."""
     value = None if index is None else index[1]
     return type(value) is Array and value.dtype == "bool"
+
+
+def _record_update(
+    frame: Frame,
+    node: cst.Subscript,
+    base: Value,
+    indices: list[tuple[cst.BaseExpression, Value] | None],
+) -> None:
+    """Record ``x.at[mask]``, which no update takes."""
+    if type(base) is ArrayAt and any(map(_is_mask, indices)):
+        owner = as_array(base.array) or TRACED
+        frame.add(ArrayIndexFact(node, frame.place(), owner, tuple(indices)))
 
 
 def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:

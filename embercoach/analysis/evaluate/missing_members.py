@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import libcst as cst
+
 from embercoach.analysis import mlx_api
+from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.mlx_api.replacements import DTYPE_ADVICE, MODULE_ADVICE
 from embercoach.analysis.values.facts import (
     MissingAttributeFact,
@@ -13,6 +16,7 @@ from embercoach.analysis.values.facts import (
 )
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_layer_class, lineage
 from embercoach.analysis.values.lattice import (
+    ARRAY,
     UNKNOWN,
     Array,
     BoundMember,
@@ -31,8 +35,6 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.evaluate.frame import Frame
@@ -85,10 +87,43 @@ def _record_unknown_member(
     record_unknown(frame, frame.place().statement, node.attr, owner)
     if isinstance(owner, Instance) and is_undefined(owner.info, name):
         frame.add(MissingAttributeFact(node, frame.place(), owner.info, name))
+    if owner is UNKNOWN and (name in _OF_TENSORS or name in DTYPE_ADVICE):
+        _record_by_name(frame, node, call)
     if name in MODULE_ADVICE:
         seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
         if seen and all(map(_is_closed, seen)):
             frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
+
+
+#: Methods that tensors of torch have, and hardly anything else does.
+_OF_TENSORS = frozenset(
+    (
+        *(
+            "unsqueeze",
+            "unsqueeze_",
+            "permute",
+            "masked_fill",
+            "masked_fill_",
+            "detach",
+            "backward",
+        ),
+        *("contiguous", "expand_as", "clamp_", "add_", "mul_", "fill_", "zero_", "index_select"),
+        *("repeat_interleave", "new_zeros", "new_ones", "type_as", "numel", "scatter_", "data_ptr"),
+    )
+)
+
+
+def _record_by_name(frame: Frame, node: cst.Attribute, call: cst.Call | None) -> None:
+    """Record ``x.unsqueeze(0)`` and ``x.dtype.itemsize`` of anything, if MLX alone has arrays."""
+    module, name = frame.module, node.attr.value
+    if not evidence.arrays_are_mlx(module) or module.is_test:
+        return
+    if name in DTYPE_ADVICE:
+        if isinstance(node.value, cst.Attribute) and node.value.attr.value == "dtype":
+            frame.add(MissingMemberFact(node, frame.place(), DType("float32"), name, call))
+        return
+    if call is not None and not any(f"def {name}(" in m.source for m in (module, *module.imported)):
+        frame.add(MissingMemberFact(node, frame.place(), ARRAY, name, call))
 
 
 def is_undefined(cls: ClassInfo, name: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, target_names
+from embercoach.analysis.mlx_api.replacements import MODULE_ADVICE
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import calls_of
 from embercoach.checks.fallbacks import MISSING, REFUSED, is_expected
 from embercoach.checks.registry import Report, check
@@ -43,7 +43,7 @@ _REFUSED = {
         "penalty": "Pass `repetition_penalty=`",
     },
 }
-_LOADS = ("load", "load_model")
+_LOADS, _PROCESSORS_OF = ("load", "load_model"), "make_logits_processors"
 _PACKAGE = "mlx_lm."
 
 
@@ -67,78 +67,63 @@ def refused_keyword(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-class _Held(NamedTuple):
-    """A tree in which a path has the value of a call alone, and the uses of that path."""
-
-    contents: Contents
-    uses: list[cst.BaseExpression]
-
-
 @check("API-002", "API-030", of=(_PACKAGE,))
-def loaded_model(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``logits, cache = model(tokens, cache)``, ``model.layers[0].register_forward_hook(f)``."""
-    if (fact.symbol or "").rpartition(".")[2] not in _LOADS:
+def misused_result(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``logits, _ = model(x, c)``, ``model.to("cuda")``, ``make_logits_processors()(x)``."""
+    name = (fact.symbol or "").rpartition(".")[2]
+    if name not in (*_LOADS, _PROCESSORS_OF):
         return
-    held = _held(fact, module)
-    for use in () if held is None else held.uses:
-        assert held is not None
-        call = held.contents.parent_of(use)
-        if isinstance(call, cst.Call) and call.func is use:
-            statement = held.contents.statement_of(call)
-            if _unpacks_cache(statement, call):
-                yield _report(
-                    call,
-                    statement,
-                    module,
-                    "mlx-lm's models return the logits alone, not a pair with the cache",
-                    "Pass `cache=make_prompt_cache(model)`, which the call updates in place",
-                )
-        yield from _members_of_torch(use, held.contents, module)
+    contents, uses = _uses(fact, module)
+    for use in uses:
+        call = contents.parent_of(use)
+        statement = contents.statement_of(use)
+        if not isinstance(call, cst.Call) or call.func is not use:
+            if name in _LOADS:
+                yield from _member_of_torch(use, contents, module)
+        elif name == _PROCESSORS_OF:
+            text = "`make_logits_processors()` returns a list, which is not callable"
+            remedy = "Write `for process in processors: logits = process(tokens, logits)`"
+            yield _report(call, statement, module, text, remedy)
+        elif _unpacks_cache(statement, call):
+            text = "mlx-lm's models return the logits alone, not a pair with the cache"
+            remedy = "Pass `cache=make_prompt_cache(model)`, which the call updates in place"
+            yield _report(call, statement, module, text, remedy)
 
 
-def _held(fact: CallFact, module: Module) -> _Held | None:
-    """Return what the first target of a call is used for, if it has no other value."""
+def _uses(fact: CallFact, module: Module) -> tuple[Contents, list[cst.BaseExpression]]:
+    """Return where the first target of a call is used, if it has no other value."""
     statement, function = fact.place.statement, fact.place.function
-    if not isinstance(statement, cst.Assign) or statement.value is not fact.node:
-        return None
-    target: cst.BaseExpression = statement.targets[0].target
+    around: cst.CSTNode = module.tree if function is None else function.node.body
+    target: cst.CSTNode | None = None
+    if isinstance(statement, cst.Assign) and statement.value is fact.node:
+        target = statement.targets[0].target
     if isinstance(target, (cst.Tuple, cst.List)):
         target = target.elements[0].value
-    if isinstance(target, cst.Name):
-        contents = contents_of(module.tree if function is None else function.node.body)
-        bound = scope_of(module, function).reaching.bindings.get(target.value, ())
-        if not all(_is_of_same(one.value, fact, module) for one in bound):
-            return None
-        uses = contents.uses(target.value)
-        return _Held(contents, [use for use in uses if not _is_hidden(use, contents, target.value)])
-    path = dotted(target)
-    cls = None if function is None else function.cls
-    if path is None or cls is None or not path.startswith("self."):
-        return None
-    contents = contents_of(cls.node)
-    assigned = [node for node in contents.targets if dotted(node) == path]
-    if any(contents.statement_of(node) is not statement for node in assigned):
-        return None
-    found = (node for node in contents.of(cst.Attribute) if dotted(node) == path)
-    return _Held(contents, [node for node in found if node not in assigned])
+    path = "" if target is None else dotted(target) or ""
+    if path.startswith("self.") and function is not None and function.cls is not None:
+        around = function.cls.node
+    contents = contents_of(around)
+    bound = [node for node in contents.targets if dotted(node) == path]
+    others = (contents.statement_of(node) for node in bound)
+    if not path or not all(_is_of_same(one, fact, module) for one in others):
+        return contents, []
+    nodes: list[cst.Name | cst.Attribute] = contents.of(cst.Name, cst.Attribute)
+    named = (node for node in nodes if dotted(node) == path and not contents.is_label(node))
+    return contents, [n for n in named if n not in bound and not _is_hidden(n, path, contents)]
 
 
-def _is_of_same(value: cst.BaseExpression | None, fact: CallFact, module: Module) -> bool:
-    """Return whether a value is that of another call of the same function."""
-    call = None if value is None else calls_of(module).get(value)
+def _is_hidden(use: cst.CSTNode, path: str, contents: Contents) -> bool:
+    """Return whether a function inside has a parameter of the name."""
+    outer = (
+        node for node in contents.above(use) if isinstance(node, (cst.FunctionDef, cst.Lambda))
+    )
+    return any(p.name.value == path for o in outer for p in contents_of(o.params).of(cst.Param))
+
+
+def _is_of_same(statement: cst.CSTNode, fact: CallFact, module: Module) -> bool:
+    """Return whether a statement assigns the result of another call of the same function."""
+    call = calls_of(module).get(statement.value) if isinstance(statement, cst.Assign) else None
     return call is not None and call.symbol == fact.symbol
-
-
-def _is_hidden(use: cst.Name, contents: Contents, name: str) -> bool:
-    """Return whether a function within binds the name itself."""
-    for outer in contents.above(use):
-        if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
-            parameters = contents_of(outer.params).of(cst.Param)
-            if any(one.name.value == name for one in parameters):
-                return True
-            if name in contents_of(outer.body).stored:
-                return True
-    return False
 
 
 #: What names of caches and states contain.
@@ -146,60 +131,28 @@ _STATES = ("cache", "kv", "past", "state", "hidden", "mem")
 
 
 def _unpacks_cache(statement: cst.CSTNode, call: cst.Call) -> bool:
-    if not isinstance(statement, cst.Assign) or statement.value is not call:
-        return False
-    target = statement.targets[0].target
+    target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
     if not isinstance(target, cst.Tuple) or len(target.elements) != len(("logits", "cache")):
         return False
     second = (dotted(target.elements[1].value) or "").lower()
-    return second.startswith("_") or any(word in second for word in _STATES)
+    is_state = second.startswith("_") or any(word in second for word in _STATES)
+    return is_state and isinstance(statement, cst.Assign) and statement.value is call
 
 
-def _members_of_torch(
-    owner: cst.BaseExpression, contents: Contents, module: Module, *, in_loop: bool = False
+def _member_of_torch(
+    owner: cst.BaseExpression, contents: Contents, module: Module
 ) -> Iterator[Report]:
-    """Yield the calls of torch's methods on a model, and on the layers below it."""
-    from embercoach.analysis.mlx_api.replacements import MODULE_ADVICE
-
-    node: cst.CSTNode | None = owner
-    while True:
-        parent = contents.parent_of(node)
-        if isinstance(parent, cst.For) and parent.iter is node and not in_loop:
-            body = contents_of(parent.body)
-            for name in target_names(parent.target) if isinstance(parent.target, cst.Name) else ():
-                for use in body.uses(name) if name not in body.stored else ():
-                    yield from _members_of_torch(use, contents, module, in_loop=True)
-            return
-        if not isinstance(parent, (cst.Attribute, cst.Subscript)) or parent.value is not node:
-            return
-        node = parent
-        call = contents.parent_of(node)
-        name = node.attr.value if isinstance(node, cst.Attribute) else ""
-        if name in MODULE_ADVICE and isinstance(call, cst.Call) and call.func is node:
-            statement = contents.statement_of(node)
-            if not is_expected(module, statement, MISSING, broadly=True):
-                text = f"MLX layers have no `.{name}`"
-                yield _report(node, statement, module, text, MODULE_ADVICE[name], "API-002")
-            return
-
-
-@check("API-030", of=(_PACKAGE,))
-def called_list(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``process = make_logits_processors(...)``, then ``process(logits)``."""
-    if (fact.symbol or "").rpartition(".")[2] != "make_logits_processors":
-        return
-    held = _held(fact, module)
-    for use in () if held is None else held.uses:
-        assert held is not None
-        call = held.contents.parent_of(use)
-        if isinstance(call, cst.Call) and call.func is use:
-            yield _report(
-                call,
-                held.contents.statement_of(call),
-                module,
-                "`make_logits_processors()` returns a list, which is not callable",
-                "Write `for process in processors: logits = process(tokens, logits)`",
-            )
+    """Yield the call of a method of torch on a model, or on a layer below it."""
+    node: cst.CSTNode = owner
+    parent = contents.parent_of(node)
+    while isinstance(parent, (cst.Attribute, cst.Subscript)) and parent.value is node:
+        node, parent = parent, contents.parent_of(parent)
+    name = node.attr.value if isinstance(node, cst.Attribute) else ""
+    if name in MODULE_ADVICE and isinstance(parent, cst.Call) and parent.func is node:
+        statement = contents.statement_of(node)
+        if not is_expected(module, statement, MISSING, broadly=True):
+            text = f"MLX layers have no `.{name}`"
+            yield _report(node, statement, module, text, MODULE_ADVICE[name], "API-002")
 
 
 @check("API-030", of=(_PACKAGE,))
@@ -209,59 +162,37 @@ def generated_item(fact: CallFact, module: Module) -> Iterator[Report]:
     if name not in ("stream_generate", "generate_step") or not isinstance(loop, cst.For):
         return
     target: cst.BaseExpression = loop.target
-    if last_name(loop.iter) == "zip" and isinstance(target, cst.Tuple):
-        target = target.elements[0].value
-    elif loop.iter is not fact.node:
-        return
-    if name == "generate_step" and isinstance(target, cst.Tuple):
-        target = target.elements[0].value
+    is_zipped = last_name(loop.iter) == "zip"
+    for _ in range(is_zipped + (name == "generate_step")):
+        target = target.elements[0].value if isinstance(target, cst.Tuple) else target
     body = contents_of(loop.body)
-    if not isinstance(target, cst.Name) or target.value in body.stored or _asks(target.value, body):
+    is_iterated = loop.iter is fact.node or is_zipped
+    if not is_iterated or not isinstance(target, cst.Name) or target.value in body.stored:
         return
-    misused = _as_text if name == "stream_generate" else _as_array
+    if any(last_name(call) in ("isinstance", "hasattr", "getattr", "type") for call in body.calls):
+        return  # an item may be of another release
     for use in body.uses(target.value):
-        node = misused(use, body)
-        if node is None:
-            continue
-        shown = f"`{name}()` yields "
-        yield _report(
-            node,
-            body.statement_of(use),
-            module,
-            shown + ("responses, not texts" if misused is _as_text else "tokens as Python ints"),
-            "Write `response.text`" if misused is _as_text else "Remove the method",
-        )
+        statement = body.statement_of(use)
+        if name == "stream_generate" and _is_text(use, body):
+            text = "`stream_generate()` yields responses, not texts"
+            yield _report(use, statement, module, text, "Write `response.text`")
+        parent = body.parent_of(use)
+        is_read = isinstance(parent, cst.Attribute) and parent.attr.value in _OF_ARRAYS
+        if name == "generate_step" and is_read and isinstance(parent, cst.Attribute):
+            text = "`generate_step()` yields tokens as Python ints"
+            yield _report(parent, statement, module, text, "Remove the method")
 
 
-def _asks(name: str, body: Contents) -> bool:
-    """Return whether a loop asks for the type of an item, or whether it has an attribute."""
-    return any(
-        last_name(call) in ("isinstance", "hasattr", "getattr", "type")
-        and any(dotted(argument.value) == name for argument in call.args)
-        for call in body.calls
-    )
+_OF_ARRAYS = ("item", "tolist", "astype", "reshape", "squeeze")
 
 
-def _as_text(use: cst.Name, body: Contents) -> cst.CSTNode | None:
-    """Return the name where it is added to another value, or printed."""
+def _is_text(use: cst.Name, body: Contents) -> bool:
+    """Return whether a name is added to another value, or printed."""
     parent = body.parent_of(use)
-    if isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign):
-        return use
-    if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Add):
-        return use
+    if isinstance(parent, (cst.AugAssign, cst.BinaryOperation)):
+        return isinstance(parent.operator, (cst.AddAssign, cst.Add))
     call = body.parent_of(parent) if isinstance(parent, cst.Arg) else None
-    is_print = isinstance(call, cst.Call) and last_name(call) == "print"
-    return use if is_print else None
-
-
-_OF_ARRAYS = ("item", "tolist", "astype", "reshape", "shape", "squeeze")
-
-
-def _as_array(use: cst.Name, body: Contents) -> cst.CSTNode | None:
-    parent = body.parent_of(use)
-    if not isinstance(parent, cst.Attribute) or parent.value is not use:
-        return None
-    return parent if parent.attr.value in _OF_ARRAYS else None
+    return isinstance(call, cst.Call) and last_name(call) == "print"
 
 
 def _report(
@@ -269,8 +200,8 @@ def _report(
     statement: cst.CSTNode,
     module: Module,
     message: str,
-    help: str,  # noqa: A002 - as reports name it
+    remedy: str,
     code: str = "API-030",
 ) -> Report:
     place = module.frame.place()._replace(statement=statement)
-    return Report(code, node, place, message=message, help=help, context="default")
+    return Report(code, node, place, message=message, help=remedy, context="default")

@@ -10,7 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import bindings_at
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, evaluated
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, Fact
     from embercoach.analysis.values.lattice import Value
@@ -222,22 +223,46 @@ def unpacked_list(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("API-022", of=(".update",))
-def flat_update(fact: CallFact, module: Module) -> Iterator[Report]:
+@check("API-022")
+def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``model.update(mx.load(path))``: the keys of a file are dotted."""
-    given = fact.positional(0)
-    if given is None or not _is_model(fact.receiver):
+    if ".update(" not in module.source:
         return
     sources = sources_of(module)
-    ends = sources.ends(sources.of(fact, given.node))
-    calls = [sources.library_call(end) for end in ends]
-    if calls and all(call is not None and call.name == "mlx.core.load" for call in calls):
-        yield Report.at(
-            fact,
-            "API-022",
-            message="`update()` takes a nested tree: the dotted keys of a file match nothing",
-            help="Use `model.load_weights(list(weights.items()))`",
-        )
+    for function in (None, *module.functions):
+        contents = contents_of(module.tree if function is None else function.node.body, DEFINITIONS)
+        for call in contents.calls if "update" in contents.names else ():
+            func = call.func
+            if not isinstance(func, cst.Attribute) or func.attr.value != "update" or not call.args:
+                continue
+            source = Source(func.value, contents.statement_of(call), function, module)
+            if not _is_model(sources.value(source)) and not _is_used_as_model(func.value, contents):
+                continue
+            ends = sources.ends(source.at(call.args[0].value))
+            calls = [sources.library_call(end) for end in ends if dotted(end.node) != "None"]
+            if calls and all(one is not None and one.name == "mlx.core.load" for one in calls):
+                yield Report(
+                    "API-022",
+                    call,
+                    module.frame.place()._replace(statement=source.statement, function=function),
+                    message="`update()` takes a nested tree: a file's dotted keys match nothing",
+                    help="Use `model.load_weights(list(weights.items()))`",
+                )
+
+
+#: Members of modules that dictionaries do not have.
+_OF_MODULES = frozenset(
+    ("parameters", "trainable_parameters", "load_weights", "save_weights", "freeze", "train")
+)
+
+
+def _is_used_as_model(owner: cst.BaseExpression, contents: Contents) -> bool:
+    """Return whether a function reads a member of modules of the same object."""
+    path = dotted(owner)
+    return path is not None and any(
+        node.attr.value in _OF_MODULES and dotted(node.value) == path
+        for node in contents.of(cst.Attribute)
+    )
 
 
 def _is_model(value: Value | None) -> bool:

@@ -50,7 +50,7 @@ class _Refusal(NamedTuple):
 @check("CALL-001")
 def refused_by_function(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
     """``attention(x, mask=mask)`` of a function of the project without ``mask``."""
-    if not is_certain(fact, module):
+    if not _is_certain(fact, module):
         return
     function = fact.function
     signature = signature_of(function, is_bound=fact.is_bound)
@@ -62,7 +62,7 @@ def refused_by_function(fact: LocalCall | ProjectCall, module: Module) -> Iterat
         # A function that a class takes as a method gets the instance, too.
         if not isinstance(sources_of(module).value(owner), ModuleRef):
             return
-    if function.cls is not None and may_be_another(fact, function, function.cls, module):
+    if function.cls is not None and _may_be_another(fact, function, function.cls, module):
         return
     is_made = function.name == "__init__" and last_name(fact.node) != "__init__"
     name = function.cls.name if is_made and function.cls is not None else _name(fact.node, function)
@@ -78,7 +78,7 @@ def refused_by_class(fact: ClassCall, module: Module) -> Iterator[Report]:
         yield from _reported(fact, refusal, fact.cls.name, module)
 
 
-def is_certain(fact: LocalCall | ProjectCall, module: Module) -> bool:
+def _is_certain(fact: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a call can be of no other function, and passes all its arguments itself."""
     if isinstance(fact, ProjectCall) and not fact.is_certain:
         return False
@@ -149,7 +149,7 @@ def _listed(signature: Signature) -> str:
     return f"Its parameters: {', '.join(shown)}{', ...' if len(names) > len(shown) else ''}"[:100]
 
 
-def may_be_another(
+def _may_be_another(
     fact: LocalCall | ProjectCall, function: FunctionInfo, cls: ClassInfo, module: Module
 ) -> bool:
     """Return whether the method of a subclass may be meant, or one that replaces it."""

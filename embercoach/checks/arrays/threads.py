@@ -213,7 +213,10 @@ class _Threads:
         if not isinstance(func, cst.Attribute) or func.attr.value not in ("put", "put_nowait"):
             return
         first = fact.positional(0)
-        if first is not None and self.is_lazy(first.node, fact.place.statement, function):
+        # One branch that computes the array is enough, as where it is resampled.
+        if first is not None and self.is_lazy(
+            first.node, fact.place.statement, function, in_some=True
+        ):
             text = "lazy array of a worker thread: evaluation in another one raises"
             yield self._report(fact, first.node, text)
 
@@ -271,22 +274,33 @@ class _Threads:
         statement: cst.CSTNode,
         function: FunctionInfo | None,
         depth: int = 0,
+        *,
+        in_some: bool = False,
     ) -> bool:
-        """Return whether an expression certainly is an array that nothing has evaluated."""
+        """Return whether an expression certainly is an array that nothing has evaluated.
+
+        Args:
+            node: the expression.
+            statement: the one that it is in.
+            function: the one around.
+            depth: the functions and names that have been followed.
+            in_some: one of several values of a name or a function is enough.
+        """
         if isinstance(node, cst.ListComp):
-            return self.is_lazy(node.elt, statement, function, depth)
+            return self.is_lazy(node.elt, statement, function, depth, in_some=in_some)
         if isinstance(node, cst.Attribute) and node.attr.value == "T":
             owner = value_in(node.value, function, self._module, statement)
             return definite_array(owner) is not None
         if isinstance(node, (cst.Tuple, cst.List, cst.Dict)):
-            return any(self.is_lazy(e.value, statement, function, depth) for e in node.elements)
+            parts = [element.value for element in node.elements]
+            return any(self.is_lazy(p, statement, function, depth, in_some=in_some) for p in parts)
         if isinstance(node, cst.BinaryOperation):
             fact = self._evaluation.operations.get(node)
             sides = () if fact is None else (fact.left, fact.right)
             is_array = any(s.array is not None and s.is_certain for s in sides)
             return is_array and all(s.numpy is None for s in sides)
         if isinstance(node, cst.Name):
-            return self._is_lazy_name(node.value, statement, function, depth)
+            return self._is_lazy_name(node.value, statement, function, depth, in_some=in_some)
         if not isinstance(node, cst.Call):
             return False
         local = self._evaluation.local_call(node)
@@ -294,11 +308,10 @@ class _Threads:
             if local.function.name == "__init__":
                 return _is_weighted(local.function.cls)
             results = returned_by(local.function)
-            return (
-                depth < MOST_CALLS
-                and bool(results)
-                and all(self.is_lazy(v, s, local.function, depth + 1) for v, s in results)
+            found = (
+                self.is_lazy(v, s, local.function, depth + 1, in_some=in_some) for v, s in results
             )
+            return depth < MOST_CALLS and bool(results) and (any if in_some else all)(found)
         return self._computes(self._evaluation.calls.get(node))
 
     def _computes(self, fact: CallFact | None) -> bool:
@@ -315,18 +328,27 @@ class _Threads:
         return is_known and is_array and is_lazy and fact.symbol not in _EVALUATED
 
     def _is_lazy_name(
-        self, name: str, statement: cst.CSTNode, function: FunctionInfo | None, depth: int
+        self,
+        name: str,
+        statement: cst.CSTNode,
+        function: FunctionInfo | None,
+        depth: int,
+        *,
+        in_some: bool = False,
     ) -> bool:
-        bindings = scope_of(self._module, function).reaching.before(statement, name) or ()
-        for binding in bindings:
-            if (
-                binding.kind != "assigned"
-                or binding.value is None
-                or binding.statement is statement
-            ):
-                return False
-            if not self.is_lazy(binding.value, binding.statement, function, depth + 1):
-                return False
+        reaching = scope_of(self._module, function).reaching
+        bindings = reaching.before(statement, name) or ()
+        if in_some and not bindings:  # there are too many
+            bindings = tuple(reaching.bindings.get(name, ()))
+        found = (
+            binding.kind == "assigned"
+            and binding.value is not None
+            and binding.statement is not statement
+            and self.is_lazy(binding.value, binding.statement, function, depth + 1, in_some=in_some)
+            for binding in bindings
+        )
+        if not (any if in_some else all)(found):
+            return False
         levels = layout_of(self._module, function).outward(statement)
         # Defining a function evaluates nothing; calls of it are followed.
         before = [
