@@ -80,7 +80,7 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
         load_torch_checks()
     found: list[Report] = []
     try:
-        contents_of(module.tree)  # first: what is in it needs no walks of its own then
+        contents_of(module.tree)  # first: contents of its parts are spans of it then
         for fact in facts:
             for check in checks_of(fact):
                 found.extend(check(fact, module))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 
-#: Letters of a word from which on a slip is told from another word, and of a text at most.
+#: Letters of a word that a word has at least where a slip is sought, and those of a text at most.
 _SHORTEST, _LONGEST = 5, 40
-#: Times that a file has the right spelling at least.
+#: Times that a file has the correct spelling at least.
 _FREQUENT = 3
 
 
