@@ -97,6 +97,8 @@ def kept(keys: mx.array, values: mx.array, logits: mx.array, optimizer):
         ("return np.array(keys.astype(mx.float32))", False),
         ("return np.array(mx.argmax(keys, axis=-1))", False),
         ("return np.array(logits)", False),
+        ("return {k: np.array(w) for k, w in mx.load('x').items()}", True),
+        ("h = mx.bfloat16; return {k: np.array(w) for k, w in mx.load('x').items()}", False),
         ("import mlx_lm; return np.array(logits)", True),
         ("return np.array(keys if keys.dtype != mx.bfloat16 else 0)", False),
     ],

@@ -46,6 +46,7 @@ _WIDE = frozenset(
         *("image", "images", "mask", "masks", "loss", "losses", "ids", "tokens", "positions"),
         *("lengths", "noise", "sigmas", "timesteps", "cos", "sin", "freqs", "coords", "points"),
         *("box", "boxes", "prob", "probs", "scores", "ray", "rays", "params"),
+        *("weight", "weights", "scales", "zeros"),
     )
 )
 

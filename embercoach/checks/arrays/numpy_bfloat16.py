@@ -37,9 +37,11 @@ def converted(fact: CallFact, module: Module) -> Iterator[Report]:
     short = quoted("np." + name.removeprefix("numpy."), 24)
     if any(map(_is_bfloat16, fact.arguments)):
         message = f"`{short}()` of a bfloat16 array raises: NumPy has no such dtype"
-    elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_loaded(fact, module):
+    elif name.rpartition(".")[2] not in numpy_api.CONVERSIONS or _is_known(fact, module):
+        return
+    elif _is_loaded(fact, module):
         message = f"`{short}()` raises if the weight is bfloat16"
-    elif name.rpartition(".")[2] in numpy_api.CONVERSIONS and _is_of_model(fact, module):
+    elif _is_of_model(fact, module):
         message = f"`{short}()` raises if the model is bfloat16"
     else:
         return
@@ -74,6 +76,12 @@ def _is_bfloat16(argument: Argument) -> bool:
     return array is not None and array.dtype == _BFLOAT16
 
 
+def _is_known(fact: Fact, module: Module) -> bool:
+    """Return whether the function names bfloat16."""
+    function = fact.place.function
+    return function is not None and _BFLOAT16 in module.parsed.code(function.node)
+
+
 #: Names of what a language model computes in the dtype of its weights.
 _OF_MODELS = frozenset(("keys", "queries", "hidden_states", "last_hidden_state"))
 #: Names in expressions of another dtype than what they are computed from.
@@ -91,8 +99,6 @@ def _is_of_model(fact: CallFact, module: Module) -> bool:
     array, function = as_array(fact.arguments[0].value), fact.place.function
     if array is None or array.dtype is not None or module.is_test or function is None:
         return False
-    if _BFLOAT16 in module.parsed.code(function.node):
-        return False  # knows of it
     known = set(_OF_MODELS)
     known |= {"values"} if "keys" in contents_of(function.node).names else set()
     known |= {"logits"} if "mlx_lm" in module.source or "mlx_vlm" in module.source else set()
