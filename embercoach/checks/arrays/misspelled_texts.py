@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 
-#: Letters of a word that a word has at least where a slip is sought, and those of a text at most.
+#: Letters that a word has at least where a slip is sought, and that a text has at most.
 _SHORTEST, _LONGEST = 5, 40
 #: Times that a file has the correct spelling at least.
 _FREQUENT = 3
