@@ -1,4 +1,4 @@
-"""LOGIC: tests of which the outcome is known, and conditional expressions that end early."""
+"""LOGIC: tests of which the outcome is known, and expressions that end early or are dropped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.syntax.trees import DEFINITIONS
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Number
 from embercoach.checks.registry import Report, check
@@ -110,3 +110,36 @@ def early_end(module: Module, _: list[Fact]) -> Iterator[Report]:
                     help="Put the values after `else` in parentheses: `else (None, None)`",
                     context="default",
                 )
+
+
+@check("LOGIC-004")
+def dropped_expressions(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``self.is_padded`` and ``self.offset == 0`` as statements: an assignment was meant."""
+    for function in module.functions:
+        if function.cls is None or not function.is_method:
+            continue
+        for statement in contents_of(function.node.body, DEFINITIONS).of(cst.Expr):
+            value = statement.value
+            is_equal = isinstance(value, cst.Comparison) and isinstance(
+                value.comparisons[0].operator, cst.Equal
+            )
+            node = value.left if is_equal and isinstance(value, cst.Comparison) else value
+            path = dotted(node) if isinstance(node, cst.Attribute) else None
+            name = (path or "").removeprefix(f"{function.parameters[0].name}.")
+            if name != path and _is_stored(function.cls, name):
+                yield Report(
+                    "LOGIC-004",
+                    value,
+                    module.frame.place()._replace(statement=statement, function=function),
+                    message=f"`{quoted(module.parsed.code(value), _LONGEST)}` alone has no effect",
+                    help=f"Assign it: `{quoted(path or '', _LONGEST)} = ...`, or remove it",
+                    context="default",
+                )
+
+
+def _is_stored(cls: ClassInfo, name: str) -> bool:
+    """Return whether a method of a class assigns an attribute that is no property."""
+    classes = lineage(cls)
+    return any(name in one.setters for one in classes) and not any(
+        name in one.methods for one in classes
+    )

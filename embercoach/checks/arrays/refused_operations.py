@@ -190,7 +190,7 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
     sections = fact.argument(0 if is_method else 1, "indices_or_sections")
     if sections is None:
         return
-    problem = _unpacked(fact, sections, module)
+    problem = _of_sizes(sections, fact, module) or _unpacked(fact, sections, module)
     if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
         return
     yield Report.at(
@@ -198,6 +198,27 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
         "API-009",
         message=problem,
         help="Pass the number of equal parts, or a list of the indices to split at",
+    )
+
+
+#: Last words of the names of lists of sizes, and functions that make indices of them.
+_LISTS = ("sizes", "lengths", "lens", "sections", "seqlens")
+_RUNNING = frozenset(("cumsum", "accumulate", "cu_seqlens", "cumulative", "range", "arange"))
+
+
+def _of_sizes(sections: Argument, fact: CallFact, module: Module) -> str | None:
+    """Return what is wrong with a list of sizes, as ``torch.split`` takes: MLX takes indices."""
+    node = sections.node
+    name = node.value.rpartition("_")[2] if isinstance(node, cst.Name) else ""
+    ends = sources_of(module).ends(sources_of(module).of(fact, node)) if name in _LISTS else []
+    for end in ends:
+        is_made = isinstance(end.node, (cst.Call, cst.List, cst.ListComp, cst.BinaryOperation))
+        if not is_made or not contents_of(end.node).names.isdisjoint(_RUNNING):
+            return None
+    if not ends:
+        return None
+    return (
+        f"`{module.parsed.code(node)[:24]}` are sizes, but `mx.split()` takes indices to split at"
     )
 
 
