@@ -82,11 +82,12 @@ def branch_reads(module: Module) -> Iterator[BranchRead]:
     take_walk(len(module.source) // 8)
     functions = list(functions_of(tree))
     is_dynamic = any(name in module.source for name in _DYNAMIC)
-    nodes = ast.walk(tree) if ":=" in module.source else ()
-    walrus = {one.target.id for one in nodes if isinstance(one, ast.NamedExpr)}
     ending = frozenset(one.name for one in functions if _leaves(one.body[-1], frozenset()))
     for function in functions:
-        names = [name for name in _candidates(function) if name not in walrus]
+        names = _candidates(function)
+        if names and ":=" in module.source:
+            named = (one for one in ast.walk(function) if isinstance(one, ast.NamedExpr))
+            names = sorted({*names} - {one.target.id for one in named})
         if names and not (is_dynamic and _is_dynamic(function)):
             seen: set[ast.AST] = set()
             found = _Execution(function, names, ending).found
@@ -104,7 +105,9 @@ def _candidates(function: Function) -> list[str]:
     while pending:  # the statements that are executed in any case
         node: ast.AST = pending.pop()
         if isinstance(node, ast.If):
-            names |= _stored((node,), attributes=False) - other
+            certain = _bound_in_all((node.body, node.orelse))
+            names |= _stored((node,), attributes=False) - other - certain
+            other |= certain - names
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             other |= _stored(node.items)
             pending += node.body[::-1]
@@ -120,6 +123,22 @@ def _candidates(function: Function) -> list[str]:
         elif isinstance(node, ast.Delete):
             names -= _stored((node,))
     return sorted(names)[:_MOST_NAMES]
+
+
+def _bound_in_all(branches: Iterable[list[ast.stmt]]) -> frozenset[str]:
+    """Return the names that simple statements bind in each branch that the code goes on after."""
+    found: list[frozenset[str]] = []
+    for branch in branches:
+        if branch and _leaves(branch[-1], frozenset()):
+            continue
+        names = frozenset[str]()
+        for node in branch:
+            if isinstance(node, ast.If):
+                names |= _bound_in_all((node.body, node.orelse))
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                names |= _stored((node,), attributes=False)
+        found.append(names)
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 def _stored_in_branches(node: ast.AST) -> frozenset[str]:

@@ -77,11 +77,12 @@ def _drawn(calls: list[CallFact], facts: list[Fact]) -> tuple[CallFact, str] | N
     for call in calls:
         if call.symbol in _DRAWS:
             return call, _DRAWS[call.symbol]
-    others = (fact for fact in facts if type(fact) is ProjectCall)
-    for other in islice(others, MOST_CALLERS):
-        if _seeds_others(other.function.module.tree, set()):
+    called = dict.fromkeys(fact.function for fact in facts if type(fact) is ProjectCall)
+    for function in islice(called, MOST_CALLERS):
+        other = function.module
+        if "seed" in other.source and _seeds_others(other.tree, set()):
             return None
-        for call in evaluated_calls(other.function):
+        for call in evaluated_calls(function) if "random" in other.source else ():
             if call.symbol in _DRAWS:
                 return call, _DRAWS[call.symbol]
     return None
