@@ -143,7 +143,10 @@ def _bound_in_all(branches: Iterable[list[ast.stmt]]) -> frozenset[str]:
 
 def _stored_in_branches(node: ast.AST) -> frozenset[str]:
     inner = (one for one in _statements((node,), (ast.If,)) if isinstance(one, ast.If))
-    return _stored(inner, attributes=False)
+    found = (
+        _stored((one,), attributes=False) - _bound_in_all((one.body, one.orelse)) for one in inner
+    )
+    return frozenset[str]().union(*found)
 
 
 def _is_dynamic(function: Function) -> bool:

@@ -344,9 +344,11 @@ def cache_left_out(module: Module, _: list[Fact]) -> Iterator[Report]:
         return
     for function in module.functions:
         cache = next((p.name for p in function.parameters if p.name in _CACHES), None)
+        if cache is None:
+            continue
         contents = contents_of(function.node.body, DEFINITIONS)
         names = (word for name in contents.names if name != cache for word in name.split("_"))
-        if cache is None or not _KNOWING.isdisjoint(names):
+        if not _KNOWING.isdisjoint(names):
             continue
         shown = quoted(cache, 20)
         short = f"mask without the tokens in `{shown}`: it has fewer keys"
