@@ -6,9 +6,10 @@ Checks ask here, and walk no trees themselves. Each walk counts as work of the f
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import libcst as cst
 
@@ -49,22 +50,29 @@ class _TreeOrder:
     """
 
     def __init__(self, root: cst.CSTNode) -> None:
-        self.nodes: list[cst.CSTNode] = []
-        self.above: list[int] = []
-        pending = [(root, -1)]
+        nodes: list[cst.CSTNode] = []
+        above: list[int] = []
+        pending, parents = [root], [-1]
         while pending:
-            node, parent = pending.pop()
-            pending += [(child, len(self.nodes)) for child in reversed(children(node))]
-            self.nodes.append(node)
-            self.above.append(parent)
-        take_walk(len(self.nodes))
-        self.position = dict(zip(self.nodes, range(len(self.nodes)), strict=True))
-        self.ends = [*range(1, len(self.nodes) + 1)]
-        for at in range(len(self.nodes) - 1, 0, -1):
-            self.ends[self.above[at]] = max(self.ends[self.above[at]], self.ends[at])
-        self._by_type: dict[type, list[int]] = {}
-        for at, node in enumerate(self.nodes):
-            self._by_type.setdefault(type(node), []).append(at)
+            node = pending.pop()
+            inner = children(node)
+            above.append(parents.pop())
+            if inner:
+                inner.reverse()
+                pending += inner
+                parents += [len(nodes)] * len(inner)
+            nodes.append(node)
+        take_walk(len(nodes))
+        self.nodes, self.above = nodes, above
+        self.position = dict(zip(nodes, range(len(nodes)), strict=True))
+        self.ends = ends = [*range(1, len(nodes) + 1)]
+        for at in range(len(nodes) - 1, 0, -1):
+            parent = above[at]
+            if ends[parent] == parent + 1:  # this is its last child
+                ends[parent] = ends[at]
+        self._by_type: dict[type, list[int]] = defaultdict(list)
+        for at, kind in enumerate(map(type, nodes)):
+            self._by_type[kind].append(at)
         self._by_kinds: dict[Kinds, list[int]] = {}
 
     def of(self, kinds: Kinds, start: int, end: int) -> list[int]:
@@ -230,17 +238,27 @@ def bound_by(statement: cst.CSTNode) -> Iterator[str]:
         yield from target_names(statement.target)
 
 
+class _Orders(NamedTuple):
+    """The trees that were walked for the file: whole files, and parts of others by their nodes."""
+
+    files: list[_TreeOrder]
+    parts: dict[cst.CSTNode, _TreeOrder]
+
+
 @kept_for_file
-def _orders() -> dict[cst.CSTNode, _TreeOrder]:
-    """Get the trees that were walked for the file, by the nodes in them."""
-    return {}
+def _orders() -> _Orders:
+    return _Orders([], {})
 
 
 def _order_with(root: cst.CSTNode) -> _TreeOrder:
-    order = _orders().get(root)
+    files, parts = _orders()
+    order = next((file for file in files if root in file.position), None) or parts.get(root)
     if order is None:
         order = _TreeOrder(root)
-        _orders().update(dict.fromkeys(order.nodes, order))
+        if isinstance(root, cst.Module):
+            files.append(order)
+        else:
+            parts.update(dict.fromkeys(order.nodes, order))
     return order
 
 
