@@ -40,7 +40,9 @@ _DECORATORS = frozenset(("dataclass", "dataclasses.dataclass"))
 _DYNAMIC = ("__getattr__", "__getattribute__", "__setattr__", "__slots__")
 _SETTING = ("setattr(", "__dict__", "vars(", "exec(")
 #: Functions that set no attributes of an object that they get, but for those of its classes.
-_READING = frozenset(("super", "__init__", "isinstance", "hasattr", "type", "value_and_grad"))
+_READING = frozenset(
+    ("super", "__init__", "isinstance", "hasattr", "type", "value_and_grad", "quantize", "print")
+)
 #: Attributes of modules, which are dictionaries.
 _OF_MODULES = frozenset(dir(dict))
 _LONGEST = 28
