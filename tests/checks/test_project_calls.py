@@ -257,3 +257,21 @@ def test_results_are_counted_where_they_are_unpacked(
 )
 def test_attributes_of_literals(lines: str, found: list[str]) -> None:
     assert messages(f"def f(a):\n    {lines}", "ATTR-001") == found
+
+
+def test_folders_of_a_package_without_init(tmp_path: Path) -> None:
+    package = tmp_path / "engine"
+    folder = package / "kit" / "parts"
+    folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (folder / "loading.py").write_text("def load(path, logger):\n    return path\n")
+    source = "from engine.kit.parts.loading import load\nload(1, prefix=2)\n"
+    found = check_source(source, folder / "vision.py", Project()).findings
+    assert [finding.code for finding in found] == ["CALL-001"]
+
+
+def test_quantizing_a_layer_sets_no_attributes() -> None:
+    program = "class M(nn.Module):\n    def __init__(self, path):\n        super().__init__()\n"
+    program += "        nn.quantize(self)\n        print(self.path)"
+    assert codes(program, "ATTR-001") == ["ATTR-001"]
+    assert codes(program.replace("nn.quantize", "prepare"), "ATTR-001") == []
