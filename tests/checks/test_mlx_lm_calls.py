@@ -9,7 +9,7 @@ from tests.checks.findings import codes
 START = """
 from mlx_lm import load, stream_generate
 from mlx_lm.sample_utils import make_logits_processors
-from mlx_lm.utils import generate_step
+from mlx_lm.generate import generate_step
 
 """
 LOADED = START + 'model, tokenizer = load("m")\n'
@@ -69,3 +69,50 @@ def test_a_handler_of_other_releases() -> None:
     call = "    for _ in stream_generate(m, t, p, temp=0.5):\n        pass\n"
     assert codes(f"{START}try:\n{call}except TypeError:\n    pass", "API-030") == []
     assert codes(f"{START}try:\n{call}except OSError:\n    pass", "API-030") == ["API-030"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("from mlx_lm.utils import make_kv_caches, load_model", 1),
+        ("import mlx_lm.utils\nmlx_lm.utils.generate(1)", 1),
+        ("from mlx_lm.models import cache\ncache.MambaCache", 1),
+        ("try:\n    from mlx_lm.models.cache import MambaCache\nexcept ImportError:\n    pass", 0),
+        ("from mlx_lm.models.cache import KVCache", 0),
+        ("import mlx_LM", 1),
+        ("from MLX_VLM.utils import load", 1),
+        ("from .MLX import load\nimport mlxtend, MLXserver", 0),
+        ("try:\n    import MLX\nexcept ImportError:\n    MLX = None", 0),
+    ],
+)
+def test_names_that_are_imported(lines: str, found: int) -> None:
+    assert codes(lines, "API-030") == ["API-030"] * found
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("cache.KVCache(8)", 1),
+        ("cache.KVCache(*sizes)", 0),
+        ("cache.ArraysCache(left_padding=[1])", 1),
+        ("cache.ArraysCache(size=2)\ncache.ArraysCache(2)", 0),
+        ("cache.BatchRotatingKVCache(8)", 1),
+        ("class C(cache.ArraysCache):\n    def __init__(self):\n        super().__init__()", 1),
+        ("class C(cache.KVCache, M):\n    def __init__(self):\n        super().__init__(1)", 0),
+        ("class C(cache.ArraysCache):\n    pass\nC()", 0),
+    ],
+)
+def test_caches_that_are_made(lines: str, found: int) -> None:
+    assert codes(f"from mlx_lm.models import cache\n{lines}", "API-030") == ["API-030"] * found
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        ("import mlx.optimizers as optim", ["API-002"]),
+        ("import mlx.optimizers as optim\nimport torch", []),
+        ("import mlx.optimizers as optim\nclass O:\n    def zero_grad(self):\n        pass", []),
+    ],
+)
+def test_members_of_unknown_optimizers(start: str, found: list[str]) -> None:
+    assert codes(f"{start}\ndef f(optimizer):\n    optimizer.zero_grad()", "API-002") == found

@@ -237,3 +237,41 @@ def test_results_are_counted_where_they_are_unpacked(
     function = UNEVEN.replace("TEST", test).replace("FIRST", first)
     program = f"{function}def g(x):\n    {call}\n    return a"
     assert codes(program, "CALL-003") == ["CALL-003"] * count
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("x = []\n    x.size = 1", ["a `list` has no attribute `size`"]),
+        ("x = {'a': 1}\n    return x.a", ["a `dict` has no attribute `a`"]),
+        ("x = 'a'\n    return x.push(1)", ["a `str` has no attribute `push`"]),
+        ("x = []\n    a.make = lambda: x\n    x.size = 1", ["a `list` has no attribute `size`"]),
+        ("x = (1, 2)\n    x.count(1)", []),
+        ("x = ''\n    x = x or made()\n    x.size", []),
+        ("x = 0\n    x += made()\n    x.astype", []),
+        ("x = []\n    for x in made():\n        x.size", []),
+        ("x = []\n    if isinstance(a, list) and hasattr(x, 'size'):\n        x.size", []),
+        ("x = []\n    return lambda x: x.size", []),
+        ("global x\n    x = []\n    x.size", []),
+    ],
+)
+def test_attributes_of_literals(lines: str, found: list[str]) -> None:
+    assert messages(f"def f(a):\n    {lines}", "ATTR-001") == found
+
+
+def test_folders_of_a_package_without_init(tmp_path: Path) -> None:
+    package = tmp_path / "engine"
+    folder = package / "kit" / "parts"
+    folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (folder / "loading.py").write_text("def load(path, logger):\n    return path\n")
+    source = "from engine.kit.parts.loading import load\nload(1, prefix=2)\n"
+    found = check_source(source, folder / "vision.py", Project()).findings
+    assert [finding.code for finding in found] == ["CALL-001"]
+
+
+def test_quantizing_a_layer_sets_no_attributes() -> None:
+    program = "class M(nn.Module):\n    def __init__(self, path):\n        super().__init__()\n"
+    program += "        nn.quantize(self)\n        print(self.path)"
+    assert codes(program, "ATTR-001") == ["ATTR-001"]
+    assert codes(program.replace("nn.quantize", "prepare"), "ATTR-001") == []

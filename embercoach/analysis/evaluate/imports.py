@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Libraries that inference knows by name and that no file of the project replaces.
 LIBRARIES = frozenset({"mlx", "numpy", "torch", "builtins", "typing", "functools", "math"})
+#: Beginnings of modules of which a table has names that they lack.
+_TABLED = ("mlx.", "mlx_lm.")
 
 
 def execute_import(frame: Frame, node: cst.Import) -> bool:
@@ -45,9 +47,10 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
     for alias in node.names:
         if isinstance(alias.name, cst.Name):
             name = alias.name.value
-            if frame.record and level == 0 and source.startswith("mlx."):
-                missing_members.record_import(frame, alias, source, name)
             value = _imported(frame, source, level, name)
+            is_own = source.startswith("mlx_lm.") and type(value) is not Symbol
+            if frame.record and level == 0 and source.startswith(_TABLED) and not is_own:
+                missing_members.record_import(frame, alias, source, name)
             if value is UNKNOWN and frame.record:
                 missing_members.record_unknown(
                     frame, node, alias.name, _module(frame, source, level)

@@ -8,7 +8,8 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate import evidence
-from embercoach.analysis.mlx_api.replacements import DTYPE_ADVICE, MODULE_ADVICE
+from embercoach.analysis.mlx_api.replacements import DTYPE_ADVICE, MLX_LM_GONE, MODULE_ADVICE
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import (
     MissingAttributeFact,
     MissingMemberFact,
@@ -89,7 +90,11 @@ def _record_unknown_member(
         frame.add(MissingAttributeFact(node, frame.place(), owner.info, name))
     if owner is UNKNOWN and (name in _OF_TENSORS or name in DTYPE_ADVICE):
         _record_by_name(frame, node, call)
-    if name in MODULE_ADVICE:
+    if name in _OF_OPTIMIZERS and all(
+        o is UNKNOWN or o == _ANY_OPTIMIZER or type(o) is NoneValue for o in options(owner)
+    ):
+        _record_of_optimizer(frame, node, call)
+    elif name in MODULE_ADVICE:
         seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
         if seen and all(map(_is_closed, seen)):
             frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
@@ -124,6 +129,22 @@ def _record_by_name(frame: Frame, node: cst.Attribute, call: cst.Call | None) ->
         return
     if call is not None and not any(f"def {name}(" in m.source for m in (module, *module.imported)):
         frame.add(MissingMemberFact(node, frame.place(), ARRAY, name, call))
+
+
+#: Methods of torch's and Keras' optimizers, which layers do not have.
+_OF_OPTIMIZERS = frozenset(("set_learning_rate", "zero_grad", "param_groups"))
+
+
+def _record_of_optimizer(frame: Frame, node: cst.Attribute, call: cst.Call | None) -> None:
+    """Record ``self.optimizer.set_learning_rate(x)``, if the file has MLX's optimizers alone."""
+    module, name = frame.module, node.attr.value
+    owner = (dotted(node.value) or "").rpartition(".")[2].strip("_")
+    if owner not in ("opt", "optimizer") or "mlx.optimizers" not in module.source:
+        return
+    if module.is_test or any(one in module.source for one in ("torch", "keras", "tensorflow")):
+        return
+    if not any(f"def {name}(" in m.source for m in (module, *module.imported)):
+        frame.add(MissingMemberFact(node, frame.place(), _ANY_OPTIMIZER, name, call))
 
 
 def is_undefined(cls: ClassInfo, name: str) -> bool:
@@ -166,7 +187,7 @@ def _is_closed(owner: Value) -> bool:
 
 
 def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) -> None:
-    """Record ``from mlx.core import name`` if there is no such name."""
+    """Record ``from mlx.core import name`` of a library if there is no such name."""
     if _lacks(module, name):
         frame.add(MissingMemberFact(alias, frame.place(), Symbol(module), name))
 
@@ -184,9 +205,11 @@ def record_call(
 
 
 def _lacks(owner: str, name: str) -> bool:
-    """Return whether a module or a class of MLX certainly has no such public name."""
+    """Return whether a module or a class of MLX or mlx-lm certainly has no such public name."""
     if name.startswith("_"):
         return False
+    if owner.startswith("mlx_lm."):
+        return f"{owner}.{name}" in MLX_LM_GONE
     if owner in COMPLETE:
         return name not in IMPORTED_BY_MLX and mlx_api.lookup(f"{owner}.{name}") is None
     if not owner.startswith(("mlx.nn.", "mlx.optimizers.")):

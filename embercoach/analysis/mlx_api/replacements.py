@@ -275,6 +275,45 @@ MODULE_ADVICE = {
     "state_dict": "Use `parameters()`, or the optimizer's `state`",
     "to": "Remove it, or convert with `set_dtype`: memory is shared by CPU and GPU",
     "zero_grad": "Remove it: `nn.value_and_grad` returns new gradients",
+    "set_learning_rate": "Set `optimizer.learning_rate`",
+}
+_IN_GENERATE = "Import it from `mlx_lm.generate`"
+_IN_CACHE = "Import it from `mlx_lm.models.cache`"
+_SAMPLER = "Use `make_sampler` of `mlx_lm.sample_utils`"
+#: Public names that modules of mlx-lm have had: the last release with each, and what to use.
+MLX_LM_GONE = {
+    "mlx_lm.generate.load_kv_cache_from_file": (
+        *("0.18.1", "Use `load_prompt_cache` of `mlx_lm.models.cache`"),
+    ),
+    "mlx_lm.models.base.KVCache": ("0.18.2", _IN_CACHE),
+    "mlx_lm.models.base.RotatingKVCache": ("0.18.2", _IN_CACHE),
+    "mlx_lm.models.base.create_additive_causal_mask": ("0.18.2", "Use `create_attention_mask`"),
+    "mlx_lm.models.cache.MambaCache": ("0.30.5", "Use `ArraysCache(size=2)`"),
+    "mlx_lm.models.su_rope.SuScaledRotaryEmbedding": (
+        *("0.22.0", "Import `SuScaledRoPE` from `mlx_lm.models.rope_utils`"),
+    ),
+    "mlx_lm.sample_utils.min_p_sampling": ("0.21.5", _SAMPLER),
+    "mlx_lm.sample_utils.top_k_sampling": ("0.21.5", _SAMPLER),
+    "mlx_lm.sample_utils.top_p_sampling": ("0.21.5", _SAMPLER),
+    "mlx_lm.tuner.trainer.save_adapter": ("0.18.2", "Use `mx.save_safetensors`"),
+    "mlx_lm.tuner.utils.apply_lora_layers": ("0.18.2", "Use `load_adapters`"),
+    "mlx_lm.utils.apply_repetition_penalty": (
+        *("0.19.3", "Use `make_logits_processors` of `mlx_lm.sample_utils`"),
+    ),
+    "mlx_lm.utils.fetch_from_hub": ("0.28.2", "Use `load`"),
+    "mlx_lm.utils.get_model_path": ("0.28.2", "Use `load`, or `snapshot_download` of the Hub"),
+    "mlx_lm.utils.make_kv_caches": ("0.18.2", "Use `make_prompt_cache` of `mlx_lm.models.cache`"),
+    "mlx_lm.utils.save_weights": ("0.24.1", "Use `save_model`"),
+    **{
+        f"mlx_lm.utils.{name}": ("0.22.2", _IN_GENERATE)
+        for name in (
+            *("GenerationResponse", "generate", "generate_step", "generation_stream"),
+            *("maybe_quantize_kv_cache", "speculative_generate_step", "stream_generate"),
+            "wired_limit",
+        )
+    },
+    "mlx_lm.utils.convert": ("0.22.2", "Import it from `mlx_lm.convert`"),
+    "mlx_lm.utils.mixed_quant_predicate_builder": ("0.22.2", "Import it from `mlx_lm.convert`"),
 }
 #: Keyword arguments of torch, by MLX's.
 KEYWORDS = {"dim": "axis", "dims": "axes", "keepdim": "keepdims", "start_dim": "start_axis"} | {

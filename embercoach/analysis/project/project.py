@@ -228,9 +228,13 @@ def _package_folder(folder: Path) -> Path:
 
 
 def _top(package: Path) -> Path:
-    """Return the last folder that imports start from: the project's top, or two folders up."""
+    """Return the last folder that imports start from: the project's top, or two folders up.
+
+    Folders of a package that have no ``__init__.py`` themselves lie deeper.
+    """
     above = (package, *package.parents)
-    return next((p for p in above if _is_project(p)), above[min(2, len(above) - 1)])
+    top = next((p for p in above if _is_project(p)), None)
+    return _package_folder(above[min(2, len(above) - 1)]) if top is None else top
 
 
 def _is_project(folder: Path) -> bool:

@@ -1,4 +1,7 @@
-"""ATTR-001: attributes that no class of the instance defines or assigns."""
+"""ATTR-001: attributes that no class of the instance defines or assigns.
+
+The class is one of the project, or that of a list, a dictionary or a text of the same function.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import MissingAttributeFact
+    from embercoach.analysis.values.facts import Fact, MissingAttributeFact
 
 #: Bases of the library of which all members are known.
 _PLAIN = frozenset(
@@ -40,7 +44,9 @@ _DECORATORS = frozenset(("dataclass", "dataclasses.dataclass"))
 _DYNAMIC = ("__getattr__", "__getattribute__", "__setattr__", "__slots__")
 _SETTING = ("setattr(", "__dict__", "vars(", "exec(")
 #: Functions that set no attributes of an object that they get, but for those of its classes.
-_READING = frozenset(("super", "__init__", "isinstance", "hasattr", "type", "value_and_grad"))
+_READING = frozenset(
+    ("super", "__init__", "isinstance", "hasattr", "type", "value_and_grad", "quantize", "print")
+)
 #: Attributes of modules, which are dictionaries.
 _OF_MODULES = frozenset(dir(dict))
 _LONGEST = 28
@@ -68,6 +74,85 @@ def missing_attribute(fact: MissingAttributeFact, module: Module) -> Iterator[Re
         if near
         else "Assign it in `__init__`, or remove what reads it",
     )
+
+
+#: The types of literals, whose objects have the attributes of the type alone.
+_BUILT_IN: dict[type[cst.CSTNode], type] = {
+    **dict.fromkeys((cst.List, cst.ListComp), list),
+    **dict.fromkeys((cst.Dict, cst.DictComp), dict),
+    **dict.fromkeys((cst.Set, cst.SetComp), set),
+    **dict.fromkeys((cst.SimpleString, cst.FormattedString), str),
+    cst.Tuple: tuple,
+    cst.Integer: int,
+    cst.Float: float,
+}
+
+
+@check("ATTR-001")
+def attribute_of_literal(module: Module, _: list[Fact]) -> Iterator[Report]:
+    """``caches = []``, then ``caches.manager = manager``."""
+    contents = contents_of(module.tree)
+    made = {
+        target.target.value
+        for node in contents.of(cst.Assign)
+        if type(node.value) in _BUILT_IN
+        for target in node.targets
+        if isinstance(target.target, cst.Name)
+    }
+    targets = frozenset(contents.targets)
+    for node in contents.of(cst.Attribute) if made else ():
+        owner, name = node.value, node.attr.value
+        if not isinstance(owner, cst.Name) or owner.value not in made:
+            continue
+        types = () if name in _OF_MODULES else _types_of(owner, contents)
+        if not types or any(hasattr(one, name) for one in types):
+            continue
+        statement = contents.statement_of(node)
+        if not is_expected(module, statement, MISSING, broadly=True):
+            near = get_close_matches(name, dir(types[0]), n=1)
+            remedy = f"Did you mean `{near[0]}`?" if near else "Remove it, or convert the object"
+            yield Report(
+                "ATTR-001",
+                node.attr,
+                module.frame.place()._replace(statement=statement),
+                message=f"a `{types[0].__name__}` has no attribute `{name[:_LONGEST]}`",
+                help="Use a variable, or an object of a class for both"
+                if node in targets
+                else remedy,
+                context="default",
+            )
+
+
+_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
+#: What binds names to values that are not followed.
+_BINDING = (
+    *(cst.AsName, cst.ImportAlias, cst.MatchAs, cst.NameItem, cst.Param),
+    *(cst.FunctionDef, cst.ClassDef),
+)
+
+
+def _types_of(use: cst.Name, contents: Contents) -> tuple[type, ...]:
+    """Return the types of all that a scope binds to a name; none if one is no literal."""
+    around = next((node for node in contents.above(use) if isinstance(node, _SCOPES)), None)
+    return _types_in(around, use.value, contents)
+
+
+@kept_for_file
+def _types_in(around: cst.CSTNode | None, name: str, file: Contents) -> tuple[type, ...]:
+    scope = file if around is None else contents_of(around)
+    targets = frozenset(scope.targets)
+    found: list[type | None] = []
+    for node in scope.reads.get(name, ()):
+        parent = scope.parent_of(node)
+        above = scope.parent_of(parent)
+        is_label = isinstance(parent, cst.Attribute) and parent.attr is node
+        if isinstance(parent, cst.AssignTarget) and isinstance(above, cst.Assign):
+            outer = () if around is not None else file.above(node)
+            is_own = not any(isinstance(one, _SCOPES) for one in outer)
+            found.append(_BUILT_IN.get(type(above.value)) if is_own else None)
+        elif not is_label and (isinstance(parent, _BINDING) or node in targets):
+            return ()
+    return () if None in found else tuple(dict.fromkeys(one for one in found if one))
 
 
 def _is_of_module(name: str) -> bool:
