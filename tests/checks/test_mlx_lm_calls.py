@@ -92,13 +92,12 @@ def test_names_that_are_imported(lines: str, found: int) -> None:
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
-        ("cache.KVCache(8)", 1),
-        ("cache.KVCache(*sizes)", 0),
+        ("cache.ArraysCache(*sizes)", 0),
         ("cache.ArraysCache(left_padding=[1])", 1),
         ("cache.ArraysCache(size=2)\ncache.ArraysCache(2)", 0),
         ("cache.BatchRotatingKVCache(8)", 1),
         ("class C(cache.ArraysCache):\n    def __init__(self):\n        super().__init__()", 1),
-        ("class C(cache.KVCache, M):\n    def __init__(self):\n        super().__init__(1)", 0),
+        ("class C(cache.ArraysCache, M):\n    def __init__(self):\n        super().__init__()", 0),
         ("class C(cache.ArraysCache):\n    pass\nC()", 0),
     ],
 )
@@ -116,3 +115,9 @@ def test_caches_that_are_made(lines: str, found: int) -> None:
 )
 def test_members_of_unknown_optimizers(start: str, found: list[str]) -> None:
     assert codes(f"{start}\ndef f(optimizer):\n    optimizer.zero_grad()", "API-002") == found
+
+
+@pytest.mark.parametrize("name", ["cache.KVCache", "mlx_lm.models.cache.KVCache"])
+def test_arguments_of_a_cache_of_a_module(name: str) -> None:
+    start = "import mlx_lm\nfrom mlx_lm.models import cache\n"
+    assert codes(f"{start}{name}(8)\n{name}()", ("API", "CACHE")) == ["CACHE-004"]

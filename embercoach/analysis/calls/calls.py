@@ -111,7 +111,7 @@ def makes_compiled(callee: Value, result: Value) -> bool:
 
 
 #: Libraries whose calls checks ask for, whatever the arguments are.
-_ASKED_FOR = ("mlx.", "mlx_lm.", "mlx_vlm.models.cache.", "torch.")
+_ASKED_FOR = ("mlx.", "mlx_lm.", "torch.")
 
 
 def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:

@@ -309,10 +309,12 @@ def cache_arguments(module: Module, _: list[Fact]) -> Iterator[Report]:
         return
     contents = contents_of(module.tree)
     for call in contents.calls:
-        if not call.args or dotted(call.func) != "KVCache":
+        first, dot, rest = (dotted(call.func) or "").partition(".")
+        if not call.args or not f".{first}{dot}{rest}".endswith(".KVCache"):
             continue
-        found = module.frame.lookup("KVCache")
-        if isinstance(found, Symbol) and found.name in [f"{one}.KVCache" for one in _OWNERS]:
+        found = module.frame.lookup(first)
+        whole = f"{found.name}{dot}{rest}" if isinstance(found, Symbol) else ""
+        if whole in [f"{one}.KVCache" for one in _OWNERS]:
             yield Report(
                 "CACHE-004",
                 call,

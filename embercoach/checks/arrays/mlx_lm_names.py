@@ -1,4 +1,4 @@
-"""API-030: names that mlx-lm no longer has, other letter case, and arguments of its caches.
+"""API-030: names that mlx-lm no longer has, other letter case, and caches that miss arguments.
 
 Code that was written for an early release of mlx-lm fails when it is imported, or when it makes
 the first cache. :mod:`mlx_lm_calls` has the calls of its functions.
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, Fact, MissingMemberFact
 
-#: Modules with the classes of caches; that of mlx-vlm imports them.
-_CACHES = ("mlx_lm.models.cache.", "mlx_vlm.models.cache.")
+_CACHES = "mlx_lm.models.cache."
 
 
 @check("API-030")
@@ -76,7 +75,6 @@ class _Parameters(NamedTuple):
 
 
 _MADE = {
-    "KVCache": _Parameters((), 0),
     "ArraysCache": _Parameters(("size", "left_padding"), 1),
     "ChunkedKVCache": _Parameters(("chunk_size",), 1),
     "BatchKVCache": _Parameters(("left_padding",), 1),
@@ -84,9 +82,9 @@ _MADE = {
 }
 
 
-@check("API-030", of=(*_CACHES, VALUE))
+@check("API-030", of=(_CACHES, VALUE))
 def refused_by_cache(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``KVCache(head_dim, n_kv_heads)``, ``ArraysCache()``."""
+    """``ArraysCache()``, ``BatchRotatingKVCache(max_size)``."""
     yield from _refused(fact.node, _cache_of(fact.callee), fact.place.statement, module)
 
 
@@ -104,22 +102,16 @@ def refused_by_base(module: Module, _: list[Fact]) -> Iterator[Report]:
 
 
 def _refused(call: cst.Call, name: str, statement: cst.CSTNode, module: Module) -> Iterator[Report]:
-    """Yield what a class of caches refuses of a call: an argument, or that one is missing."""
+    """Yield the call of a class of caches that misses an argument."""
     parameters = _MADE.get(name)
     if parameters is None or any(argument.star for argument in call.args):
         return
     named = {one.keyword.value for one in call.args if one.keyword is not None}
     given = {*parameters.names[: len(call.args) - len(named)], *named}
     missed = [one for one in parameters.names[: parameters.required] if one not in given]
-    if missed:
-        problem, remedy = f"needs `{missed[0]}`", f"Pass `{missed[0]}=`"
-    elif not parameters.names and call.args:
-        problem, remedy = "takes no arguments", "Remove them: the first keys decide the sizes"
-    else:
-        return
-    if not is_expected(module, statement, REFUSED, broadly=True):
+    if missed and not is_expected(module, statement, REFUSED, broadly=True):
         place = module.frame.place()._replace(statement=statement)
-        text = f"mlx-lm's `{name}` {problem}"
+        text, remedy = f"mlx-lm's `{name}` needs `{missed[0]}`", f"Pass `{missed[0]}=`"
         yield Report("API-030", call, place, message=text, help=remedy, context="default")
 
 
@@ -128,4 +120,4 @@ def _cache_of(value: Value) -> str:
     names = {one.name if isinstance(one, Symbol) else "" for one in options(value)}
     present = [name for name in names if name not in MLX_LM_GONE]
     owner, _, name = present[0].rpartition(".") if len(present) == 1 else ("", "", "")
-    return name if f"{owner}." in _CACHES else ""
+    return name if f"{owner}." == _CACHES else ""
