@@ -132,7 +132,7 @@ _BINDING = (
 
 
 def _types_of(use: cst.Name, contents: Contents) -> tuple[type, ...]:
-    """Return the types of all that a scope binds to a name; none if one is no literal."""
+    """Return the types of all that a scope binds to a name; none if one is not a literal."""
     around = next((node for node in contents.above(use) if isinstance(node, _SCOPES)), None)
     return _types_in(around, use.value, contents)
 
@@ -149,10 +149,16 @@ def _types_in(around: cst.CSTNode | None, name: str, file: Contents) -> tuple[ty
         if isinstance(parent, cst.AssignTarget) and isinstance(above, cst.Assign):
             outer = () if around is not None else file.above(node)
             is_own = not any(isinstance(one, _SCOPES) for one in outer)
-            found.append(_BUILT_IN.get(type(above.value)) if is_own else None)
+            found.append(_built_in(above.value) if is_own else None)
         elif not is_label and (isinstance(parent, _BINDING) or node in targets):
             return ()
     return () if None in found else tuple(dict.fromkeys(one for one in found if one))
+
+
+def _built_in(node: cst.BaseExpression) -> type | None:
+    """Return the type of a literal; None for other expressions."""
+    is_bytes = isinstance(node, cst.SimpleString) and "b" in node.prefix.lower()
+    return bytes if is_bytes else _BUILT_IN.get(type(node))
 
 
 def _is_of_module(name: str) -> bool:

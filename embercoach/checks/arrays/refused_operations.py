@@ -207,7 +207,7 @@ _RUNNING = frozenset(("cumsum", "accumulate", "cu_seqlens", "cumulative", "range
 
 
 def _of_sizes(sections: Argument, fact: CallFact, module: Module) -> str | None:
-    """Return what is wrong with a list of sizes, as ``torch.split`` takes: MLX takes indices."""
+    """Return why a list of sizes, which ``torch.split`` takes, is refused: MLX takes indices."""
     node = sections.node
     name = node.value.rpartition("_")[2] if isinstance(node, cst.Name) else ""
     ends = sources_of(module).ends(sources_of(module).of(fact, node)) if name in _LISTS else []
