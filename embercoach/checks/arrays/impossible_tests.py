@@ -138,7 +138,7 @@ def dropped_expressions(module: Module, _: list[Fact]) -> Iterator[Report]:
 
 
 def _is_stored(cls: ClassInfo, name: str) -> bool:
-    """Return whether a method of a class assigns an attribute, and none is a property of that name."""
+    """Return whether methods of a class assign an attribute, and none has its name."""
     classes = lineage(cls)
     return any(name in one.setters for one in classes) and not any(
         name in one.methods for one in classes
