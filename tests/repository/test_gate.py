@@ -76,14 +76,12 @@ SAMPLE = (
     "(generated and not metal and not browser)" + " or oracle" * HAS_ORACLES
 )
 FUZZ = "python -m tests.fuzz --seconds 8 --jobs 2"
-#: In the background side by side, each list in this order.
-TYPES = [
+#: In the background, in this order.
+STATIC = [
     "ruff format --check",
     "ruff check",
     "mypy",
     "mypy --config-file .ci/mypy_windows.toml",
-]
-OWN = [
     "embercoach check .",
     "embercoach check --profile ember xlstm_kernels",
     "mkdocs build --strict -q -f .mkdocs.yml",
@@ -148,14 +146,13 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(
     assert result.stdout.splitlines()[-1] == SUMMARY
     called = calls(checkout)
     assert called[:2] == ["tests", "pip install -q embercoach[dev]"]
-    assert [call for call in called if call in TYPES] == TYPES
-    assert [call for call in called if call in OWN] == OWN
+    assert [call for call in called if call in STATIC] == STATIC
     installed = [call for call in called[2:] if call.startswith("pip")]
     assert installed[0] == f"pip install -q embercoach[{EXTRAS}]"
     assert [call.split()[3:6] for call in installed[1:]] == (
         [["--no-deps", "mlstm_kernels==2.0.6", "xlstm==2.0.6"]] * HAS_ORACLES
     )
-    assert called[2 + len(TYPES) + len(OWN) + len(installed) :] == [SAMPLE] + [FUZZ] * HAS_ATHERIS
+    assert called[2 + len(STATIC) + len(installed) :] == [SAMPLE] + [FUZZ] * HAS_ATHERIS
     if forge:
         assert result.stdout.count("::group::") == result.stdout.count("::endgroup::") > 10
 
