@@ -478,6 +478,33 @@ def test_compile_only(simulate: Simulate, tmp_path: Path) -> None:
     assert reported["summary"]["exit_code"] == 1
 
 
+CAUGHT = """
+import mlx.core as mx
+
+kernel = mx.fast.metal_kernel(
+    name="typo", input_names=["x"], output_names=["y"],
+    source="uint i = thread_position_in_grid.x; y[i] = undeclared;",
+)
+x = mx.ones(64)
+try:
+    kernel(inputs=[x], grid=(64, 1, 1), threadgroup=(32, 1, 1), output_shapes=[(64,)],
+           output_dtypes=[mx.float32])
+except Exception:
+    print("fallback")
+"""
+
+
+def test_a_kernel_that_does_not_compile_is_found_where_the_program_goes_on(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    (tmp_path / "caught.py").write_text(CAUGHT)
+    reported = in_json("--", "python", "caught.py", simulate=simulate)
+    (found,) = reported["findings"]
+    assert (found["code"], found["kernel"]) == ("SIM-COMPILE-001", "typo")
+    assert "undeclared" in found["message"]
+    assert reported["summary"]["exit_code"] == 1
+
+
 def test_compile_only_in_text(simulate: Simulate) -> None:
     result = simulate("--compile-only", "--", "python", "script.py", "turn,double")
     assert result.returncode == 0, result.stdout

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.library import FUNCTIONS, VALUES
-from embercoach.simulator.model import Part, SimulatorError, UnsetUse
+from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.rewrite.translation import FILE_NAME
 from embercoach.terminal_text import log_line
 
@@ -86,6 +86,52 @@ class CompileError(SimulatorError):
 
     def __reduce__(self) -> tuple[type[CompileError], tuple[object, ...]]:
         return type(self), (self.kernel, self.diagnostics, self.signature)
+
+
+#: The kind of a finding on a launch that does not compile.
+LAUNCHED = "does-not-compile"
+
+
+def findings_of(
+    error: CompileError,
+    kind: str,
+    place: tuple[str, int] | None,
+    *,
+    words: str = "",
+    advice: str = "",
+) -> list[KernelFinding]:
+    """Return the errors of a kernel as findings.
+
+    Args:
+        error: what the compiler says.
+        kind: of the findings.
+        place: file and line of the launch.
+        words: when it does not compile (``for x of float16``); empty if always.
+        advice: what to do.
+    """
+    return [
+        KernelFinding(
+            kind=kind,
+            kernel=error.kernel,
+            part=diagnostic.part,
+            line=diagnostic.line,
+            thread=None,
+            message=f"kernel does not compile {words}" if words else diagnostic.message,
+            excerpt=diagnostic.excerpt.strip(),
+            launched_at=place,
+            details=tuple(_details(diagnostic, with_message=bool(words))),
+            help=advice,
+        )
+        for diagnostic in error.diagnostics
+        if diagnostic.severity == "error"
+    ]
+
+
+def _details(diagnostic: CompilerError, *, with_message: bool) -> Iterator[str]:
+    if with_message:
+        yield diagnostic.message
+    for note in diagnostic.notes[:1]:
+        yield f"{note.part} line {note.line}: {note.message}"
 
 
 def _error_text(kernel: str, diagnostics: Sequence[CompilerError], signature: str) -> str:

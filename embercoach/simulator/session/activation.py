@@ -488,6 +488,7 @@ def activate(
             machine=machine or _host(toolchain),
             recorder=Recorder(),
             profile=gpu,
+            keeps_refusals=machine is None,  # others report them
         )
 
     return Activation(settings)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from embercoach.simulator.child_process import host
 from embercoach.simulator.model import KernelFinding, LaunchResult, SimulatorError
-from embercoach.simulator.reporting.compiler_errors import CompileError
+from embercoach.simulator.reporting.compiler_errors import LAUNCHED, CompileError, findings_of
 from embercoach.simulator.session.activation import activate
 from embercoach.simulator.session.record import SimulatedLaunch, calling_place
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
-    from embercoach.simulator.reporting.compiler_errors import CompilerError
     from embercoach.simulator.session.launching import Capture, Extent
     from embercoach.simulator.session.record import Recorder
 
@@ -162,11 +161,8 @@ def _word(dtype: mx.Dtype) -> str:
     return str(dtype).rpartition(".")[2]
 
 
-LAUNCHED, VARIANT = "does-not-compile", "variant-does-not-compile"
-_HELP = {
-    LAUNCHED: "",
-    VARIANT: "Take pointers with `auto`, and write constants in the template's type",
-}
+VARIANT = "variant-does-not-compile"
+_HELP = "Take pointers with `auto`, and write constants in the template's type"
 
 
 class CompilingMachine:
@@ -213,7 +209,7 @@ class CompiledKernel:
         try:
             outputs = self._kernel(*positional, **arguments)
         except CompileError as error:
-            self._add(_findings(error, LAUNCHED, "", place), arguments, place)
+            self._add(findings_of(error, LAUNCHED, place), arguments, place)
             return _zeros(arguments)
         if not positional and (tried := key(arguments)) not in self._tried:
             self._tried.add(tried)
@@ -233,7 +229,7 @@ class CompiledKernel:
         try:
             self._kernel(**variant.arguments)
         except CompileError as error:
-            return _findings(error, VARIANT, variant.words, place)
+            return findings_of(error, VARIANT, place, words=variant.words, advice=_HELP)
         except SimulatorError as error:
             finding = KernelFinding(
                 kind=VARIANT,
@@ -244,7 +240,7 @@ class CompiledKernel:
                 message=f"kernel does not compile {variant.words}",
                 launched_at=place,
                 details=(str(error),),
-                help=_HELP[VARIANT],
+                help=_HELP,
             )
             return [finding]
         except ValueError:
@@ -266,34 +262,6 @@ class CompiledKernel:
             launched_at=place,
         )
         self._recorder.add(launch)
-
-
-def _findings(
-    error: CompileError, kind: str, words: str, place: tuple[str, int] | None
-) -> list[KernelFinding]:
-    return [
-        KernelFinding(
-            kind=kind,
-            kernel=error.kernel,
-            part=diagnostic.part,
-            line=diagnostic.line,
-            thread=None,
-            message=f"kernel does not compile {words}" if words else diagnostic.message,
-            excerpt=diagnostic.excerpt.strip(),
-            launched_at=place,
-            details=tuple(_details(diagnostic, with_message=bool(words))),
-            help=_HELP[kind],
-        )
-        for diagnostic in error.diagnostics
-        if diagnostic.severity == "error"
-    ]
-
-
-def _details(diagnostic: CompilerError, *, with_message: bool) -> Iterator[str]:
-    if with_message:
-        yield diagnostic.message
-    for note in diagnostic.notes[:1]:
-        yield f"{note.part} line {note.line}: {note.message}"
 
 
 def _zeros(arguments: dict[str, Any]) -> list[mx.array]:

@@ -21,6 +21,7 @@ from embercoach.simulator.model import (
     Traffic,
 )
 from embercoach.simulator.profile.prediction import advise
+from embercoach.simulator.reporting.compiler_errors import LAUNCHED, CompileError, findings_of
 from embercoach.simulator.reporting.messages import described
 from embercoach.simulator.session.record import KernelFault, SimulatedLaunch, calling_place
 
@@ -327,6 +328,7 @@ class LaunchSettings(Struct, frozen=True):
         machine: compiles and runs.
         recorder: gets each launch.
         profile: the GPU for whose costs each launch's work is counted; None to count nothing.
+        keeps_refusals: whether kernels that don't compile are findings too.
     """
 
     checks: bool
@@ -335,6 +337,7 @@ class LaunchSettings(Struct, frozen=True):
     machine: KernelRunner
     recorder: Recorder
     profile: Gpu | None = None
+    keeps_refusals: bool = True
 
 
 def launch(
@@ -372,9 +375,14 @@ def launch(
 def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -> list[mx.array]:
     name = captured.definition.name
     profiles = {"profile": True} if settings.profile else {}
-    built = settings.machine.build(
-        captured, checks=settings.checks, limits=settings.limits, **profiles
-    )
+    try:
+        built = settings.machine.build(
+            captured, checks=settings.checks, limits=settings.limits, **profiles
+        )
+    except CompileError as error:
+        if settings.keeps_refusals:  # the program may catch it, and go on without the kernel
+            settings.recorder.add(_refused(error, captured))
+        raise
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
         result = _no_threads(built, bound, checks=settings.checks)
@@ -405,6 +413,22 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         raise KernelFault(done)
     outputs = zip(result.outputs, captured.output_shapes, captured.output_dtypes, strict=True)
     return [to_array(data, shape, dtype) for data, shape, dtype in outputs]
+
+
+def _refused(error: CompileError, captured: Capture) -> SimulatedLaunch:
+    """Return the launch of a kernel that does not compile."""
+    place = calling_place()
+    return SimulatedLaunch(
+        kernel=captured.definition.name,
+        grid=captured.grid,
+        threadgroup=captured.threadgroup,
+        shapes=_shapes(captured),
+        seconds=0.0,
+        accesses=0,
+        findings=tuple(findings_of(error, LAUNCHED, place)),
+        notes=(),
+        launched_at=place,
+    )
 
 
 def _shapes(captured: Capture) -> dict[str, tuple[int, ...]]:
