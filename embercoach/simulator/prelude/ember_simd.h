@@ -27,22 +27,6 @@ class quad_vote : public ember_vote<ember::quadgroup> {
 };
 }  // namespace metal
 
-namespace ember {
-EMBER_OWN inline uint votes(const uchar* lanes, uint active, uint count) {
-  uint bits = 0;
-  for (uint i = 0; i < count; ++i) {
-    if (active >> i & 1 && lane_value<uchar>(lanes, i)) bits |= 1u << i;
-  }
-  return bits;
-}
-template <class Group>
-EMBER_FN uint vote(const char* operation, bool predicate, uint* active) {
-  uchar mine = predicate ? 1 : 0;
-  const uchar* lanes = Group::exchange(operation, &mine, 1, active);
-  return votes(lanes, *active, Group::size);
-}
-}  // namespace ember
-
 #define EMBER_REDUCTION(group, Group, name, Op, Kind)          \
   template <class A, class T = ember::Kind<A>>                 \
   EMBER_FN T group##_##name(A value) {                         \
@@ -91,11 +75,7 @@ EMBER_FN uint vote(const char* operation, bool predicate, uint* active) {
   EMBER_FILL(group, Group, shuffle_and_fill_down, int(delta))                                \
   template <class A, class T = ember::handed_t<A>>                                           \
   EMBER_FN T group##_broadcast_first(A given) {                                              \
-    T value = T(given);                                                                      \
-    uint active = 0;                                                                         \
-    const uchar* lanes =                                                                     \
-        Group::exchange(#group "_broadcast_first", &value, sizeof(T), &active);              \
-    return ember::taken<T>(lanes, uint(__builtin_ctz(active)));                              \
+    return ember::first<Group, T>(#group "_broadcast_first", T(given));                      \
   }                                                                                          \
   EMBER_FN group##_vote group##_ballot(bool predicate) {                                     \
     uint active = 0;                                                                         \
