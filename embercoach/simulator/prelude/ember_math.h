@@ -17,6 +17,28 @@ inline constexpr bool mixes_bfloat =
     (is_narrow<A> && ...) && (__is_same(A, bfloat) || ...) && !(__is_same(A, bfloat) && ...);
 template <class... A>
 using mixed_t = enable_if_t<mixes_bfloat<A...>, float>;
+
+EMBER_FN float fract(float x) {
+  float part = x - floor(x);
+  return part < 1.0f ? part : 0x1.fffffep-1f;
+}
+EMBER_FN float tanpi(float x) { return sinpi(x) / cospi(x); }
+EMBER_FN float fmax3(float x, float y, float z) { return fmax(x, fmax(y, z)); }
+EMBER_FN float fmin3(float x, float y, float z) { return fmin(x, fmin(y, z)); }
+EMBER_FN float fmedian3(float x, float y, float z) {
+  return fmax(fmin(x, y), fmin(fmax(x, y), z));
+}
+
+// The next number of a type that has 16 bits.
+template <class T>
+EMBER_FN T next_narrow(T x, T y) {
+  if (x != x) return x;
+  if (y != y) return y;
+  if (x == y) return y;
+  ushort bits = as_type<ushort>(x);
+  if ((bits & 0x7fff) == 0) return as_type<T>(ushort(y > x ? 1 : 0x8001));
+  return as_type<T>(ushort((y > x) == (x > T(0)) ? bits + 1 : bits - 1));
+}
 }  // namespace ember
 
 #define EMBER_VECTORS1(name)                                       \
@@ -50,11 +72,11 @@ using mixed_t = enable_if_t<mixes_bfloat<A...>, float>;
   }
 
 #define EMBER_FLOATS1(T, R, name, from) \
-  EMBER_FN R name(T x) { return R(ember::from(float(x))); }
+  EMBER_FN R name(T x) { return R(EMBER_BASE::from(float(x))); }
 #define EMBER_FLOATS2(T, R, name, from) \
-  EMBER_FN R name(T x, T y) { return R(ember::from(float(x), float(y))); }
+  EMBER_FN R name(T x, T y) { return R(EMBER_BASE::from(float(x), float(y))); }
 #define EMBER_FLOATS3(T, R, name, from) \
-  EMBER_FN R name(T x, T y, T z) { return R(ember::from(float(x), float(y), float(z))); }
+  EMBER_FN R name(T x, T y, T z) { return R(EMBER_BASE::from(float(x), float(y), float(z))); }
 #define EMBER_DEFINE(arity, Half, name, from)      \
   EMBER_FLOATS##arity(float, float, name, from)    \
   EMBER_FLOATS##arity(half, Half, name, from)      \
@@ -129,11 +151,11 @@ using mixed_t = enable_if_t<mixes_bfloat<A...>, float>;
     return r;                                                                                 \
   }
 #define EMBER_DEFINE_WRITERS(T, R)                                                            \
-  EMBER_FN int ilogb(T x) { return __builtin_ilogbf(float(x)); }                              \
-  EMBER_FN R ldexp(T x, int k) { return R(__builtin_ldexpf(float(x), k)); }                   \
+  EMBER_FN int ilogb(T x) { return ember::ilogb(float(x)); }                              \
+  EMBER_FN R ldexp(T x, int k) { return R(ember::ldexp(float(x), k)); }                   \
   EMBER_FN R frexp(T x, int& exponent) {                                                      \
     int found = 0;                                                                            \
-    float part = __builtin_frexpf(float(x), &found);                                          \
+    float part = ember::frexp(float(x), &found);                                          \
     exponent = found;                                                                         \
     return R(part);                                                                           \
   }                                                                                           \
@@ -143,8 +165,8 @@ using mixed_t = enable_if_t<mixes_bfloat<A...>, float>;
     return R(__builtin_copysignf(__builtin_isinf(value) ? 0.0f : value - cut, value));        \
   }                                                                                           \
   EMBER_FN R sincos(T x, T& cosine) {                                                         \
-    cosine = T(ember::cos(float(x)));                                                         \
-    return R(ember::sin(float(x)));                                                           \
+    cosine = T(EMBER_BASE::cos(float(x)));                                                    \
+    return R(EMBER_BASE::sin(float(x)));                                                      \
   }
 
 #define EMBER_DEFINE_COMMON(T)                                                                \
@@ -169,14 +191,23 @@ using mixed_t = enable_if_t<mixes_bfloat<A...>, float>;
   EMBER_VECTORS2(step)
 
 namespace metal {
+#if defined(__FAST_MATH__)
+#define EMBER_BASE ember::quick
+#else
+#define EMBER_BASE ember
+#endif
 EMBER_EACH_FUNCTION(EMBER_DEFINE, half)
 EMBER_DEFINE_SPECIAL(half)
 EMBER_DEFINE_COMMONS
+#undef EMBER_BASE
+#define EMBER_BASE ember
 namespace precise {
 EMBER_EACH_FUNCTION(EMBER_DEFINE, float)
 EMBER_DEFINE_SPECIAL(float)
 EMBER_DEFINE_COMMONS
 }  // namespace precise
+#undef EMBER_BASE
+#define EMBER_BASE ember::quick
 namespace fast {
 EMBER_EACH_FUNCTION(EMBER_DEFINE, float)
 EMBER_DEFINE_SPECIAL(float)

@@ -84,6 +84,7 @@ EMBER_CFN half operator""_h(unsigned long long value) { return half(value); }
 EMBER_CFN bfloat operator""_bf(long double value) { return bfloat(value); }
 EMBER_CFN bfloat operator""_bf(unsigned long long value) { return bfloat(value); }
 
+#if !defined(__NVPTX__)
 // What the compiler calls for conversions that the processor lacks; in every object, since no library
 // of the process is sure to have them. Rounds to nearest, ties to even.
 namespace ember {
@@ -152,4 +153,5 @@ EMBER_LIBCALL inline bfloat __truncdfbf2(ember_double value) {
 }
 #undef EMBER_LIBCALL
 }
+#endif
 #endif

@@ -33,10 +33,6 @@ EMBER_BUILTIN(trunc)
 EMBER_CFN float fabs(float x) { return __builtin_fabsf(x); }
 EMBER_FN float exp10(float x) { return float(__builtin_pow(10.0L, ember_double(x))); }
 EMBER_FN float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
-EMBER_FN float fract(float x) {
-  float part = x - __builtin_floorf(x);
-  return part < 1.0f ? part : 0x1.fffffep-1f;
-}
 
 // sin(pi x) and cos(pi x): the turn is taken off before pi comes in, so that quarters are exact.
 EMBER_OWN inline float sinpi(float x) {
@@ -55,7 +51,6 @@ EMBER_OWN inline float cospi(float x) {
   ember_double value = quarter & 1 ? __builtin_cos(rest) : __builtin_sin(rest);
   return float(quarter & 2 ? -value : value);
 }
-EMBER_FN float tanpi(float x) { return sinpi(x) / cospi(x); }
 
 EMBER_FN float atan2(float y, float x) { return __builtin_atan2f(y, x); }
 EMBER_CFN float copysign(float x, float y) { return __builtin_copysignf(x, y); }
@@ -69,21 +64,12 @@ EMBER_FN float powr(float x, float y) {
   return x < 0.0f ? __builtin_nanf("") : __builtin_powf(x, y);
 }
 EMBER_FN float nextafter(float x, float y) { return __builtin_nextafterf(x, y); }
+EMBER_FN int ilogb(float x) { return __builtin_ilogbf(x); }
+EMBER_FN float ldexp(float x, int k) { return __builtin_ldexpf(x, k); }
+EMBER_FN float frexp(float x, int* exponent) { return __builtin_frexpf(x, exponent); }
 EMBER_FN float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-EMBER_FN float fmax3(float x, float y, float z) { return fmax(x, fmax(y, z)); }
-EMBER_FN float fmin3(float x, float y, float z) { return fmin(x, fmin(y, z)); }
-EMBER_FN float fmedian3(float x, float y, float z) {
-  return fmax(fmin(x, y), fmin(fmax(x, y), z));
-}
-
-// The next number of a type that has 16 bits.
-template <class T>
-EMBER_FN T next_narrow(T x, T y) {
-  if (x != x) return x;
-  if (y != y) return y;
-  if (x == y) return y;
-  ushort bits = __builtin_bit_cast(ushort, x);
-  if ((bits & 0x7fff) == 0) return __builtin_bit_cast(T, ushort(y > x ? 1 : 0x8001));
-  return __builtin_bit_cast(T, ushort((y > x) == (x > T(0)) ? bits + 1 : bits - 1));
+// metal::fast is no faster here.
+namespace quick {
+using namespace ember;
 }
 }  // namespace ember
