@@ -26,7 +26,88 @@ template <class T>
 EMBER_CFN T&& aligned(T&& value) {
   return static_cast<T&&>(value);
 }
+
+// Metal's thread attributes under their own names, three components where Metal gives three.
+struct thread_attributes {
+  uint thread_position_in_grid[3];
+  uint thread_position_in_threadgroup[3];
+  uint threadgroup_position_in_grid[3];
+  uint threads_per_threadgroup[3];  // of this threadgroup, smaller at the grid's edge
+  uint dispatch_threads_per_threadgroup[3];
+  uint threads_per_grid[3];
+  uint threadgroups_per_grid[3];
+  uint grid_origin[3];
+  uint grid_size[3];
+  uint thread_index_in_threadgroup;
+  uint thread_index_in_simdgroup;
+  uint simdgroup_index_in_threadgroup;
+  uint simdgroups_per_threadgroup;
+  uint dispatch_simdgroups_per_threadgroup;
+  uint threads_per_simdgroup;
+  uint thread_execution_width;
+  uint thread_index_in_quadgroup;
+  uint quadgroup_index_in_threadgroup;
+  uint quadgroups_per_threadgroup;
+  uint dispatch_quadgroups_per_threadgroup;
+};
+
+// Splits an index into three, x first.
+EMBER_FN void split_index(uint index, const uint (&extents)[3], uint (&parts)[3]) {
+  parts[0] = index % extents[0];
+  parts[1] = index / extents[0] % extents[1];
+  parts[2] = index / extents[0] / extents[1];
+}
+
+// The launched thread as one of Metal's grid; false for a thread that is beyond it.
+//
+// Whole: each threadgroup has all of its threads. Else those at the edge are smaller, and their
+// simdgroups are made of the threads that they have. Flat: the blocks and their threads are in one
+// dimension, as CUDA bounds the others.
+template <bool Whole, bool Flat>
+EMBER_FN bool find_thread(const uint (&grid)[3], const uint (&group)[3], thread_attributes& t) {
+  uint block[3] = {__nvvm_read_ptx_sreg_ctaid_x(), __nvvm_read_ptx_sreg_ctaid_y(),
+                   __nvvm_read_ptx_sreg_ctaid_z()};
+  uint at[3] = {__nvvm_read_ptx_sreg_tid_x(), __nvvm_read_ptx_sreg_tid_y(),
+                __nvvm_read_ptx_sreg_tid_z()};
+  uint groups[3];
+  for (int i = 0; i < 3; ++i) groups[i] = (grid[i] + group[i] - 1) / group[i];
+  if (Flat) split_index(block[0], groups, block);
+  uint index = Flat ? at[0] : at[0] + group[0] * (at[1] + group[1] * at[2]);
+  uint size[3], count = 1;
+  for (int i = 0; i < 3; ++i) {
+    uint rest = grid[i] - block[i] * group[i];
+    size[i] = Whole || rest > group[i] ? group[i] : rest;
+    count *= size[i];
+  }
+  if (!Whole && index >= count) return false;
+  if (Flat || (!Whole && count != group[0] * group[1] * group[2])) split_index(index, size, at);
+  for (int i = 0; i < 3; ++i) {
+    t.thread_position_in_grid[i] = block[i] * group[i] + at[i];
+    t.thread_position_in_threadgroup[i] = at[i];
+    t.threadgroup_position_in_grid[i] = block[i];
+    t.threads_per_threadgroup[i] = size[i];
+    t.dispatch_threads_per_threadgroup[i] = group[i];
+    t.threads_per_grid[i] = t.grid_size[i] = grid[i];
+    t.threadgroups_per_grid[i] = groups[i];
+    t.grid_origin[i] = 0;
+  }
+  uint whole = group[0] * group[1] * group[2];
+  t.thread_index_in_threadgroup = index;
+  t.thread_index_in_simdgroup = own_lane();
+  t.simdgroup_index_in_threadgroup = index / 32;
+  t.simdgroups_per_threadgroup = (count + 31) / 32;
+  t.dispatch_simdgroups_per_threadgroup = (whole + 31) / 32;
+  t.threads_per_simdgroup = t.thread_execution_width = 32;
+  t.thread_index_in_quadgroup = index % 4;
+  t.quadgroup_index_in_threadgroup = index / 4;
+  t.quadgroups_per_threadgroup = (count + 3) / 4;
+  t.dispatch_quadgroups_per_threadgroup = (whole + 3) / 4;
+  return true;
+}
 }  // namespace ember
+
+#define EMBER_ENTRY \
+  [[clang::sycl_external]] __attribute__((nvptx_kernel, visibility("default")))
 
 #define EMBER_SPIN
 #define EMBER_FILL(name)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.rewrite.translation import Rewritten
+    from embercoach.simulator.rewrite.translation import EntryWriter, Rewritten
 
 #: Bytes that the entries of a cache may take together.
 MOST_BYTES = 256 << 20
@@ -220,11 +220,14 @@ if TYPE_CHECKING:
     _Remake = Callable[[frozenset[tuple[int, int]]], Rewritten]
 
 _SIMULATOR = Path(__file__).parents[1]
+#: The folder of the Metal library, which needs headers of the machine that it is compiled for.
+LIBRARY = _SIMULATOR / "prelude"
 #: Folders of headers, in the order that they are searched in.
-HEADERS = (_SIMULATOR / "unit", _SIMULATOR / "prelude", _SIMULATOR / "runtime")
+HEADERS = (_SIMULATOR / "unit", LIBRARY, _SIMULATOR / "runtime")
 #: Seconds that the simulator's own sources may take to compile, on slow machines.
 _OWN_SECONDS = 120.0
 _KERNEL = "kernel.so"
+_PTX = "kernel.ptx"
 _RUNTIME = "runtime.so"
 _HEADERS = "unit.pch"
 _OVERLAY = "overlay.json"
@@ -270,7 +273,8 @@ def build(  # noqa: PLR0913
     flags = toolchain.kernel_flags(checks=checks, profile=profile)
     if math_mode == "fast":
         flags = (*flags, "-D__FAST_MATH__=1")
-    key = _key("kernel", toolchain.identity, *flags, source, body, header, _surroundings())
+    surroundings = _surroundings(HEADERS)
+    key = _key("kernel", toolchain.identity, *flags, source, body, header, surroundings)
     if profile:
         key = _key(key, _contents(tuple(sorted((_SIMULATOR / "build").glob("*.py")))))
     store = _store(cache)
@@ -278,8 +282,8 @@ def build(  # noqa: PLR0913
     if entry is None:
         rewritten = rewrite(source, body, header)
         remake = functools.partial(rewrite, source, body, header)
-        clang = _Clang(toolchain, flags, checks, profile, Allowance.of(seconds))
-        entry = _compiled(store, key, name, rewritten, remake, clang)
+        clang = _Clang(toolchain, flags, HEADERS, Allowance.of(seconds))
+        entry = _compiled(store, key, name, rewritten, remake, clang, checks, profile)
     facts = entry.facts.kernel
     if facts is None:
         raise SimulatorError(f"entry {key} of {store.root} is not one of a kernel")
@@ -322,13 +326,66 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
     return entry.folder / _RUNTIME
 
 
+def build_ptx(  # noqa: PLR0913
+    source: str,
+    name: str,
+    body: str,
+    header: str,
+    *,
+    entry: EntryWriter,
+    machine: Path,
+    flags: Sequence[str],
+    toolchain: Toolchain,
+    seconds: float = 60.0,
+    cache: Path | None = None,
+) -> tuple[str, SourceMap]:
+    """Compile a kernel for an NVIDIA GPU, or find it compiled.
+
+    Args:
+        source: the text that MLX generated.
+        name: that the user gave the kernel.
+        body: the ``source`` argument of the kernel.
+        header: the ``header`` argument of the kernel.
+        entry: writes the function that is launched.
+        machine: folder of the machine's headers.
+        flags: of the compiler.
+        toolchain: what compiles.
+        seconds: of CPU time for compiling.
+        cache: folder of compiled objects; None takes the user's.
+
+    Returns:
+        The PTX, and the map of its lines.
+
+    Raises:
+        CompileError: the kernel is not valid Metal, or uses features that the library lacks.
+        SimulatorError: the text is not MLX's, or compiler or cache do not work.
+    """
+    headers = (machine, LIBRARY)
+    store = _store(cache)
+    rewritten = rewrite(source, body, header, entry=entry)
+    key = _key("ptx", toolchain.identity, *flags, rewritten.text, _surroundings(headers))
+    found = store.get(key)
+    if found is None:
+        if rewritten.problems:
+            raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
+        clang = _Clang(toolchain, flags, headers, Allowance.of(seconds))
+        remake = functools.partial(rewrite, source, body, header, entry=entry)
+        with store.making() as made:
+            command = [*_command(store, clang, made), "-x", "c++", "-S", "-"]
+            command += ["-o", str(made / _PTX)]
+            rewritten = _translated(command, name, rewritten, remake, clang.allowance)
+            (made / _OVERLAY).unlink()
+            found = store.put(key, made, EntryFacts())
+    text = read_bytes(found.folder / _PTX, limit=MOST_BYTES, follow=False).decode()
+    return text, rewritten.lines
+
+
 class _Clang(Struct, frozen=True):
-    """Settings for compiling a kernel: the compiler, its flags, and its time limit."""
+    """Settings for compiling a kernel: the compiler, flags, folders of headers, and time limit."""
 
     toolchain: Toolchain
     flags: Sequence[str]
-    checks: bool
-    profile: bool
+    headers: tuple[Path, ...]
     allowance: Allowance
 
 
@@ -339,19 +396,21 @@ def _compiled(
     rewritten: Rewritten,
     remake: _Remake,
     clang: _Clang,
+    checks: bool,
+    profile: bool,
 ) -> CachedObject:
     if rewritten.problems:
         raise CompileError(name, problem_diagnostics(rewritten), rewritten.signature)
     with store.making() as made:
         part = made / "kernel.o"
-        command = [*_command(store, clang.flags, clang.toolchain, made), "-x", "c++"]
+        command = [*_command(store, clang, made), "-x", "c++"]
         target = ("-c", "-", "-o", str(part))
         rewritten = _translated([*command, *target], name, rewritten, remake, clang.allowance)
         _link(clang.toolchain, [part], made / _KERNEL, clang.allowance)
         blocks = None
-        if clang.profile:
+        if profile:
             blocks = _blocks(command, rewritten, made / "kernel.bc", clang.allowance)
-        unset = _unset_uses(command, rewritten, clang.allowance) if clang.checks else ()
+        unset = _unset_uses(command, rewritten, clang.allowance) if checks else ()
         (made / _OVERLAY).unlink()
         if clang.toolchain.host.system != "darwin":
             # There, lines of code are to be found in this part alone.
@@ -421,45 +480,43 @@ def _unset_uses(
     return read_unset_uses(done.output)
 
 
-def _command(
-    store: ObjectCache, flags: Sequence[str], toolchain: Toolchain, made: Path
-) -> list[str]:
+def _command(store: ObjectCache, clang: _Clang, made: Path) -> list[str]:
     """Return the command that compiles a kernel, which reads no files but the library's.
 
     Args:
         store: of precompiled headers.
-        flags: of the compiler.
-        toolchain: the compiler.
+        clang: the compiler and its settings.
         made: a folder for the list of what may be read.
     """
-    library = _precompiled(store, flags, toolchain)
-    allowed = write_overlay(made / _OVERLAY, (*_header_folders(), Path(library[-1]).parent))
-    return [*toolchain.compiler, *flags, *_folders(), *allowed, *library]
+    library = _precompiled(store, clang)
+    folders = (*_header_folders(clang.headers), Path(library[-1]).parent)
+    allowed = write_overlay(made / _OVERLAY, folders)
+    includes = _includes(clang.headers)
+    return [*clang.toolchain.compiler, *clang.flags, *includes, *allowed, *library]
 
 
-def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
+def _precompiled(store: ObjectCache, clang: _Clang) -> tuple[str, ...]:
     """Return the flags that include the Metal library fastest.
 
     With it comes what MLX has in front of a kernel: as installed, or, where that version's does
     not compile, as the simulator brings it along; then it warns.
     """
+    toolchain, includes = clang.toolchain, _includes(clang.headers)
     # It holds the paths of its files.
-    contents = _contents(tuple(_headers()))
-    paths = (*toolchain.compiler, *_folders())
-    key = _key("headers", toolchain.identity, *flags, *_PRECOMPILING, *paths, contents)
+    contents = _contents(tuple(_headers(clang.headers)))
+    paths = (*toolchain.compiler, *includes)
+    key = _key("headers", toolchain.identity, *clang.flags, *_PRECOMPILING, *paths, contents)
     entry = store.get(key)
     if entry is None:
         with store.making() as made:
-            files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
-            command = [*toolchain.compiler, *flags, *_folders(), *_PRECOMPILING, *files]
+            files = (str(clang.headers[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
+            command = [*toolchain.compiler, *clang.flags, *includes, *_PRECOMPILING, *files]
             done = first = run_tool(command, allowance=Allowance.of(_OWN_SECONDS))
             refused = first.output if first.failed else ""
             if first.failed and mlx_includes() is not None:
                 done = run_tool([*command, _OWN_UTILS], allowance=Allowance.of(_OWN_SECONDS))
             if done.failed:
-                raise SimulatorError(
-                    f"the simulator's Metal library does not compile:\n{first.output}"
-                )
+                raise SimulatorError(f"the Metal library does not compile:\n{first.output}")
             entry = store.put(key, made, EntryFacts(refused=refused))
     refused = entry.facts.refused
     if refused:
@@ -473,13 +530,13 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
     return (*own, "-include-pch", str(entry.folder / _HEADERS))
 
 
-def _folders() -> list[str]:
+def _includes(headers: Sequence[Path]) -> list[str]:
     """Return the include folders of clang."""
-    return [word for folder in _header_folders() for word in ("-I", str(folder))]
+    return [word for folder in _header_folders(headers) for word in ("-I", str(folder))]
 
 
-def _header_folders() -> list[Path]:
-    return [*HEADERS, *filter(None, [mlx_includes()])]
+def _header_folders(headers: Sequence[Path]) -> list[Path]:
+    return [*headers, *filter(None, [mlx_includes()])]
 
 
 def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path, allowance: Allowance) -> None:
@@ -508,15 +565,15 @@ def _key(*parts: str) -> str:
     return hashed.hexdigest()[:40]
 
 
-def _surroundings() -> str:
+def _surroundings(headers: Sequence[Path]) -> str:
     """Return a digest of what a kernel's object depends on besides its text, compiler and flags."""
     grammar = f"{metadata.version('tree-sitter')} {metadata.version('tree-sitter-cpp')}"
-    return f"{grammar} {_contents((*_headers(), *_rewriters()))}"
+    return f"{grammar} {_contents((*_headers(headers), *_rewriters()))}"
 
 
-def _headers() -> Iterator[Path]:
+def _headers(folders: Sequence[Path]) -> Iterator[Path]:
     """Yield every file that a kernel's text may include."""
-    for folder in HEADERS:
+    for folder in folders:
         yield from sorted(path for path in folder.rglob("*") if path.suffix != ".cpp")
     mlx = mlx_includes()
     if mlx is not None:

@@ -282,6 +282,13 @@ _COUNTED = (
     *("-mllvm", "-indvars-widen-indvars=false"),
 )
 _PLAIN = ("-O2", *_LINES)
+# For an NVIDIA GPU. Products and sums are fused, as its own compiler does.
+_GPU = (
+    "--target=nvptx64-nvidia-cuda",
+    "-O3",
+    "-fgnu-inline-asm",
+    "-ffp-contract=fast",
+)
 _RUNTIME = (
     "-std=c++20",
     "-O2",
@@ -340,6 +347,17 @@ class Toolchain(Struct, frozen=True):
         # A device has a host, which clang asks for the name of bfloat in symbols.
         aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
         return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *mode)
+
+    def gpu_flags(self, architecture: str, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the flags to compile a kernel for an NVIDIA GPU.
+
+        Args:
+            architecture: such as ``sm_90``.
+            features: more of clang's for this target, such as a version of PTX.
+        """
+        more = (part for f in features for part in ("-Xclang", "-target-feature", "-Xclang", f))
+        aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
+        return (*_DIALECT, *_DIAGNOSTICS, *_GPU, f"-march={architecture}", *aux, *more)
 
     def runtime_flags(self) -> tuple[str, ...]:
         """Return the flags to compile the runtime, without files."""

@@ -36,11 +36,15 @@ from embercoach.simulator.rewrite.runtime_checks import alignment_edits, spin_ed
 from embercoach.simulator.rewrite.variables import SPACE, fillings, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
+
+if TYPE_CHECKING:
+    # The C++ of the function that is called, from the layout of a generated source.
+    EntryWriter = Callable[["Layout"], str]
 
 _OPENING = ") {\n"
 _CLOSING = "\n}\n"
@@ -222,7 +226,7 @@ class Rewritten(Struct, frozen=True):
 
     Attributes:
         edited: the generated source, edited; the thunk is not in it.
-        thunk: C++ after it, which defines ``ember_kernel``.
+        thunk: C++ after it, which defines the function that is called.
         parameters: of the generated function.
         lines: the map of the generated source.
         signature: what MLX wrote between header and body.
@@ -245,7 +249,11 @@ class Rewritten(Struct, frozen=True):
 
 
 def rewrite(
-    source: str, body: str, header: str, casts: Collection[tuple[int, int]] = ()
+    source: str,
+    body: str,
+    header: str,
+    casts: Collection[tuple[int, int]] = (),
+    entry: EntryWriter | None = None,
 ) -> Rewritten:
     """Make a translation unit of a generated source.
 
@@ -254,6 +262,7 @@ def rewrite(
         body: the ``source`` argument of the kernel.
         header: the ``header`` argument of the kernel.
         casts: lines and columns of casts between half and bfloat that clang refused.
+        entry: writes the function that is called; None for the simulator's.
 
     Raises:
         SimulatorError: the source is not built as MLX builds it, or a line can't be kept.
@@ -294,7 +303,7 @@ def rewrite(
         problems += (_problem(source, shift + start, what) for start, what in _refusals(text))
     return Rewritten(
         edited=apply(source, _outermost(edits)),
-        thunk=_thunk(layout),
+        thunk=(entry or _thunk)(layout),
         parameters=layout.parameters,
         lines=layout.lines,
         signature=source[layout.signature_start : layout.body_start].rstrip("\n"),
@@ -390,11 +399,24 @@ def _thunk(layout: Layout) -> str:
 
 def _argument(parameter: LaunchParameter) -> str:
     if parameter.index is not None:
-        element = f"atomic<{parameter.type}>" if parameter.is_atomic else parameter.type
-        const = "const " if parameter.is_const else ""
-        star = "*" if parameter.declarator == "&" else ""
-        cast = f"({const}{parameter.space} {element}*)"
-        return f"{star}{cast}ember_buffers[{parameter.index}]"
+        return buffer_argument(parameter, f"ember_buffers[{parameter.index}]")
+    return attribute_argument(parameter)
+
+
+def buffer_argument(parameter: LaunchParameter, pointer: str) -> str:
+    """Return the argument of a buffer's parameter, from an untyped pointer."""
+    element = f"atomic<{parameter.type}>" if parameter.is_atomic else parameter.type
+    const = "const " if parameter.is_const else ""
+    star = "*" if parameter.declarator == "&" else ""
+    return f"{star}({const}{parameter.space} {element}*){pointer}"
+
+
+def attribute_argument(parameter: LaunchParameter) -> str:
+    """Return the argument of a thread attribute's parameter, from ``ember_self``.
+
+    Raises:
+        SimulatorError: Metal has no such attribute, or not with this type.
+    """
     known = ATTRIBUTES.get(parameter.attribute)
     width = int(parameter.type[-1]) if parameter.type[-1:].isdigit() else 1
     available = 3 if known == "uint3" else 1

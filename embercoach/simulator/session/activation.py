@@ -22,7 +22,7 @@ from embercoach.simulator.session.launching import (
 from embercoach.simulator.session.record import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from embercoach.simulator.build.toolchain import Toolchain
@@ -329,38 +329,53 @@ def is_active() -> bool:
     return _active.settings() is not None
 
 
+#: Of `mx.fast.metal_kernel`.
+_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+        for name, default in (
+            ("name", inspect.Parameter.empty),
+            ("input_names", inspect.Parameter.empty),
+            ("output_names", inspect.Parameter.empty),
+            ("source", inspect.Parameter.empty),
+            ("header", ""),
+            ("ensure_row_contiguous", True),
+            ("atomic_outputs", False),
+            ("compile_options", None),
+        )
+    ]
+)
+
+
+def defined(
+    positional: Sequence[Any], arguments: Mapping[str, Any]
+) -> tuple[CapturedDefinition, bool]:
+    """Return the definition of a kernel, from arguments that MLX has checked.
+
+    Returns:
+        It, and whether MLX copies inputs that are not row-contiguous.
+    """
+    given = _SIGNATURE.bind(*positional, **arguments)
+    given.apply_defaults()
+    values = given.arguments
+    definition = CapturedDefinition(
+        name=values["name"],
+        input_names=tuple(values["input_names"]),
+        output_names=tuple(values["output_names"]),
+        body=values["source"],
+        header=values["header"],
+    )
+    return definition, bool(values["ensure_row_contiguous"])
+
+
 @functools.cache
 def _metal_kernel(real: Callable[..., Any]) -> Callable[..., Any]:
     """Return the replacement of `mx.fast.metal_kernel`: one permanent function, usable as a key."""
-    signature = inspect.Signature(
-        [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
-            for name, default in (
-                ("name", inspect.Parameter.empty),
-                ("input_names", inspect.Parameter.empty),
-                ("output_names", inspect.Parameter.empty),
-                ("source", inspect.Parameter.empty),
-                ("header", ""),
-                ("ensure_row_contiguous", True),
-                ("atomic_outputs", False),
-                ("compile_options", None),
-            )
-        ]
-    )
 
     @functools.wraps(real, assigned=("__doc__",))
     def metal_kernel(*positional: Any, **arguments: Any) -> SimulatedKernel:
         made = real(*positional, **arguments)  # MLX checks the arguments
-        given = signature.bind(*positional, **arguments)
-        given.apply_defaults()
-        values = given.arguments
-        definition = CapturedDefinition(
-            name=values["name"],
-            input_names=tuple(values["input_names"]),
-            output_names=tuple(values["output_names"]),
-            body=values["source"],
-            header=values["header"],
-        )
+        definition, _ = defined(positional, arguments)
         return SimulatedKernel(made, definition)
 
     return metal_kernel

@@ -1,0 +1,183 @@
+"""The function that CUDA launches: it calls the one that MLX generated for Metal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from embercoach.simulator.model import SimulatorError
+from embercoach.simulator.rewrite.translation import attribute_argument, buffer_argument
+
+if TYPE_CHECKING:
+    from embercoach.simulator.rewrite.translation import Layout
+
+Extent = tuple[int, int, int]
+
+#: Threadgroups along y and z, and threads of one along z, that CUDA takes at most.
+_MOST_BLOCKS, _DEEPEST = 65_535, 64
+#: Of any kernel a block of so many threads finds enough registers: 255 a thread at most, 65,536 in
+#: all. A kernel that is launched with more is compiled for so many.
+ALWAYS_FIT = 256
+_STEP = 128
+
+
+class Info(Struct, frozen=True):
+    """What the body knows of an input besides its elements.
+
+    Attributes:
+        ndim: its dimensions.
+        asked: whether the body names the shape, the strides and the number of dimensions.
+        strided: whether the strides come in a buffer, as only the GPU knows them.
+    """
+
+    ndim: int
+    asked: tuple[bool, bool, bool]
+    strided: bool
+
+    @property
+    def sized(self) -> bool:
+        """Whether the extents are arguments."""
+        shape, strides, _ = self.asked
+        return self.ndim > 0 and (shape or (strides and not self.strided))
+
+
+class EntryForm(Struct, frozen=True):
+    """Everything that the launched function depends on, besides the source that MLX generates.
+
+    Attributes:
+        infos: one for each input.
+        threads: the most threads of a threadgroup that it is compiled for.
+        whole: whether the grid has whole threadgroups alone.
+        flat: whether blocks and threads are in one dimension.
+        resident: threadgroups that a multiprocessor should hold at once.
+    """
+
+    infos: tuple[Info, ...]
+    threads: int
+    whole: bool
+    flat: bool
+    resident: int = 1
+
+    @property
+    def bounds(self) -> str:
+        """The directives of PTX that bound its registers, "" where any number fits."""
+        if self.threads <= ALWAYS_FIT and self.resident == 1:
+            return ""
+        blocks = f".minnctapersm {self.resident}\n" if self.resident > 1 else ""
+        return f".maxntid {self.threads}\n{blocks}"
+
+
+def clamped(grid: Extent, threadgroup: Extent) -> Extent:
+    """Return the threadgroup that is launched: no larger than the grid."""
+    return (
+        min(grid[0], threadgroup[0]),
+        min(grid[1], threadgroup[1]),
+        min(grid[2], threadgroup[2]),
+    )
+
+
+def form_of(infos: tuple[Info, ...], grid: Extent, group: Extent, resident: int = 1) -> EntryForm:
+    """Return the form of the function for a launch; threadgroups of many sizes share one.
+
+    Args:
+        infos: one for each input.
+        grid: threads along each axis.
+        group: threads of a threadgroup, from ``clamped``.
+        resident: threadgroups that a multiprocessor should hold at once.
+    """
+    threads = math.prod(group)
+    blocks = [-(-extent // size) for extent, size in zip(grid, group, strict=True)]
+    return EntryForm(
+        infos=infos,
+        threads=max(ALWAYS_FIT, -(-threads // _STEP) * _STEP),
+        whole=all(extent % size == 0 for extent, size in zip(grid, group, strict=True)),
+        flat=max(blocks[1:]) > _MOST_BLOCKS or group[2] > _DEEPEST,
+        resident=resident,
+    )
+
+
+def entry_name(layout: Layout) -> str:
+    """Return the name of the launched function."""
+    return f"ember_{layout.function.partition('<')[0]}"
+
+
+def write_entry(layout: Layout, form: EntryForm) -> str:
+    """Return the C++ of the launched function.
+
+    It takes the inputs, buffers of strides, the outputs, and as integers the extents of inputs that
+    the body asks for, the grid and the threadgroup.
+
+    Raises:
+        SimulatorError: the source is not what MLX generates for such inputs.
+    """
+    buffers = [p for p in layout.parameters if p.index is not None]
+    pointers: dict[str, str] = {}
+    arrays, strides, sizes, locals_ = [], [], [], []
+    rest = iter(buffers)
+    for info in form.infos:
+        parameter = next(rest)
+        pointers[parameter.name] = name = f"ember_{parameter.name}"
+        arrays.append(f"const device void* __restrict {name}")
+        extents = [f"{name}_size_{axis}" for axis in range(info.ndim)]
+        if info.sized:
+            sizes += [f"int {extent}" for extent in extents]
+        for asked, what in zip(info.asked, ("shape", "strides", "ndim"), strict=True):
+            if not asked or info.ndim == 0:
+                continue
+            about = next(rest)
+            if about.name != f"{parameter.name}_{what}":
+                raise SimulatorError(f"the generated source has no parameter {about.name}")
+            pointers[about.name] = f"{name}_{what}"
+            if what == "strides" and info.strided:
+                strides.append(f"const device void* __restrict {name}_strides")
+            elif what == "ndim":
+                locals_.append(f"const int {name}_ndim[] = {{{info.ndim}}};")
+            else:
+                values = extents if what == "shape" else _row_contiguous(extents)
+                kind = "int" if what == "shape" else "long"
+                locals_.append(f"const {kind} {name}_{what}[] = {{{', '.join(values)}}};")
+    for parameter in rest:
+        pointers[parameter.name] = f"ember_{parameter.name}"
+        arrays.append(f"device void* __restrict ember_{parameter.name}")
+    inputs = len(form.infos)
+    ints = [f"int ember_{what}_{i}" for what in ("grid", "group") for i in range(3)]
+    parameters = [*arrays[:inputs], *strides, *arrays[inputs:], *sizes, *ints]
+    arguments = [
+        attribute_argument(p) if p.index is None else buffer_argument(p, pointers[p.name])
+        for p in layout.parameters
+    ]
+    grid, group = (
+        ", ".join(f"uint(ember_{what}_{i})" for i in range(3)) for what in ("grid", "group")
+    )
+    whole, flat = (str(flag).lower() for flag in (form.whole, form.flat))
+    return (
+        f'extern "C" EMBER_ENTRY void {entry_name(layout)}({", ".join(parameters)}) {{ '
+        "ember::thread_attributes ember_thread, *ember_self = &ember_thread; "
+        f"if (!ember::find_thread<{whole}, {flat}>({{{grid}}}, {{{group}}}, ember_thread)) return; "
+        f"{' '.join(locals_)} {layout.function}({', '.join(arguments)}); }}\n"
+    )
+
+
+def _row_contiguous(extents: list[str]) -> list[str]:
+    """Return the strides of an array of these extents, in elements."""
+    return [
+        " * ".join(f"long({extent})" for extent in extents[axis + 1 :]) or "1"
+        for axis in range(len(extents))
+    ]
+
+
+def bounded(ptx: str, name: str, form: EntryForm) -> str:
+    """Return a module whose function has bounds on its registers, and no comments.
+
+    Raises:
+        SimulatorError: the compiler's text has another form than that of LLVM 22.
+    """
+    lines = [line.partition("//")[0].rstrip() for line in ptx.splitlines()]
+    text = "\n".join(line for line in lines if line) + "\n"
+    start = text.find(f".entry {name}(")
+    body = text.find("\n{\n", start)
+    if start < 0 or body < 0:
+        raise SimulatorError(f"the compiler's PTX has no function {name}")
+    return f"{text[: body + 1]}{form.bounds}{text[body + 1 :]}"
