@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
+    from embercoach.engine.check_run import RunResult
     from embercoach.engine.checkouts import CheckoutDivision
-    from embercoach.engine.run import RunResult
     from embercoach.finding import Finding
     from embercoach.report.baseline_file import BaselineEntry
     from embercoach.report.outcome import SourceTexts

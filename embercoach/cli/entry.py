@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "Check MLX and Metal code (the default command).",
     "baseline": "Record today's findings, so that checks report only new ones.",
     "simulate": "Run a program's Metal kernels on the CPU and check them at run time.",
+    "run": "Run a program whose Metal kernels run on an NVIDIA GPU, as they are.",
     "trace": "Run a program and list where it waits for MLX: evaluations, host copies, retraces.",
     "shapes": "Print a program with the shapes of its arrays.",
     "port": "Port kernels of a .metal file to mx.fast.metal_kernel.",

@@ -25,9 +25,9 @@ from embercoach.cli.progress import progress_of
 from embercoach.config import Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
 from embercoach.config.provenance import facts
+from embercoach.engine.check_run import RunResult, joined, run
 from embercoach.engine.checkouts import CheckoutDivision, Plan
 from embercoach.engine.file_discovery import is_excluded
-from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, print_text
 from embercoach.report.text import plural, problem_lines

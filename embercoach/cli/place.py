@@ -14,8 +14,8 @@ from msgspec import Struct
 from embercoach import rulebook
 from embercoach.cli.entry import CLEAN, INCOMPLETE
 from embercoach.config import ConfigError, Overrides, load
+from embercoach.engine.check_run import RunResult, run
 from embercoach.engine.languages import PYTHON, language_of
-from embercoach.engine.run import RunResult, run
 from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
 from embercoach.report import json_report, text

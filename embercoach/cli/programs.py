@@ -1,4 +1,4 @@
-"""Command lines that ``simulate`` and ``trace`` can run, each started and run as a child."""
+"""Command lines that ``simulate``, ``trace`` and ``run`` take, each started and run as a child."""
 
 from __future__ import annotations
 
@@ -84,7 +84,6 @@ def run_recorded(
     return code or INCOMPLETE, None
 
 
-PLUGIN = "embercoach.simulator.pytest_plugin"
 #: Options of the interpreter that are passed on, without and with a value.
 FLAGS = frozenset(["-b", "-bb", "-B", "-d", "-E", "-I", "-O", "-OO", "-P", "-q", "-s", "-u", "-v"])
 WITH_VALUE = frozenset(["-X", "-W"])
@@ -106,12 +105,19 @@ sys.exit(import_module(runner).main(form, target, rest))
 """
 #: Modules that run a program simulated, or traced.
 SIMULATOR, TRACE = "embercoach.simulator.session.options", "embercoach.trace.trace_session"
+CUDA = "embercoach.cuda.cuda_program"
+#: Our plugin with which pytest does the same, and its option.
+_PLUGINS = {
+    SIMULATOR: ("embercoach.simulator.pytest_plugin", "--embercoach-simulate"),
+    CUDA: ("embercoach.cuda.cuda_plugin", "--embercoach-cuda"),
+}
 #: Nothing of ours is imported before pytest: it would warn that it can't rewrite our assertions.
 _PYTEST = f"""\
 {_BOOT}
+plugin, flag, *rest = rest
 from importlib.metadata import entry_points
-known = [e.name for e in entry_points(group="pytest11") if e.value == {PLUGIN!r}]
-sys.argv = ["pytest", "-p", (known or [{PLUGIN!r}])[0], "--embercoach-simulate", *rest]
+known = [e.name for e in entry_points(group="pytest11") if e.value == plugin]
+sys.argv = ["pytest", "-p", (known or [plugin])[0], flag, *rest]
 from pytest import main
 sys.exit(main())
 """
@@ -241,5 +247,5 @@ def _pytest(
 ) -> ProgramCommand:
     if runner == TRACE:
         return _program(interpreter, (runner, "module", "pytest"), rest, shown="pytest")
-    command = interpreter.boot(_PYTEST, here=here, arguments=rest)
+    command = interpreter.boot(_PYTEST, here=here, arguments=[*_PLUGINS[runner], *rest])
     return ProgramCommand(command, "pytest", is_pytest=True)

@@ -11,7 +11,7 @@ from embercoach.cli.entry import UserError
 from embercoach.cli.flow import Answer, exit_code
 from embercoach.cli.output import render
 from embercoach.config.load import load
-from embercoach.engine.run import RunResult
+from embercoach.engine.check_run import RunResult
 from embercoach.files import MOST_BYTES, boundary, read_bytes
 from embercoach.finding import Finding, Fix, Problem, Step
 from embercoach.report.html.saved import SavedReportError

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from embercoach.config import ConfigError
 from embercoach.config.configuration_files import folder_of
+from embercoach.engine.check_run import RunResult, check, joined, prepare
 from embercoach.engine.file_discovery import discover
-from embercoach.engine.run import RunResult, check, joined, prepare
 from embercoach.files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES, relative_path, upward
 
 if TYPE_CHECKING:

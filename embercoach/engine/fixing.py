@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from embercoach.config import Settings
-    from embercoach.engine.run import RunResult
+    from embercoach.engine.check_run import RunResult
     from embercoach.finding import Finding, Fix
 
 #: A fix in one file may open a fix in another: how often to look again.

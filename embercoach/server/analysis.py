@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from embercoach import checks
 from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
 from embercoach.engine.budget import size_problem
+from embercoach.engine.check_run import RunResult, joined, reported
 from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
 from embercoach.engine.name_shapes import name_shapes_if_sound
 from embercoach.engine.noqa_writing import annotated
-from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.verdict import Judge
 from embercoach.files import read_bytes
 from embercoach.finding import Problem

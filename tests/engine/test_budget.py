@@ -16,7 +16,7 @@ from embercoach.analysis.dataflow import gradient_roots
 from embercoach.config import Settings
 from embercoach.engine import budget
 from embercoach.engine.budget import Exceeded, TaskWatch, size_problem
-from embercoach.engine.run import run
+from embercoach.engine.check_run import run
 from embercoach.engine.workers import spread
 from embercoach.metal import work_budget
 

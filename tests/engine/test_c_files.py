@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embercoach.config import Configurations, Settings
+from embercoach.engine.check_run import RunResult, run
 from embercoach.engine.file_discovery import discover
 from embercoach.engine.languages import Language
 from embercoach.engine.noqa_writing import annotate_files
-from embercoach.engine.run import RunResult, run
 from embercoach.engine.suppressions import read_directives
 
 BAD = "kernel void f(device float* x [[buffer(31)]], int i [[thread_position_in_grid]]) {}\n"

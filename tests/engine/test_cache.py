@@ -16,8 +16,8 @@ from embercoach.config import Settings
 from embercoach.engine import cache as cache_module
 from embercoach.engine import cache as fingerprint_module
 from embercoach.engine.cache import FOLDER, Cache, States
+from embercoach.engine.check_run import RunResult, run
 from embercoach.engine.inspection import Inspection, digest_of
-from embercoach.engine.run import RunResult, run
 from embercoach.kernel_builder import KernelBuilder
 
 pytestmark = pytest.mark.usefixtures("planted")
@@ -162,7 +162,9 @@ def test_another_program_means_another_cache(
 ) -> None:
     check()
     for number in range(5):
-        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda *_, n=number: f"{n:024x}")
+        monkeypatch.setattr(
+            "embercoach.engine.check_run.fingerprint", lambda *_, n=number: f"{n:024x}"
+        )
         assert check().cached == 0
         assert check().cached == 3
     assert len(list((project / FOLDER).glob("results-*"))) == cache_module.VERSIONS

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from embercoach.config import DEFAULT_EXCLUDE, Configurations, Settings
+from embercoach.engine.check_run import run
 from embercoach.engine.file_discovery import Reason, discover, skip_reason
-from embercoach.engine.run import run
 from embercoach.kernel_builder import KernelBuilder
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from embercoach.config import Settings
 from embercoach.engine import fixing
+from embercoach.engine.check_run import RunResult, run
 from embercoach.engine.fixing import FixSummary, fix_files, fix_once
 from embercoach.engine.inspection import Inspection
 from embercoach.engine.noqa_writing import annotate_files, annotated
-from embercoach.engine.run import RunResult, run
 from embercoach.engine.suppressions import read_directives
 from embercoach.engine.verdict import CoveredLines, Judge
 from embercoach.finding import Finding

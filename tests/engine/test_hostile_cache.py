@@ -11,7 +11,7 @@ import pytest
 
 from embercoach.config import Settings
 from embercoach.engine.cache import FOLDER, VERSIONS, _digest, restored
-from embercoach.engine.run import run
+from embercoach.engine.check_run import run
 from tests.robustness.outcome import time_limit
 
 pytestmark = pytest.mark.usefixtures("planted")

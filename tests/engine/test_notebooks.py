@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.config import Settings
+from embercoach.engine.check_run import RunResult, run
 from embercoach.engine.fixing import Fixer
 from embercoach.engine.inspection import Inspector
-from embercoach.engine.run import RunResult, run
 from embercoach.report.outcome import SourceTexts
 from tests.notebooks.test_magics import LINES
 from tests.notebooks.written import notebook, sources, written

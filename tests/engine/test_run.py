@@ -10,8 +10,8 @@ import pytest
 
 from embercoach import rulebook
 from embercoach.config import Configurations, Settings
+from embercoach.engine.check_run import RunResult, joined, run
 from embercoach.engine.checkouts import Plan
-from embercoach.engine.run import RunResult, joined, run
 from embercoach.files import read_bytes
 from embercoach.finding import Step
 from embercoach.rulebook import Rule, RulePageError

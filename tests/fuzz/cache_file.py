@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from embercoach.engine.cache import FOLDER, Cache, States, _digest
+from embercoach.engine.check_run import joined, reported
 from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.inspection import Inspector
-from embercoach.engine.run import joined, reported
 from embercoach.engine.verdict import Judge
 from embercoach.report.outcome import SourceTexts
 from tests.fuzz import seeds

@@ -13,7 +13,7 @@ from typing import Any
 
 from embercoach.checks import Project, check_source
 from embercoach.cli.recovered import write
-from embercoach.engine.run import RunResult
+from embercoach.engine.check_run import RunResult
 from embercoach.finding import Finding, Problem, Step
 from embercoach.report import baseline_file, json_report
 from embercoach.report.baseline_file import Baseline, BaselineError

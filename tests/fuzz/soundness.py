@@ -12,12 +12,12 @@ from pathlib import Path
 from zlib import crc32
 
 from embercoach.config import Settings
+from embercoach.engine.check_run import RunResult, joined, reported
 from embercoach.engine.file_discovery import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspection, Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of
 from embercoach.engine.noqa_writing import annotated
-from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import LineIndex, decode
 from embercoach.report import forges, json_report, junit, markdown, sarif, text

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from embercoach.config import Settings
-from embercoach.engine.run import run
+from embercoach.engine.check_run import run
 from embercoach.plugins.loading import PluginRequest, load, register
 from tests.cli.conftest import Ran
 from tests.plugins.packages import EVAL, Package, page

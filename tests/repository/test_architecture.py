@@ -52,9 +52,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"plugins"} | BOTTOM,
     "engine": {"analysis", "metal"} | RUN | BOTTOM,
     "simulator": {"metal", "config", "user_program"} | BOTTOM,
+    "cuda": {"simulator", "metal", "terminal_text", "user_program"},
     "trace": {"terminal_text", "user_program"},
     "server": {"report"} | RUN | BOTTOM,
-    "cli": {"analysis", "metal", "report", "simulator", "server", "trace"} | RUN | BOTTOM,
+    "cli": {"analysis", "metal", "report", "simulator", "cuda", "server", "trace"} | RUN | BOTTOM,
     "testing": {"api", "checks", "finding", "plugins", "rulebook"},
     "__main__": {"cli"},
     "": set(),
@@ -87,6 +88,7 @@ WRITERS = {
     *("embercoach.cli.commands.config", "embercoach.cli.commands.dev", "embercoach.cli.entry"),
     *("embercoach.cli.commands.explain", "embercoach.cli.place", "embercoach.cli.commands.rules"),
     "embercoach.cli.commands.shapes",
+    *("embercoach.cuda.cuda_kernel", "embercoach.cuda.cuda_program"),
     *("embercoach.simulator.session.options", "embercoach.trace.trace_session"),
     "embercoach.user_program",
 }
@@ -219,7 +221,7 @@ def test_the_kernel_pack_needs_no_analyzer() -> None:
         for name in KERNELS
         if any(target.split(".")[0] == "embercoach" for target in read(name)[0])
     }
-    assert reaching <= {"xlstm_kernels.executors.simulated"}
+    assert reaching <= {"xlstm_kernels.executors.cuda"}
 
 
 #: Modules of `cli/trace` that pytest loads.
@@ -245,6 +247,7 @@ def allowed_packages() -> dict[str, set[str]]:
         "embercoach": core,
         "embercoach.server": extras["server"],
         "embercoach.cli.watching": extras["watch"],
+        "embercoach.cuda": kernels | extras["simulator"] | {"pytest"},
         "embercoach.trace": kernels,
         "embercoach.simulator": kernels | extras["simulator"] | {"pytest"},
         **dict.fromkeys(PLUGIN, core | {"pytest"}),

@@ -17,7 +17,7 @@ import pytest
 from embercoach import rulebook
 from embercoach.checks import Project, check_objective_c, check_source
 from embercoach.config import Settings
-from embercoach.engine.run import run
+from embercoach.engine.check_run import run
 from embercoach.testing.rule_pages import (
     Block,
     Page,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import pytest
+from xlstm_kernels.executors.cuda_source import cuda_source, thread_limit
 
 from tests.xlstm_kernels.test_linted import RUNS, Notary
 from xlstm_kernels import executors, rms_norm, soft_cap
-from xlstm_kernels.executors.cuda_source import cuda_source, thread_limit
 from xlstm_kernels.kernel import Kernel, Launch
 
 if TYPE_CHECKING:

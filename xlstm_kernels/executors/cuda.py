@@ -56,7 +56,7 @@ def _missing() -> str | None:
 
 @functools.cache
 def _built(kernel: Kernel) -> Callable[..., list[mx.array]]:
-    from embercoach.cuda.kernels import cuda_kernel
+    from embercoach.cuda.cuda_kernel import cuda_kernel
 
     return cuda_kernel(
         name=kernel.name,

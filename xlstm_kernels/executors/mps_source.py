@@ -14,17 +14,30 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import mlx.core as mx
 
-from xlstm_kernels.executors.cuda_source import names_in
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xlstm_kernels.kernel import Kernel, Launch, Setting
+
+_TOKEN = re.compile(
+    r"""(?://[^\n]*|/\*.*?\*/|\#[ \t]*(?:include|pragma)[^\n]*)
+    |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'
+    |\.?\d(?:[eEpP][+-]|['.\w])*
+    |(?P<name>[A-Za-z_]\w*)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The names in a Metal text, without those in comments, strings and directives."""
+    return frozenset(filter(None, (match["name"] for match in _TOKEN.finditer(text))))
+
 
 Role: TypeAlias = Literal["input", "shape", "strides", "ndim", "output"]
 

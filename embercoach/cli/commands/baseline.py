@@ -20,8 +20,8 @@ from embercoach.report.text import plural, problem_lines
 
 if TYPE_CHECKING:
     from embercoach.cli.baseline_filter import Guard
+    from embercoach.engine.check_run import RunResult
     from embercoach.engine.checkouts import Plan
-    from embercoach.engine.run import RunResult
     from embercoach.finding import Finding, Problem
 
 

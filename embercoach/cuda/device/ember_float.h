@@ -114,6 +114,7 @@ EMBER_FN ember_double wide_log(ember_double x) {
   ulong bits = as_type<ulong>(x) - 0x3fe6a09e667f3bcdUL;
   ember_double m = as_type<ember_double>((bits & 0xfffffffffffffUL) + 0x3fe6a09e667f3bcdUL);
   ember_double s = (m - 1.0L) / (m + 1.0L), z = s * s, sum = 0;
+#pragma clang loop unroll(full)
   for (int k = 19; k > 0; k -= 2) sum = sum * z + 1.0L / ember_double(k);
   return ember_double(long(bits) >> 52) * 0.69314718055994530942L + 2.0L * s * sum;
 }
@@ -121,7 +122,8 @@ EMBER_FN ember_double wide_exp(ember_double x) {
   x = x > 200.0L ? 200.0L : x < -200.0L ? -200.0L : x;
   ember_double n = __builtin_rint(x * 1.44269504088896340736L);
   ember_double r = x - n * 0.69314718055994530942L, sum = 1;
-  for (int k = 12; k > 0; --k) sum = sum * r / ember_double(k) + 1.0L;
+#pragma clang loop unroll(full)
+  for (int k = 12; k > 0; --k) sum = sum * (r * (1.0L / ember_double(k))) + 1.0L;
   return sum * power_of_two(int(n));
 }
 EMBER_FN float exp10(float x) {
@@ -165,7 +167,8 @@ EMBER_FN float cosh(float x) {
 EMBER_FN ember_double wide_sqrt(ember_double x) { return __nvvm_sqrt_rn_d(x); }
 EMBER_FN float asinh(float x) {
   ember_double a = ember_double(fabs(x));
-  if (!(a > 0x1p-10L) || !is_finite(x)) return fma(x * x, x * -0.166666667f, x);
+  if (!is_finite(x)) return x;
+  if (a <= 0x1p-10L) return fma(x * x, x * -0.166666667f, x);
   return copysign(float(wide_log(a + wide_sqrt(a * a + 1.0L))), x);
 }
 EMBER_FN float acosh(float x) {
@@ -187,7 +190,7 @@ struct quarters {
   int count;
 };
 // The bits of 2 / pi, of which those count that x does not turn into whole circles.
-EMBER_FN quarters far_quarters(float x) {
+__attribute__((noinline)) inline quarters far_quarters(float x) {
   const uint digits[] = {0u,          0u,          0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,
                          0xF534DDC0u, 0xDB629599u, 0x3C439041u, 0xFE5163ABu};
   uint bits = as_type<uint>(fabs(x));
@@ -232,9 +235,9 @@ EMBER_FN float tan(float x) {
   return turned(q) / turned({q.rest, q.count + 1});
 }
 EMBER_FN quarters half_turns(float x) {
+  if (fabs(x) >= 0x1p24f) return {0.0f, 0};
   float n = rint(x * 2.0f);
-  float rest = float(ember_double(fma(n, -0.5f, x)) * 3.14159265358979323846L);
-  return {rest, fabs(n) < 0x1p24f ? int(n) : 0};
+  return {float(ember_double(fma(n, -0.5f, x)) * 3.14159265358979323846L), int(n)};
 }
 EMBER_FN float sinpi(float x) { return is_finite(x) ? turned(half_turns(x)) : nan(); }
 EMBER_FN float cospi(float x) {

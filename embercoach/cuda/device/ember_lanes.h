@@ -1,8 +1,7 @@
 // Barriers and exchanges between lanes: a simdgroup is a warp.
 //
-// Of the functions of a simdgroup each takes part with the lanes that are active at its call. Where a
-// kernel calls one in uniform control flow, which the rewriter marks, those are all that have not
-// ended, and they wait for each other first.
+// A function of a simdgroup works on the lanes that are active at its call, as Metal defines it. The
+// assembler lets lanes that took different ways wait for each other where the ways meet.
 #pragma once
 
 #include "ember_group.h"
@@ -32,14 +31,16 @@ EMBER_FN uint members(uint active) {
   return Group::size == 32 ? active : active >> Group::base() & ((1u << Group::size % 32) - 1);
 }
 
-// The value of a lane of the warp, in words.
-template <class T>
+// The value of a lane of the warp, or of the lane whose index differs in some bits; in words.
+template <bool Differs = false, class T>
 EMBER_FN T moved(uint active, T value, uint lane) {
   constexpr int count = (sizeof(T) + 3) / 4;
-  uint words[count] = {};
+  int words[count] = {}, from = int(lane);
   __builtin_memcpy(words, &value, sizeof(T));
-  for (int i = 0; i < count; ++i)
-    words[i] = uint(__nvvm_shfl_sync_idx_i32(active, int(words[i]), int(lane), 31));
+  for (int i = 0; i < count; ++i) {
+    words[i] = Differs ? __nvvm_shfl_sync_bfly_i32(active, words[i], from, 31)
+                       : __nvvm_shfl_sync_idx_i32(active, words[i], from, 31);
+  }
   __builtin_memcpy(&value, words, sizeof(T));
   return value;
 }
@@ -53,7 +54,7 @@ EMBER_FN T reduce(const char*, T value) {
   if (active == ~0u) {
 #pragma clang loop unroll(full)
     for (uint step = 1; step < uint(Group::size); step *= 2)
-      sum = Op::template of<summed_t<T>>(sum, moved(active, sum, own_lane() ^ step));
+      sum = Op::template of<summed_t<T>>(sum, moved<true>(active, sum, step));
     return T(sum);
   }
 #pragma clang loop unroll(disable)

@@ -348,16 +348,21 @@ class Toolchain(Struct, frozen=True):
         aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
         return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *mode)
 
-    def gpu_flags(self, architecture: str, features: Sequence[str]) -> tuple[str, ...]:
+    def gpu_flags(
+        self, architecture: str, features: Sequence[str], *, lines: bool = False
+    ) -> tuple[str, ...]:
         """Return the flags to compile a kernel for an NVIDIA GPU.
 
         Args:
             architecture: such as ``sm_90``.
             features: more of clang's for this target, such as a version of PTX.
+            lines: whether the code knows its lines.
         """
         more = (part for f in features for part in ("-Xclang", "-target-feature", "-Xclang", f))
         aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
-        return (*_DIALECT, *_DIAGNOSTICS, *_GPU, f"-march={architecture}", *aux, *more)
+        debugging = _LINES if lines else ()
+        march = f"-march={architecture}"
+        return (*_DIALECT, *_DIAGNOSTICS, *_GPU, march, *aux, *more, *debugging)
 
     def runtime_flags(self) -> tuple[str, ...]:
         """Return the flags to compile the runtime, without files."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import numpy as np
 
-from embercoach.cuda.kernels import cuda_kernel
+from embercoach.cuda.cuda_kernel import cuda_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,11 @@ FUNCTIONS: dict[str, tuple[NDArray[np.float32], Function]] = {
 }
 PAIRS: dict[str, tuple[NDArray[np.float32], NDArray[np.float32], Function]] = {
     "pow": (magnitudes(-20, 20, signed=True), spread(-7, 7, 1), np.power),
-    "powr": (magnitudes(-20, 20, signed=False), spread(-7, 7, 1), np.power),
+    "powr": (
+        magnitudes(-20, 20, signed=False),
+        spread(-7, 7, 1),
+        lambda x, y: np.where(x < 0, np.nan, np.power(x, y)),
+    ),
     "atan2": (ALL, magnitudes(-100, 100, signed=True, seed=1), np.arctan2),
     "fmod": (magnitudes(-20, 60, signed=True), magnitudes(-20, 20, signed=True, seed=1), np.fmod),
     "divide": (

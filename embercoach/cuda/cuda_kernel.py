@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,21 +12,25 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 from msgspec import Struct
 
-from embercoach.cuda.entry import (
+from embercoach.cuda.launch_entry import (
+    CudaError,
     EntryForm,
     Extent,
     Info,
     bounded,
     clamped,
+    entry_name,
     form_of,
     write_entry,
 )
+from embercoach.cuda.sanitizer import LINES_VARIABLE, assembled, note_kernel
 from embercoach.metal.contract import CONSTANT_BELOW, MAX_THREADS
 from embercoach.simulator.build.objects import build_ptx
 from embercoach.simulator.build.toolchain import find_toolchain
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.session.activation import defined
 from embercoach.simulator.session.launching import capture
+from embercoach.simulator.session.record import calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,10 +47,6 @@ _METAL_KERNEL: Any = mx.fast.metal_kernel
 _ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 #: The oldest version of PTX with which one can be compiled for, where it is not that of CUDA 12.0.
 _PTX = {100: "+ptx86", 103: "+ptx88", 110: "+ptx90", 120: "+ptx87", 121: "+ptx88", 88: "+ptx90"}
-
-
-class CudaError(RuntimeError):
-    """A kernel can't be run on this GPU; the message says why and what helps."""
 
 
 class _Built(Struct, frozen=True):
@@ -128,21 +129,26 @@ class CudaKernel:
     def _build(self, captured: Capture, form: EntryForm) -> _Built:
         architecture, features = target()
         toolchain = find_toolchain()
-        flags = toolchain.gpu_flags(architecture, features)
+        lines = os.environ.get(LINES_VARIABLE)
+        flags = toolchain.gpu_flags(architecture, features, lines=bool(lines))
         if captured.math_mode == "fast":
             flags = (*flags, "-D__FAST_MATH__=1")
-        ptx, _ = build_ptx(
+        name = entry_name(captured.function, captured.source, form)
+        ptx, source_map = build_ptx(
             captured.source,
             self._definition.name,
             self._definition.body,
             self._definition.header,
-            entry=lambda layout: write_entry(layout, form),
+            entry=lambda layout: write_entry(layout, name, form),
             machine=DEVICE,
             flags=flags,
             toolchain=toolchain,
         )
-        name = f"ember_{captured.function}"
-        return _Built(name, bounded(ptx, name, form).encode(), form)
+        code = bounded(ptx, name, form).encode()
+        if lines:
+            code = assembled(code, architecture)
+            note_kernel(Path(lines), name, self._definition, source_map, calling_place())
+        return _Built(name, code, form)
 
 
 def cuda_kernel(*, resident: int = 1, **arguments: Any) -> CudaKernel:

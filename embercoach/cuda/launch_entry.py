@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,10 @@ _MOST_BLOCKS, _DEEPEST = 65_535, 64
 #: all. A kernel that is launched with more is compiled for so many.
 ALWAYS_FIT = 256
 _STEP = 128
+
+
+class CudaError(RuntimeError):
+    """A kernel can't be run on this GPU; the message says why and what helps."""
 
 
 class Info(Struct, frozen=True):
@@ -98,16 +103,28 @@ def form_of(infos: tuple[Info, ...], grid: Extent, group: Extent, resident: int 
     )
 
 
-def entry_name(layout: Layout) -> str:
-    """Return the name of the launched function."""
-    return f"ember_{layout.function.partition('<')[0]}"
+def entry_name(function: str, source: str, form: EntryForm) -> str:
+    """Return the name of the launched function, of one text and form alone.
+
+    Args:
+        function: the name of the generated function.
+        source: the text that MLX generated.
+        form: of the launched function.
+    """
+    digest = hashlib.sha256(repr((source, form)).encode(errors="surrogatepass")).hexdigest()
+    return f"ember_{function}_{digest[:8]}"
 
 
-def write_entry(layout: Layout, form: EntryForm) -> str:
+def write_entry(layout: Layout, name: str, form: EntryForm) -> str:
     """Return the C++ of the launched function.
 
     It takes the inputs, buffers of strides, the outputs, and as integers the extents of inputs that
     the body asks for, the grid and the threadgroup.
+
+    Args:
+        layout: of the generated source.
+        name: of the function.
+        form: its form.
 
     Raises:
         SimulatorError: the source is not what MLX generates for such inputs.
@@ -118,9 +135,9 @@ def write_entry(layout: Layout, form: EntryForm) -> str:
     rest = iter(buffers)
     for info in form.infos:
         parameter = next(rest)
-        pointers[parameter.name] = name = f"ember_{parameter.name}"
-        arrays.append(f"const device void* __restrict {name}")
-        extents = [f"{name}_size_{axis}" for axis in range(info.ndim)]
+        pointers[parameter.name] = array = f"ember_{parameter.name}"
+        arrays.append(f"const device void* __restrict {array}")
+        extents = [f"{array}_size_{axis}" for axis in range(info.ndim)]
         if info.sized:
             sizes += [f"int {extent}" for extent in extents]
         for asked, what in zip(info.asked, ("shape", "strides", "ndim"), strict=True):
@@ -129,15 +146,15 @@ def write_entry(layout: Layout, form: EntryForm) -> str:
             about = next(rest)
             if about.name != f"{parameter.name}_{what}":
                 raise SimulatorError(f"the generated source has no parameter {about.name}")
-            pointers[about.name] = f"{name}_{what}"
+            pointers[about.name] = f"{array}_{what}"
             if what == "strides" and info.strided:
-                strides.append(f"const device void* __restrict {name}_strides")
+                strides.append(f"const device void* __restrict {array}_strides")
             elif what == "ndim":
-                locals_.append(f"const int {name}_ndim[] = {{{info.ndim}}};")
+                locals_.append(f"const int {array}_ndim[] = {{{info.ndim}}};")
             else:
                 values = extents if what == "shape" else _row_contiguous(extents)
                 kind = "int" if what == "shape" else "long"
-                locals_.append(f"const {kind} {name}_{what}[] = {{{', '.join(values)}}};")
+                locals_.append(f"const {kind} {array}_{what}[] = {{{', '.join(values)}}};")
     for parameter in rest:
         pointers[parameter.name] = f"ember_{parameter.name}"
         arrays.append(f"device void* __restrict ember_{parameter.name}")
@@ -153,7 +170,7 @@ def write_entry(layout: Layout, form: EntryForm) -> str:
     )
     whole, flat = (str(flag).lower() for flag in (form.whole, form.flat))
     return (
-        f'extern "C" EMBER_ENTRY void {entry_name(layout)}({", ".join(parameters)}) {{ '
+        f'extern "C" EMBER_ENTRY void {name}({", ".join(parameters)}) {{ '
         "ember::thread_attributes ember_thread, *ember_self = &ember_thread; "
         f"if (!ember::find_thread<{whole}, {flat}>({{{grid}}}, {{{group}}}, ember_thread)) return; "
         f"{' '.join(locals_)} {layout.function}({', '.join(arguments)}); }}\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from embercoach.cuda.kernels import CudaError, CudaKernel, target
+from embercoach.cuda.cuda_kernel import CudaError, CudaKernel, target
 from embercoach.simulator.session.activation import defined
 
 if TYPE_CHECKING:
