@@ -234,14 +234,14 @@ def _record(
             inputs.append(_strides(array, arguments.get("stream")))
         if info.sized:
             scalars += array.shape
-    grid, threadgroup = launch.grid, launch.threadgroup
+    grid, threadgroup = launch.grid, group
     if built.form.flat:
         threads = math.prod(group)
         blocks = math.prod(-(-e // size) for e, size in zip(grid, group, strict=True))
         grid, threadgroup = (blocks * threads, 1, 1), (threads, 1, 1)
     elif not built.form.whole:
         rounded = [-(-e // size) * size for e, size in zip(grid, group, strict=True)]
-        grid, threadgroup = (rounded[0], rounded[1], rounded[2]), group
+        grid = (rounded[0], rounded[1], rounded[2])
     return mx.fast.precompiled_cuda_kernel(
         name=built.name,
         compiled_source=built.ptx,

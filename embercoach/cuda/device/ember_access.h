@@ -4,29 +4,40 @@
 #include "ember_atomic.h"
 
 namespace ember {
+// Numbers are exchanged as the words that they are.
+template <class T>
+EMBER_FN device bits_of<T>* words(device T* at) {
+  return (device bits_of<T>*)at;
+}
+template <class T>
+EMBER_FN threadgroup bits_of<T>* words(threadgroup T* at) {
+  return (threadgroup bits_of<T>*)at;
+}
 template <class T, class P>
 EMBER_FN void store(P at, T value) {
-  __scoped_atomic_store(at, &value, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+  __scoped_atomic_store_n(words(at), as_type<bits_of<T>>(value), __ATOMIC_RELAXED,
+                          __MEMORY_SCOPE_DEVICE);
 }
 template <class T, class P>
 EMBER_FN T load(P at) {
-  T value;
-  __scoped_atomic_load(at, &value, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
-  return value;
+  return as_type<T>(__scoped_atomic_load_n(words(at), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE));
 }
 template <class T, class P>
 EMBER_FN bool exchange_if(P at, T* expected, T desired) {
-  return __scoped_atomic_compare_exchange(at, expected, &desired, false, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+  bits_of<T> found = as_type<bits_of<T>>(*expected);
+  bool same = __scoped_atomic_compare_exchange_n(words(at), &found, as_type<bits_of<T>>(desired),
+                                                 false, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                                 __MEMORY_SCOPE_DEVICE);
+  *expected = as_type<T>(found);
+  return same;
 }
 #define EMBER_FETCH(name) \
   __scoped_atomic_##name(at, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE)
 template <class Op, class T, class P>
 EMBER_FN T change(P at, T value) {
   if constexpr (__is_same(Op, replace)) {
-    T old;
-    __scoped_atomic_exchange(at, &value, &old, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
-    return old;
+    return as_type<T>(__scoped_atomic_exchange_n(words(at), as_type<bits_of<T>>(value),
+                                                 __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE));
   } else if constexpr (__is_same(Op, add)) {
     return EMBER_FETCH(fetch_add);
   } else if constexpr (__is_same(Op, subtract)) {
