@@ -19,7 +19,7 @@ from embercoach.simulator.session.launching import (
     is_missing_metal,
     launch,
 )
-from embercoach.simulator.session.record import Recorder
+from embercoach.simulator.session.record import Recorder, calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -230,7 +230,7 @@ class SimulatedKernel:
 
     def __init__(self, real: Callable[..., Any], definition: CapturedDefinition) -> None:
         self._real = real
-        self._definition = definition
+        self.definition = definition
         self.__doc__ = real.__doc__
 
     def __call__(self, *positional: Any, **arguments: Any) -> Any:
@@ -239,10 +239,10 @@ class SimulatedKernel:
         if settings is None:
             return self._real(*positional, **arguments)
         on_gpu = _active.with_real_stream(arguments)
-        return launch(self._real, self._definition, settings, positional, on_gpu)
+        return launch(self._real, self.definition, settings, positional, on_gpu)
 
     def __repr__(self) -> str:
-        return f"<metal_kernel {self._definition.name!r} of the EmberCoach simulator>"
+        return f"<metal_kernel {self.definition.name!r} of the EmberCoach simulator>"
 
 
 class _Active:
@@ -364,6 +364,7 @@ def defined(
         output_names=tuple(values["output_names"]),
         body=values["source"],
         header=values["header"],
+        defined_at=calling_place(),
     )
     return definition, bool(values["ensure_row_contiguous"])
 

@@ -41,13 +41,19 @@ MATH_MODES = ("safe", "relaxed", "fast")
 
 
 class CapturedDefinition(Struct, frozen=True):
-    """The user's arguments of `mx.fast.metal_kernel`, which a kernel is built from."""
+    """The user's arguments of `mx.fast.metal_kernel`, and file and line of the call."""
 
     name: str
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     body: str
     header: str = ""
+    defined_at: tuple[str, int] | None = None
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """Header and body."""
+        return self.header, self.body
 
 
 class Capture(Struct, frozen=True):
@@ -407,6 +413,8 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         launched_at=place,
         traffic=result.traffic,
         profile=profile,
+        source=captured.definition.source,
+        defined_at=captured.definition.defined_at,
     )
     settings.recorder.add(done)
     if settings.raises and done.findings:
@@ -428,6 +436,8 @@ def _refused(error: CompileError, captured: Capture) -> SimulatedLaunch:
         findings=tuple(findings_of(error, LAUNCHED, place)),
         notes=(),
         launched_at=place,
+        source=captured.definition.source,
+        defined_at=captured.definition.defined_at,
     )
 
 
