@@ -16,6 +16,8 @@ from embercoach.simulator.model import Buffer, RawFinding
 from tests.simulator.units import Bench, begun, given, wanted
 
 X = np.arange(64, dtype=np.int32) + 1
+LANE = np.arange(64) % 32
+THREE = X.reshape(16, 4)[:, :3].sum(1).repeat(4)
 HALVES = X.astype(np.float16)
 
 
@@ -286,13 +288,14 @@ DIVERGENCE = (
     case("whole_simdgroups_at_one_barrier", expected=np.where(np.arange(64) < 32, X[:32].sum(), X))(
         "int v = x[i];\nif (t < 32) v = simd_sum(v);\nember_threadgroup_barrier(2);\ny[i] = v;"
     ),
-    case("operation_in_a_branch", "divergent-simd 3 4 - -")(
-        "int v = x[i];\nif (lane < 16)\nv = simd_sum(v);\nember_threadgroup_barrier(2);\ny[i] = v;"
-    ),
-    case("operation_in_both_branches", "divergent-simd 3 5 - -")(
+    case(
+        "operation_in_a_branch",
+        expected=np.where(LANE < 16, X.reshape(4, 16).sum(1).repeat(16), X),
+    )("int v = x[i];\nif (lane < 16)\nv = simd_sum(v);\nember_threadgroup_barrier(2);\ny[i] = v;"),
+    case("operation_in_both_branches", "split-reduction 3 5 - -")(
         "int v;\nif (lane < 16)\nv = simd_sum(x[i]);\nelse\nv = -simd_sum(x[i]);\ny[i] = v;"
     ),
-    case("loops_of_uneven_length", "divergent-simd 3 4 - -")("""
+    case("loops_of_uneven_length", expected=np.where(LANE < 16, 32, 48))("""
         int v = 0;
         for (uint k = 0; k <= lane / 16; k++)
         v += simd_sum(1);
@@ -312,7 +315,7 @@ DIVERGENCE = (
         ember_end_spin(outer);
         atomic_store(s, (int)i + 1);
     """),
-    case("quad_in_a_branch", "divergent-simd 3 4 - -")("""
+    case("quad_in_a_branch", expected=np.where(LANE % 4 < 3, THREE, X))("""
         int v = x[i];
         if (lane % 4 < 3)
         v = quad_sum(v);

@@ -167,7 +167,7 @@ class _Kind(Struct, frozen=True):
     uses_detail: bool = False
 
 
-_DIVERGENT = frozenset({"divergent-barrier", "divergent-simd"})
+_DIVERGENT = frozenset({"divergent-barrier", "divergent-simd", "split-reduction"})
 #: Kinds whose count is one of elements, which the message states.
 _COUNTED = frozenset({"unwritten-output", "order-dependent", "float-sum-order"})
 _WIDTH = 100
@@ -285,6 +285,11 @@ _KINDS = {
     "same-value-write": _Kind(
         lambda found: f"benign race on `{found.spot}`: two threads write the same value",
         "Let one thread write it",
+    ),
+    "split-reduction": _Kind(
+        _detailed("reduction in both branches", ": "),
+        "Reduce in front of the branch if the result is that of all lanes",
+        uses_detail=True,
     ),
     "lane-synchronous": _Kind(
         lambda found: f"lanes exchange `{found.spot}` without a simdgroup barrier",

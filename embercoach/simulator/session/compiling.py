@@ -282,7 +282,8 @@ def compiling(
         simulated = mx.fast.metal_kernel
 
         def metal_kernel(*positional: Any, **arguments: Any) -> CompiledKernel:
-            return CompiledKernel(simulated(*positional, **arguments), recorder)
+            kernel: Any = simulated(*positional, **arguments)
+            return CompiledKernel(kernel, recorder)
 
         # What it replaces is put back by the simulation, when that ends.
         mx.fast.metal_kernel = metal_kernel
