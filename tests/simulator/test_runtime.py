@@ -86,7 +86,7 @@ BOUNDS = (
 )
 
 RACES = (
-    case("read_after_write", "threadgroup-race 2 1 s -", also="uninitialized-read")(
+    case("read_after_write", "threadgroup-race 2 1 s -")(
         "SHARED int s[64]; s[t] = x[t];\ny[i] = s[63 - t];"
     ),
     case("write_after_read", "threadgroup-race 4 3 s -")("""
@@ -124,7 +124,6 @@ RACES = (
     case(
         "reads_what_another_threadgroup_wrote",
         "device-race 3 1 y 0",
-        also="uninitialized-read",
         threadgroup=32,
     )("y[i] = x[i];\nif (i == 40)\ny[i] = y[0];"),
     case("ordered_by_a_barrier_in_device_memory", expected=X[::-1])("""
@@ -134,9 +133,7 @@ RACES = (
         ember_threadgroup_barrier(1);
         y[i] = v;
     """),
-    case(
-        "atomic_and_plain", "threadgroup-race 3 2 n 0", also="order-dependent uninitialized-read"
-    )("""
+    case("atomic_and_plain", "threadgroup-race 3 2 n 0", also="order-dependent")("""
         SHARED int n[1]; if (t == 0)
         n[0] = 0;
         atomic_add(n, 1);
@@ -205,7 +202,6 @@ RACES = (
     case(
         "a_simdgroup_barrier_orders_no_other_simdgroup",
         "threadgroup-race 3 1 s -",
-        also="uninitialized-read",
     )("SHARED int s[64]; s[t] = x[t];\nember_simdgroup_barrier(2);\ny[i] = s[63 - t];"),
 )
 

@@ -217,6 +217,13 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
     """Drop findings that another one states better."""
     named = {(f.kind, f.at.line) for f in findings if f.buffer}
     races = {_identity(f)[1:] for f in findings if f.kind not in _NOTES}
+    raced = {
+        (finding.buffer, access.line)
+        for finding in findings
+        if finding.kind in ("threadgroup-race", "device-race")
+        for access in (finding.at, finding.other)
+        if access is not None
+    }
     others = {(f.kind, f.at.line) for f in findings if f.other is not None}
     kept = []
     for finding in findings:
@@ -225,6 +232,9 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
         if finding.kind == "out-of-bounds" and not finding.buffer and place in named:
             continue
         if finding.kind in _NOTES and _identity(finding)[1:] in races:
+            continue
+        # Of a read in front of the write.
+        if finding.kind == "uninitialized-read" and (finding.buffer, finding.at.line) in raced:
             continue
         if finding.kind == "divergent-simd" and finding.other is None and place in others:
             continue
@@ -273,12 +283,14 @@ def _place(record: FindingAnswer, scene: Scene) -> str:
     if REASONS[record.reason] == "variable":
         line, column = scene.lines().place_at(record.pc)
         return scene.word(line or 0, column)
+    if REASONS[record.reason] == "element":
+        return record.text
     return scene.place(record.place)
 
 
 def _element(record: FindingAnswer, scene: Scene) -> int | None:
     place, offset = record.place, record.offset
-    if record.column:
+    if record.column or REASONS[record.reason] == "element":
         return record.detail[0]
     if place < 0:
         return None
@@ -309,6 +321,10 @@ def _detail(record: FindingAnswer, scene: Scene) -> str:
         return f"`{name}` at byte {record.offset}, not a multiple of {here}"
     if kind == "undefined-arithmetic":
         return undefined_operation(reason, record.detail, _plain_type(record.text))
+    if reason == "element":
+        return _count(elsewhere, "element")
+    if reason == "variable":
+        return "the access leaves its variable"
     if reason == "index":
         return f"declared as `{_plain_type(record.text)}`"
     if kind == "wrong-mem-flags":

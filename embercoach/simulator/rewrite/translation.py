@@ -32,7 +32,7 @@ from embercoach.simulator.rewrite.metal_dialect import (
     literal_edits,
     method_edits,
 )
-from embercoach.simulator.rewrite.runtime_checks import alignment_edits, spin_edits
+from embercoach.simulator.rewrite.runtime_checks import alignment_edits, element_edits, spin_edits
 from embercoach.simulator.rewrite.variables import SPACE, fillings, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
@@ -282,7 +282,8 @@ def rewrite(
         starts = {start_of_line(source, line) + column - 1 - shift for line, column in casts}
         edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
         dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
-        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
+        checks = (*spin_edits(parsed), *element_edits(parsed))
+        edits += (_moved(edit, shift) for edit in (*dialect, *checks))
         problems += (_problem(source, shift + at, what) for at, what in bare_parameters(parsed))
         shared = tuple(threadgroup_storage(parsed, words))
         for filling in fillings(parsed):
