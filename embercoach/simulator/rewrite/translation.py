@@ -284,7 +284,8 @@ def rewrite(
         dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
         checks = (*spin_edits(parsed), *element_edits(parsed))
         edits += (_moved(edit, shift) for edit in (*dialect, *checks))
-        problems += (_problem(source, shift + at, what) for at, what in bare_parameters(parsed))
+        refused = (*bare_parameters(parsed), *_function_constants(parsed))
+        problems += (_problem(source, shift + at, what) for at, what in refused)
         shared = tuple(threadgroup_storage(parsed, words))
         for filling in fillings(parsed):
             # Macros that say threadgroup are not in the tree.
@@ -426,6 +427,13 @@ def attribute_argument(parameter: LaunchParameter) -> str:
     value = f"ember_self->{parameter.attribute}"
     parts = [f"{value}[{i}]" for i in range(width)] if available == 3 else [value]
     return f"{parameter.type}({', '.join(parts)})"
+
+
+def _function_constants(parsed: Parsed) -> Iterator[tuple[int, str]]:
+    for part in parsed.of_kinds("declaration"):
+        if parsed.is_function_constant(part):
+            message = "function constant: MLX sets none for custom kernels; use template arguments"
+            yield parsed.place(part).start, message
 
 
 def _refusals(text: MetalText) -> Iterator[tuple[int, str]]:

@@ -49,7 +49,7 @@ static void tell_outside_variable(u64 pc) {
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
 
-EMBER_EXPORT void ember_behind_array(const char* array, ember_u64 extent) {
+EMBER_EXPORT void ember_array_end(const char* array, ember_u64 extent) {
   if (!current || !launch->checked) return;
   settle_pending();
   ember_finding* finding = report(OUT_OF_BOUNDS, CALLER(), 0, -1, BECAUSE_ELEMENT);

@@ -87,7 +87,7 @@ EMBER_CFN I element(I index, const char* array) {
   if constexpr (__is_bounded_array(Array) && __is_class(__remove_all_extents(Array))) {
     constexpr ulong extent = __array_extent(Array, 0);
     if (!__builtin_is_constant_evaluated() && ulong(index) == extent) {
-      ember_behind_array(array, extent);
+      ember_array_end(array, extent);
     }
   }
 #endif
