@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from itertools import count as counting
 from typing import TYPE_CHECKING, Any, TextIO
@@ -372,10 +373,16 @@ def _place(place: tuple[str, int] | None) -> str:
     return f"{shown_path(place[0])}:{place[1]}" if place else "?"
 
 
+#: `mx.metal.is_available()`, which most packages ask, is true here.
+_SKIPPED = "Kernels that need `sys.platform == 'darwin'` are skipped here: patch that test."
+
+
 def _summary(simulated: Simulated) -> Iterator[Line]:
     record = simulated.record
     if not record.kernels:
         yield [(f"{simulated.program} launched no kernel.", "warning")]
+        if sys.platform != "darwin":
+            yield [(_SKIPPED, "")]
         return
     kernels = text.plural(len(record.kernels), "kernel")
     if simulated.compiled_only:

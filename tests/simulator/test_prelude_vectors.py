@@ -56,9 +56,8 @@ VALUES = {
     " float4(v[0], v[11], v[13], v[15]); })": [3, 4, 6, 7],
     "({ vec<int, 8> v(vec<float, 8>(1.7f)); auto m = -v < 0 && v != 2;"
     " float4(v[3], m[3], sizeof(v), alignof(vec<char, 16>)); })": [1, 1, 32, 16],
-    "({ constexpr vec<int, 8> v = vec<int, 8>(3) + 4; static_assert(v[2] == 7); +float4(v[2]); })": (
-        [7, 7, 7, 7]
-    ),
+    "({ constexpr vec<int, 8> v = vec<int, 8>(3) + 4; static_assert(v[2] == 7);"
+    " +float4(v[2]); })": [7, 7, 7, 7],
     # Swizzles, read and written.
     "float4(1, 2, 3, 4).wzyx": [4, 3, 2, 1],
     "float4(1, 2, 3, 4).xxyy": [1, 1, 2, 2],
