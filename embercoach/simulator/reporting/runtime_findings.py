@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: In the order of the runtime's enumeration.
 _KINDS = tuple(CODE_OF_KIND)
 _READ, _WRITE, _ATOMIC = 1, 2, 4
+_RACES = frozenset({"threadgroup-race", "device-race"})
 _NOTES = frozenset({"same-value-write", "lane-synchronous"})
 _SYMMETRIC = frozenset(
     {"threadgroup-race", "device-race", "wrong-mem-flags", "same-value-write", "lane-synchronous"}
@@ -217,13 +218,8 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
     """Drop findings that another one states better."""
     named = {(f.kind, f.at.line) for f in findings if f.buffer}
     races = {_identity(f)[1:] for f in findings if f.kind not in _NOTES}
-    raced = {
-        (finding.buffer, access.line)
-        for finding in findings
-        if finding.kind in ("threadgroup-race", "device-race")
-        for access in (finding.at, finding.other)
-        if access is not None
-    }
+    pairs = [(f.buffer, f.at, f.other or f.at) for f in findings if f.kind in _RACES]
+    raced = {(buffer, access.line) for buffer, *both in pairs for access in both}
     others = {(f.kind, f.at.line) for f in findings if f.other is not None}
     kept = []
     for finding in findings:

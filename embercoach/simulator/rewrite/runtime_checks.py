@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.texts import Parsed, SyntaxNode
 
-_ALIGNED, _POINTED = "ember::aligned", "ember::pointed"
+_POINTED = "ember::pointed"
 _ELEMENT = "ember::element"
 #: Characters of an array's name in messages.
 _LONGEST = 80
@@ -36,8 +36,8 @@ def alignment_edits(texts: Sequence[Parsed]) -> Iterator[tuple[int, LineEdit]]:
                 continue
             if _comes_from_cast(parsed, pointer, names):
                 place = parsed.place(pointer)
-                check = _ALIGNED if node.kind == "subscript_expression" else _POINTED
-                yield number, LineEdit(place.start, place.start, f"{check}(")
+                whole = "false" if node.kind == "subscript_expression" else "true"
+                yield number, LineEdit(place.start, place.start, f"{_POINTED}<{whole}>(")
                 yield number, LineEdit(place.end, place.end, ")")
 
 

@@ -13,13 +13,8 @@ import mlx.core as mx
 
 from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.simulator.profile.gpus import DEFAULT, GPUS
-from embercoach.simulator.session.launching import (
-    CapturedDefinition,
-    LaunchSettings,
-    is_missing_metal,
-    launch,
-)
-from embercoach.simulator.session.record import Recorder, calling_place
+from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
+from embercoach.simulator.session.record import CapturedDefinition, Recorder, calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -257,8 +257,7 @@ class CompiledKernel:
             findings=tuple(found),
             notes=(),
             launched_at=place,
-            source=self._kernel.definition.source,
-            defined_at=self._kernel.definition.defined_at,
+            definition=self._kernel.definition,
         )
         self._recorder.add(launch)
 

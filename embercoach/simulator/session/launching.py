@@ -23,7 +23,12 @@ from embercoach.simulator.model import (
 from embercoach.simulator.profile.prediction import advise
 from embercoach.simulator.reporting.compiler_errors import LAUNCHED, CompileError, findings_of
 from embercoach.simulator.reporting.messages import described
-from embercoach.simulator.session.record import KernelFault, SimulatedLaunch, calling_place
+from embercoach.simulator.session.record import (
+    CapturedDefinition,
+    KernelFault,
+    SimulatedLaunch,
+    calling_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,22 +43,6 @@ Extent = tuple[int, int, int]
 
 #: The names of the values of `math_mode` in what MLX records.
 MATH_MODES = ("safe", "relaxed", "fast")
-
-
-class CapturedDefinition(Struct, frozen=True):
-    """The user's arguments of `mx.fast.metal_kernel`, and file and line of the call."""
-
-    name: str
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-    body: str
-    header: str = ""
-    defined_at: tuple[str, int] | None = None
-
-    @property
-    def source(self) -> tuple[str, str]:
-        """Header and body."""
-        return self.header, self.body
 
 
 class Capture(Struct, frozen=True):
@@ -413,8 +402,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         launched_at=place,
         traffic=result.traffic,
         profile=profile,
-        source=captured.definition.source,
-        defined_at=captured.definition.defined_at,
+        definition=captured.definition,
     )
     settings.recorder.add(done)
     if settings.raises and done.findings:
@@ -436,8 +424,7 @@ def _refused(error: CompileError, captured: Capture) -> SimulatedLaunch:
         findings=tuple(findings_of(error, LAUNCHED, place)),
         notes=(),
         launched_at=place,
-        source=captured.definition.source,
-        defined_at=captured.definition.defined_at,
+        definition=captured.definition,
     )
 
 

@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
+class CapturedDefinition(Struct, frozen=True):
+    """The user's arguments of `mx.fast.metal_kernel`, and file and line of the call."""
+
+    name: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    body: str
+    header: str = ""
+    defined_at: tuple[str, int] | None = None
+
+
 class SimulatedLaunch(Struct, frozen=True):
     """One simulated launch.
 
@@ -50,8 +61,7 @@ class SimulatedLaunch(Struct, frozen=True):
             asks to know of an input (`x_shape`, `x_strides`); of the first run. Empty where checks
             are off, as nothing counts then.
         profile: counts of its work, None unless they were asked for.
-        source: header and body that the kernel was built with.
-        defined_at: file and line of the Python call that built it.
+        definition: what the kernel was built from.
     """
 
     kernel: str
@@ -65,8 +75,7 @@ class SimulatedLaunch(Struct, frozen=True):
     launched_at: tuple[str, int] | None
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     profile: LaunchProfile | None = None
-    source: tuple[str, str] = ("", "")
-    defined_at: tuple[str, int] | None = None
+    definition: CapturedDefinition | None = None
 
     @property
     def device_bytes(self) -> int:
@@ -341,7 +350,9 @@ def record_of(recorder: Recorder, allow: Sequence[str], gpu: str | None = None) 
     """Return the record of a recorder, findings sorted by the kernels' order."""
     kernels: dict[tuple[object, ...], list[SimulatedLaunch]] = {}
     for launch in recorder.launches:
-        kernels.setdefault((launch.kernel, launch.source), []).append(launch)
+        definition = launch.definition
+        text = definition and (definition.header, definition.body)
+        kernels.setdefault((launch.kernel, text), []).append(launch)
     found = [*recorder.findings, *recorder.notes]
     kept = [finding for finding in found if finding.kind not in allow]
     placed = tuple((finding, place_of(finding)) for finding in kept)
@@ -354,13 +365,14 @@ def _row(launches: Sequence[SimulatedLaunch], allow: Sequence[str]) -> KernelRow
     found = merged(f for launch in launches for f in (*launch.findings, *launch.notes))
     kept = [finding for finding in found if finding.kind not in allow]
     notes = sum(finding.is_note for finding in kept)
+    definition = launches[0].definition
     return KernelRow(
         name=launches[0].kernel,
         launches=len(launches),
         seconds=sum(launch.seconds for launch in launches),
         findings=len(kept) - notes,
         notes=notes,
-        defined_at=launches[0].defined_at,
+        defined_at=definition.defined_at if definition else None,
         launched_at=launches[0].launched_at,
     )
 

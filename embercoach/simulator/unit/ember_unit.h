@@ -46,35 +46,22 @@ EMBER_CFN T&& widened(T&& value) {
   return static_cast<T&&>(value);
 }
 
-// The rewriter puts pointers in here that come from a cast, where they are dereferenced.
-template <class T>
-EMBER_CFN void check_alignment(const T&) {}
-template <class T>
-EMBER_CFN void check_reach(const T&) {}
+// The rewriter puts pointers in here that come from a cast, where they are dereferenced. Whole: without
+// an index. Clang checks loads and stores of variables, not copies of objects.
+template <bool Whole, class T>
+EMBER_CFN void check_pointer(const T&) {}
 #if __has_feature(thread_sanitizer) && !defined(EMBER_COUNTED)
-template <class T>
-EMBER_CFN void check_alignment(T* const& pointer) {
+template <bool Whole, class T>
+EMBER_CFN void check_pointer(T* const& pointer) {
   if (__builtin_is_constant_evaluated()) return;
   if ((unsigned long)pointer % alignof(T)) ember_misaligned((const void*)pointer, alignof(T));
-}
-template <class T>
-EMBER_CFN void check_reach(T* const& pointer) {
-  if (__builtin_is_constant_evaluated()) return;
-  if (__builtin_dynamic_object_size((const void*)pointer, 0) < sizeof(T)) {
+  if (Whole && __builtin_dynamic_object_size((const void*)pointer, 0) < sizeof(T))
     __ubsan_handle_local_out_of_bounds();
-  }
 }
 #endif
-template <class T>
-EMBER_CFN T&& aligned(T&& value) {
-  check_alignment(value);
-  return static_cast<T&&>(value);
-}
-// The same without an index. Clang checks loads and stores of variables, not copies of objects.
-template <class T>
+template <bool Whole, class T>
 EMBER_CFN T&& pointed(T&& value) {
-  check_alignment(value);
-  check_reach(value);
+  check_pointer<Whole>(value);
   return static_cast<T&&>(value);
 }
 
