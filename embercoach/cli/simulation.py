@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections import defaultdict
+from itertools import count as counting
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from embercoach.report.styled import Line
     from embercoach.simulator.model import KernelFinding as SimulatorFinding
     from embercoach.simulator.reporting.messages import LineSpan
-    from embercoach.simulator.session.record import Record
+    from embercoach.simulator.session.record import KernelRow, Record
 
 #: Lines of a kernel that text shows, and the least part of the bound of one.
 _MOST_LINES, _LEAST_SHARE = 8, 0.02
@@ -212,8 +215,7 @@ def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
     if found.count > 1:
         facts.append(f"{found.count} times")
     if placed and found.launched_at is not None:
-        path, line = found.launched_at
-        facts.append(f"launched at {shown_path(path)}:{line}")
+        facts.append(f"launched at {_place(found.launched_at)}")
     return ", ".join(facts)
 
 
@@ -265,6 +267,8 @@ def document(simulated: Simulated) -> dict[str, Any]:
                 "seconds": round(row.seconds, 6),
                 "findings": row.findings,
                 "notes": row.notes,
+                "defined_at": _place_members(row.defined_at),
+                "launched_at": _place_members(row.launched_at),
             }
             for row in record.kernels
         ],
@@ -290,8 +294,11 @@ def _placed(profile: Mapping[str, Any]) -> dict[str, Any]:
     return {**profile, "launched_at": shown}
 
 
+def _place_members(place: tuple[str, int] | None) -> dict[str, Any] | None:
+    return place and {"path": shown_path(place[0]), "line": place[1]}
+
+
 def _members(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
-    launch = found.launched_at
     return {
         "path": finding.path,
         **span_members(finding),
@@ -306,7 +313,7 @@ def _members(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
         "excerpt": found.excerpt,
         "thread": found.thread and list(found.thread),
         "count": found.count,
-        "launched_at": launch and {"path": shown_path(launch[0]), "line": launch[1]},
+        "launched_at": _place_members(found.launched_at),
     }
 
 
@@ -330,23 +337,52 @@ def _table(simulated: Simulated) -> Table:
 
     table = new_table()
     table.add_column("kernel", overflow="fold")
-    numbers = ["variants"] if simulated.compiled_only else ["launches", "seconds"]
-    for name in (*numbers, "findings", "notes"):
+    counts = ["variants"] if simulated.compiled_only else ["launches", "seconds"]
+    for name in (*counts, "findings", "notes"):
         table.add_column(name, justify="right")
-    for row in simulated.record.kernels:
-        count = [str(row.launches)]
+    names = _names(simulated.record.kernels)
+    for row, name in zip(simulated.record.kernels, names, strict=True):
+        numbers = [str(row.launches)]
         if not simulated.compiled_only:
-            count.append(f"{row.seconds:.3f}")
+            numbers.append(f"{row.seconds:.3f}")
         style = STYLES["error"] if row.findings else ""
-        kernel, findings = Text(log_line(row.name)), Text(str(row.findings), style)
-        table.add_row(kernel, *count, findings, str(row.notes))
+        kernel, findings = Text(log_line(name)), Text(str(row.findings), style)
+        table.add_row(kernel, *numbers, findings, str(row.notes))
     return table
+
+
+def _names(rows: Sequence[KernelRow]) -> list[str]:
+    """Return the kernels' names, with the difference where several have the same name."""
+    names = [row.name for row in rows]
+    names = _distinguished(names, [f"at {_place(row.defined_at)}" for row in rows])
+    names = _distinguished(names, [f"launched at {_place(row.launched_at)}" for row in rows])
+    numbers: defaultdict[str, counting[int]] = defaultdict(lambda: counting(1))
+    return _distinguished(names, [f"source {next(numbers[name])}" for name in names])
+
+
+def _distinguished(names: Sequence[str], facts: Sequence[str]) -> list[str]:
+    """Return equal names with their facts, if these differ."""
+    known: dict[str, set[str]] = {}
+    for name, fact in zip(names, facts, strict=True):
+        known.setdefault(name, set()).add(fact)
+    pairs = zip(names, facts, strict=True)
+    return [f"{name}, {fact}" if len(known[name]) > 1 else name for name, fact in pairs]
+
+
+def _place(place: tuple[str, int] | None) -> str:
+    return f"{shown_path(place[0])}:{place[1]}" if place else "?"
+
+
+#: `mx.metal.is_available()`, which most packages ask, is true here.
+_SKIPPED = "Kernels that need `sys.platform == 'darwin'` are skipped here: patch that test."
 
 
 def _summary(simulated: Simulated) -> Iterator[Line]:
     record = simulated.record
     if not record.kernels:
         yield [(f"{simulated.program} launched no kernel.", "warning")]
+        if sys.platform != "darwin":
+            yield [(_SKIPPED, "")]
         return
     kernels = text.plural(len(record.kernels), "kernel")
     if simulated.compiled_only:

@@ -35,7 +35,8 @@ from embercoach.simulator.session.record import calling_place
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from embercoach.simulator.session.launching import Capture, CapturedDefinition
+    from embercoach.simulator.session.launching import Capture
+    from embercoach.simulator.session.record import CapturedDefinition
 
 #: The headers of the machine's part of the Metal library.
 DEVICE = Path(__file__).with_name("device")

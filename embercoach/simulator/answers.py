@@ -28,6 +28,7 @@ REASONS = (
     "shift",
     "range",
     "division",
+    "element",
 )
 #: Places from here on are threadgroup arrays.
 FIRST_ARRAY = 64

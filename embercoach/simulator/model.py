@@ -41,6 +41,7 @@ CODE_OF_KIND = {
     "float-sum-order": "SIM-BENIGN-003",
     "does-not-compile": "SIM-COMPILE-001",
     "variant-does-not-compile": "SIM-COMPILE-002",
+    "split-reduction": "SIM-BENIGN-004",
 }
 
 

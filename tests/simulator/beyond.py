@@ -10,7 +10,9 @@ CHANCE = "atomics make each access whole, and no check asks whether their order 
 ENDS = "no check asks whether loops and recursions end, nor how deep the stack is"
 TICKETS = "where fences or atomics may hand memory over, nothing is reported of that memory"
 LOCKSTEP = "threads of one SIMD group run in step on every GPU so far"
-CASTS = "elements of structures and of arrays seen as other types are not counted"
+CASTS = (
+    "elements of structures, of rows of objects and of arrays seen as other types are not counted"
+)
 ALIGNMENT = "no check follows the alignment of pointers"
 PARTIAL = "a full threadgroup is followed, and the last one is not full"
 
@@ -44,7 +46,7 @@ _NAMES = {
         broadcast_from_the_lane_that_stayed_out butterfly_among_the_positive
         matrix_in_a_simdgroup_of_sixteen matrix_load_guarded_by_lane
         matrix_product_of_half_a_simdgroup matrix_stored_by_the_first_lane
-        mean_taken_in_both_branches pair_sums_in_a_loop_of_uneven_length
+        pair_sums_in_a_loop_of_uneven_length
         quad_leader_that_was_masked quad_neighbour_that_is_masked search_that_some_lanes_have_left
         shuffle_down_after_some_have_returned shuffle_from_lanes_outside_the_branch
         shuffle_while_lengths_differ up_shuffle_in_an_odd_branch
@@ -80,6 +82,7 @@ _NAMES = {
     """,
     CASTS: """
         structs_on_chip_by_the_wrong_count vector_view_past_a_private_array
+        end_of_a_row_of_vectors end_of_a_members_pairs end_of_a_row_of_matrices
     """,
     ALIGNMENT: """
         vector_of_every_position rows_of_five_seen_as_vectors vector_stores_after_a_header_of_one

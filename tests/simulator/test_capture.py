@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from embercoach.simulator.model import Limits, SimulatorError
 from embercoach.simulator.rewrite.translation import read_layout
-from embercoach.simulator.session.launching import CapturedDefinition, buffers, capture, to_array
+from embercoach.simulator.session.launching import buffers, capture, to_array
+from embercoach.simulator.session.record import CapturedDefinition
 
 BODY = "uint i = thread_position_in_grid.x;\no[i] = a[i] + a_shape[0] + a_strides[0] + a_ndim;"
 ALL_DTYPES = [

@@ -144,6 +144,12 @@ def test_values_that_memory_decides():
     finding = reported("uninitialized-read", at=MemoryAccess(4, None, None), detail=detail)
     assert finding.message == "uninitialized read: `x[16]` differs from run to run"
     assert finding.details == (detail,)
+    assert finding.help == "Give the variable a value where it is declared"
+
+
+@pytest.mark.parametrize(("buffer", "remedy"), [("x", "init_value"), ("tile", "barrier(")])
+def test_the_remedy_of_an_uninitialized_read_fits_the_memory(buffer, remedy):
+    assert remedy in reported("uninitialized-read", buffer=buffer).help
 
 
 @pytest.mark.parametrize(

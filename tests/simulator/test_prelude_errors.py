@@ -78,6 +78,8 @@ REJECTED = {
     "constexpr sampler s(1); y[0] = 0;": "sampler is not supported",
     "raytracing::intersector<int> r; y[0] = 0;": "raytracing::intersector is not supported",
     "tensor<float> t; y[0] = 0;": "tensor (Metal 4) is not supported",
+    "metal::simdgroup_event e; y[0] = 0;": "Metal has simdgroup_event, the simulator does not yet",
+    "vec<float, 8> v = 1; y[0] = exp(v)[0];": "functions take vectors of at most 4 components",
 }
 
 
@@ -94,8 +96,14 @@ def test_a_header_that_is_missing_is_named() -> None:
         compiled("y[0] = 0;", "#include <metal_tensor>\n")
 
 
+def test_a_function_constant_is_an_error() -> None:
+    with pytest.raises(CompileError, match="function constant: MLX sets none"):
+        compiled("y[0] = wide;", "constant bool wide [[function_constant(0)]];\n")
+
+
 HEADER = """
 #include <metal_stdlib>
+#include <metal_logging>
 #include <metal_math>
 #include <metal_simdgroup_matrix>
 #include <simd/simd.h>
@@ -119,6 +127,7 @@ constant constexpr int COUNT = 3;
 inline void add_to(device float& v, float by) { v += by; }
 inline void rows_of(thread float4 (&rows)[2]) { rows[1].x = 3; }
 enum Mode { PLAIN = 1, OTHER = 2 };
+constant os_log logger("kernels", "tests");
 """
 
 TAKEN = r"""
@@ -151,6 +160,7 @@ TAKEN = r"""
 { volatile threadgroup float t[2]; t[0] = 1; y[0] = t[0]; }
 { y[0] = simd_sum(x[0] > 0) + simd_max(uchar(3)) + simd_any(x[0] > 0); }
 { y[0] = float(INT_MAX) + FLT_MAX + M_PI_F + HALF_MAX + MAXFLOAT; y[1] = NULL == nullptr; }
+{ logger.log_debug("%d", 1); os_log_default.log("x"); y[0] = 1; }
 { uint64_t w = 1ul << 40; y[0] = popcount(w) + clz(w) + mulhi(w, w) + float(w); }
 """
 

@@ -48,6 +48,16 @@ VALUES = {
     "float4(uchar4(255, 0, 1, 2))": [255, 0, 1, 2],
     "table[1]": [5, 6, 7, 8],
     "float4(corner, corner.yx)": [3, 4, 4, 3],
+    # Extended vectors, which have no names of components.
+    "({ vec<float, 8> v = {1, 2}; v += 1; v[7] *= x + 4; float4(v[0], v[1], v[6], v[7]); })": (
+        [2, 3, 1, 4]
+    ),
+    "({ vec<half, 16> v(vec<half, 8>(2), half4(3), 4, 5, half2(6)); ++v;"
+    " float4(v[0], v[11], v[13], v[15]); })": [3, 4, 6, 7],
+    "({ vec<int, 8> v(vec<float, 8>(1.7f)); auto m = -v < 0 && v != 2;"
+    " float4(v[3], m[3], sizeof(v), alignof(vec<char, 16>)); })": [1, 1, 32, 16],
+    "({ constexpr vec<int, 8> v = vec<int, 8>(3) + 4; static_assert(v[2] == 7);"
+    " +float4(v[2]); })": [7, 7, 7, 7],
     # Swizzles, read and written.
     "float4(1, 2, 3, 4).wzyx": [4, 3, 2, 1],
     "float4(1, 2, 3, 4).xxyy": [1, 1, 2, 2],

@@ -15,13 +15,6 @@ CASES = [*BUGS, *notes.NOTES, *CLEAN]
 #: Kinds of what is found before a kernel runs.
 COMPILING = {"does-not-compile", "variant-does-not-compile"}
 
-#: Bugs that the simulator is known not to find, or not at their line, and why.
-MISSED = {
-    "vector_view_past_a_private_array": (
-        "the compiler checks loads and stores of private arrays, not copies of whole vectors"
-    )
-}
-
 
 def _name(case: Case) -> str:
     return case.name
@@ -29,9 +22,7 @@ def _name(case: Case) -> str:
 
 @pytest.mark.parametrize("case", BUGS, ids=_name)
 @pytest.mark.sampled(24)
-def test_bug_is_found_at_its_line(case: Case, request: pytest.FixtureRequest) -> None:
-    if case.name in MISSED:
-        request.applymarker(pytest.mark.xfail(reason=MISSED[case.name]))
+def test_bug_is_found_at_its_line(case: Case) -> None:
     assert complaints(case, run(case)) == []
 
 

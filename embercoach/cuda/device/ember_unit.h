@@ -22,9 +22,13 @@ template <class T>
 EMBER_CFN T&& widened(T&& value) {
   return static_cast<T&&>(value);
 }
-template <class T>
-EMBER_CFN T&& aligned(T&& value) {
+template <bool Whole, class T>
+EMBER_CFN T&& pointed(T&& value) {
   return static_cast<T&&>(value);
+}
+template <class A, class I>
+EMBER_CFN I element(I index, const char*) {
+  return index;
 }
 
 // Metal's thread attributes under their own names, three components where Metal gives three.

@@ -44,6 +44,8 @@ template <class T, class S>
 EMBER_CFN void append(T* to, int& at, S value) {
   if constexpr (width<S> == 1) {
     to[at++] = number<T>(value);
+  } else if constexpr (width<S> > 4) {
+    for (int i = 0; i < width<S>; ++i) to[at++] = number<T>(value.ember_at[i]);
   } else {
     to[at++] = number<T>(value.x);
     to[at++] = number<T>(value.y);
@@ -60,6 +62,11 @@ struct flat {
     int i = 0;
     (append(at, i, parts), ...);
   }
+  static EMBER_CFN flat of(T one) {
+    flat all;
+    for (T& each : all.at) each = one;
+    return all;
+  }
 };
 
 template <int N, class... A>
@@ -70,30 +77,35 @@ inline constexpr bool builds =
 #define EMBER_ONE2(v) v, v
 #define EMBER_ONE3(v) v, v, v
 #define EMBER_ONE4(v) v, v, v, v
+#define EMBER_ONEN(v) ember::flat<T, N>::of(v)
 
 #define EMBER_ASSIGN(op) \
   EMBER_CFN vec& operator op##=(vec b) { return *this = *this op b; }
 
 #define EMBER_VECTOR(N)                                                                       \
+  EMBER_MEMBERS(N, EMBER_ONE##N)                                                              \
+  EMBER_CFN T& operator[](int i) { return reinterpret_cast<T(&)[N]>(x)[i]; }                  \
+  EMBER_CFN T operator[](int i) const {                                                       \
+    if (__builtin_is_constant_evaluated()) return ember::flat<T, N>(*this).at[i];             \
+    return reinterpret_cast<const T(&)[N]>(x)[i];                                             \
+  }                                                                                           \
+  EMBER_SWIZZLES_##N
+
+#define EMBER_MEMBERS(N, one)                                                                 \
   using value_type = T;                                                                       \
   static constexpr int ember_size = N;                                                        \
   vec() = default;                                                                            \
   template <class S, ember::enable_if_t<ember::spreads<T, S>, int> = 0>                       \
-  EMBER_CFN vec(S s) : vec(EMBER_ONE##N(ember::number<T>(s))) {}                                       \
+  EMBER_CFN vec(S s) : vec(one(ember::number<T>(s))) {}                                       \
   template <class S,                                                                          \
             ember::enable_if_t<metal::is_floating_point_v<S> && !ember::spreads<T, S>, int> = 0> \
-  explicit EMBER_CFN vec(S s) : vec(EMBER_ONE##N(ember::number<T>(s))) {}                              \
+  explicit EMBER_CFN vec(S s) : vec(one(ember::number<T>(s))) {}                              \
   template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                           \
   explicit EMBER_CFN vec(vec<U, N> v) : vec(ember::flat<T, N>(v)) {}                          \
   template <class U, ember::enable_if_t<!__is_same(U, T), int> = 0>                           \
   explicit EMBER_CFN vec(packed_vec<U, N> v) : vec(ember::flat<T, N>(v)) {}                   \
   template <class... A, ember::enable_if_t<ember::builds<N, A...>, int> = 0>                  \
   EMBER_CFN vec(A... parts) : vec(ember::flat<T, N>(parts...)) {}                             \
-  EMBER_CFN T& operator[](int i) { return reinterpret_cast<T(&)[N]>(x)[i]; }                  \
-  EMBER_CFN T operator[](int i) const {                                                       \
-    if (__builtin_is_constant_evaluated()) return ember::flat<T, N>(*this).at[i];             \
-    return reinterpret_cast<const T(&)[N]>(x)[i];                                             \
-  }                                                                                           \
   EMBER_ASSIGN(+)                                                                             \
   EMBER_ASSIGN(-)                                                                             \
   EMBER_ASSIGN(*)                                                                             \
@@ -115,10 +127,25 @@ inline constexpr bool builds =
     vec old = *this;                                                                          \
     *this -= vec(T(1));                                                                       \
     return old;                                                                               \
-  }                                                                                           \
-  EMBER_SWIZZLES_##N
+  }
 
 namespace metal {
+// Of more than 4 components: Metal's have no names, and its functions take none of them.
+template <class T, int N>
+struct alignas((N > 8 ? 16 : 8) * sizeof(T)) vec {
+  static_assert(N > 1 && N <= 16, "a vector has 2 to 16 components");
+  T ember_at[N];
+  EMBER_CFN vec(ember::flat<T, N> f) : ember_at{} {
+    for (int i = 0; i < N; ++i) ember_at[i] = f.at[i];
+  }
+  EMBER_CFN vec(std::initializer_list<T> l) : ember_at{} {
+    for (int i = 0; i < N && i < int(l.size()); ++i) ember_at[i] = l.begin()[i];
+  }
+  EMBER_MEMBERS(N, EMBER_ONEN)
+  EMBER_CFN T& operator[](int i) { return ember_at[i]; }
+  EMBER_CFN T operator[](int i) const { return ember_at[i]; }
+};
+
 template <class T>
 struct alignas(2 * sizeof(T)) vec<T, 2> {
   T x, y;
@@ -292,7 +319,12 @@ namespace metal {
   if constexpr (V::ember_size == 2) return R(E(p.x op q.x), E(p.y op q.y));                      \
   if constexpr (V::ember_size == 3) return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z));       \
   if constexpr (V::ember_size == 4)                                                              \
-    return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z), E(p.w op q.w));
+    return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z), E(p.w op q.w));                        \
+  if constexpr (V::ember_size > 4) {                                                             \
+    ember::flat<E, V::ember_size> r;                                                             \
+    for (int i = 0; i < V::ember_size; ++i) r.at[i] = E(p.ember_at[i] op q.ember_at[i]);         \
+    return R(r);                                                                                 \
+  }
 #define EMBER_BINARY(op)                                                                         \
   template <class A, class B, class V = ember::vector_of_t<A, B>>                                \
   EMBER_CFN V operator op(A a, B b) {                                                            \
@@ -311,6 +343,10 @@ namespace metal {
     if constexpr (V::ember_size == 2) return V(T(op p.x), T(op p.y));                            \
     if constexpr (V::ember_size == 3) return V(T(op p.x), T(op p.y), T(op p.z));                 \
     if constexpr (V::ember_size == 4) return V(T(op p.x), T(op p.y), T(op p.z), T(op p.w));      \
+    if constexpr (V::ember_size > 4) {                                                           \
+      for (int i = 0; i < V::ember_size; ++i) p.ember_at[i] = T(op p.ember_at[i]);               \
+      return p;                                                                                  \
+    }                                                                                            \
   }
 EMBER_BINARY(+)
 EMBER_BINARY(-)
@@ -343,18 +379,23 @@ EMBER_CFN M operator!(A a) {
 }
 }  // namespace metal
 
+#define EMBER_NAMED(a) \
+  static_assert(decltype(a)::ember_size <= 4, "functions take vectors of at most 4 components");
 // V from a function of one to four vectors' components.
 #define EMBER_MAP1(V, f, a)                                                       \
+  EMBER_NAMED(a)                                                                  \
   if constexpr (decltype(a)::ember_size == 2) return V(f(a.x), f(a.y));           \
   if constexpr (decltype(a)::ember_size == 3) return V(f(a.x), f(a.y), f(a.z));   \
   if constexpr (decltype(a)::ember_size == 4) return V(f(a.x), f(a.y), f(a.z), f(a.w));
 #define EMBER_MAP2(V, f, a, b)                                                             \
+  EMBER_NAMED(a)                                                                           \
   if constexpr (decltype(a)::ember_size == 2) return V(f(a.x, b.x), f(a.y, b.y));          \
   if constexpr (decltype(a)::ember_size == 3)                                              \
     return V(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z));                                       \
   if constexpr (decltype(a)::ember_size == 4)                                              \
     return V(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w));
 #define EMBER_MAP3(V, f, a, b, c)                                                          \
+  EMBER_NAMED(a)                                                                           \
   if constexpr (decltype(a)::ember_size == 2) return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y)); \
   if constexpr (decltype(a)::ember_size == 3)                                              \
     return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z));                        \

@@ -376,7 +376,12 @@ def _lost_variable(rewritten: Rewritten) -> str:
 
 def _missing(message: str) -> str:
     """Mark names that Metal has and the simulator lacks, which are not the user's mistake."""
-    unknown = ("use of undeclared identifier '", "no member named '", "unknown type name '")
+    unknown = (
+        "use of undeclared identifier '",
+        "no member named '",
+        "no type named '",
+        "unknown type name '",
+    )
     for front in unknown:
         _, _, name = message.partition(front)
         name = name.partition("'")[0]

@@ -158,16 +158,16 @@ class _Kind(Struct, frozen=True):
 
     Attributes:
         message: the problem, at most 80 characters but for long names.
-        help: the remedy.
+        help: the remedy, or what gives it.
         uses_detail: whether the message holds the finding's detail.
     """
 
     message: Callable[[_Context], str]
-    help: str
+    help: str | Callable[[_Context], str]
     uses_detail: bool = False
 
 
-_DIVERGENT = frozenset({"divergent-barrier", "divergent-simd"})
+_DIVERGENT = frozenset({"divergent-barrier", "divergent-simd", "split-reduction"})
 #: Kinds whose count is one of elements, which the message states.
 _COUNTED = frozenset({"unwritten-output", "order-dependent", "float-sum-order"})
 _WIDTH = 100
@@ -215,6 +215,12 @@ def _uninitialized(found: _Context) -> str:
     return hazards.uninitialized_read(found.spot)
 
 
+def _uninitialized_help(found: _Context) -> str:
+    if found.raw.at.thread is None:
+        return "Give the variable a value where it is declared"
+    return hazards.UNINITIALIZED_HELP if found.buffer else hazards.UNINITIALIZED_SHARED_HELP
+
+
 def _unwritten(found: _Context) -> str:
     text, count, buffer = hazards.unwritten_output(found.spot), found.raw.count, found.buffer
     if count == 1:
@@ -235,7 +241,7 @@ _KINDS = {
     ),
     "threadgroup-race": _Kind(_race, hazards.RACE_HELP),
     "device-race": _Kind(_race, hazards.DEVICE_RACE_HELP),
-    "uninitialized-read": _Kind(_uninitialized, hazards.UNINITIALIZED_HELP),
+    "uninitialized-read": _Kind(_uninitialized, _uninitialized_help),
     "unwritten-output": _Kind(_unwritten, hazards.UNWRITTEN_HELP),
     "divergent-barrier": _Kind(
         lambda _: hazards.barrier_divergence("some threads"), hazards.DIVERGENCE_HELP
@@ -286,6 +292,11 @@ _KINDS = {
         lambda found: f"benign race on `{found.spot}`: two threads write the same value",
         "Let one thread write it",
     ),
+    "split-reduction": _Kind(
+        _detailed("reduction in both branches", ": "),
+        "Reduce in front of the branch if the result is that of all lanes",
+        uses_detail=True,
+    ),
     "lane-synchronous": _Kind(
         lambda found: f"lanes exchange `{found.spot}` without a simdgroup barrier",
         "Put `simdgroup_barrier(mem_flags::mem_threadgroup)` between the two accesses",
@@ -308,19 +319,19 @@ def described(
     line = None
     if raw.at.line:
         part, line = kernel.lines.place(raw.at.line)
-    kind = _KINDS[raw.kind]
+    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers)
     return KernelFinding(
         kind=raw.kind,
         kernel=kernel.name,
         part=part,
         line=line,
         thread=raw.at.thread,
-        message=kind.message(_Context(raw, kernel, buffers)),
+        message=kind.message(context),
         excerpt=_excerpt(kernel, raw.at.line),
         launched_at=launched_at,
         count=raw.count,
         details=tuple(_details(raw, kernel, kind)),
-        help=kind.help,
+        help=kind.help if isinstance(kind.help, str) else kind.help(context),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.program.types import INTEGERS, SCALARS, SIZES
+from embercoach.metal.syntax import exchange_words, tree_of
 from embercoach.simulator.answers import FIRST_ARRAY, REASONS
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from embercoach.simulator.answers import DifferenceAnswer, FindingAnswer, ResultAnswer
     from embercoach.simulator.build.object_lines import Image, LineTable
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 #: In the order of the runtime's enumeration.
 _KINDS = tuple(CODE_OF_KIND)
 _READ, _WRITE, _ATOMIC = 1, 2, 4
+_RACES = frozenset({"threadgroup-race", "device-race"})
 _NOTES = frozenset({"same-value-write", "lane-synchronous"})
 _SYMMETRIC = frozenset(
     {"threadgroup-race", "device-race", "wrong-mem-flags", "same-value-write", "lane-synchronous"}
@@ -50,6 +53,13 @@ _SIGNALS = {
     10: "bad address",
     11: "segmentation fault",
 }
+#: Why the value that a lane gets from another is undefined.
+_UNDEFINED_LANES = frozenset({"inactive lane", "partial"})
+_REDUCTIONS = frozenset(
+    f"{group}_{name}"
+    for group in ("simd", "quad")
+    for name in ("sum", "product", "max", "min", "and", "or", "xor")
+)
 _SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
 
 
@@ -78,11 +88,14 @@ class Scene(Struct, frozen=True):
             return self.image.arrays[number - FIRST_ARRAY].name
         return self.buffers[number].name if number in self.buffers else ""
 
+    def text(self, line: int) -> str:
+        """Return a line of the source, "" where there is none."""
+        lines = self.kernel.source.split("\n")
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
     def word(self, line: int, column: int) -> str:
         """Return the identifier that begins at a place of the compiled text, "" if none does."""
-        column = self.kernel.original_column(line, column)
-        lines = self.kernel.source.split("\n")
-        rest = lines[line - 1][column - 1 :] if 0 < line <= len(lines) else ""
+        rest = self.text(line)[self.kernel.original_column(line, column) - 1 :]
         length = 0
         while rest[: length + 1].isidentifier() and length < len(rest):
             length += 1
@@ -120,6 +133,7 @@ def raw_findings(answer: ResultAnswer, scene: Scene) -> tuple[RawFinding, ...]:
     explained = False
     for run in answer.runs:
         records = [r for r in run.findings if not (unused and _is_undefined_value(r))]
+        records = list(_without_defined(records, scene))
         explained |= any(_is_undefined_value(record) for record in records)
         for finding in _of_one_run(_finding(record, scene) for record in records):
             known = merged.get(_identity(finding))
@@ -135,6 +149,49 @@ def raw_findings(answer: ResultAnswer, scene: Scene) -> tuple[RawFinding, ...]:
 def _is_undefined_value(record: FindingAnswer) -> bool:
     """Return whether a thread got an undefined value, which alone is harmless."""
     return REASONS[record.reason] in ("inactive lane", "division")
+
+
+def _without_defined(records: Sequence[FindingAnswer], scene: Scene) -> Iterator[FindingAnswer]:
+    """Yield records without those of lanes that exchange values among themselves.
+
+    Such an operation is defined for the active lanes. A reduction in both branches is noted: its
+    author may have thought of all lanes.
+    """
+    undefined = {scene.line(r.pc) for r in records if REASONS[r.reason] in _UNDEFINED_LANES}
+    for record in records:
+        if not _is_apart(record) or scene.line(record.pc) in undefined:
+            yield record
+        elif _is_split(record, scene):
+            yield replace(record, kind=_KINDS.index("split-reduction"))
+
+
+def _is_apart(record: FindingAnswer) -> bool:
+    """Return whether some lanes of a simdgroup were elsewhere."""
+    return _KINDS[record.kind] == "divergent-simd" and REASONS[record.reason] == "elsewhere"
+
+
+def _is_split(record: FindingAnswer, scene: Scene) -> bool:
+    """Return whether a reduction is in both branches of a statement, and lanes were at both."""
+    here, there = scene.line(record.pc) or 0, scene.line(record.other_pc) or 0
+    at_both = record.text in _REDUCTIONS and record.text in scene.text(there)
+    return at_both and any(
+        (here in one and there in other) or (here in other and there in one)
+        for one, other in _branches(scene.kernel.source)
+    )
+
+
+@lru_cache(maxsize=2)
+def _branches(source: str) -> list[tuple[range, range]]:
+    """Return the lines of each statement's two branches."""
+    nodes = [tree_of(exchange_words(source.encode(errors="replace"), frozenset())[0]).root]
+    found = []
+    for node in nodes:
+        nodes += node.children
+        parts = [node.child_by_field_name(name) for name in ("consequence", "alternative")]
+        lines = [range(p.start_point.row + 1, p.end_point.row + 2) for p in parts if p is not None]
+        if len(lines) == 2:
+            found.append((lines[0], lines[1]))
+    return found
 
 
 def _identity(finding: RawFinding) -> tuple[object, ...]:
@@ -161,6 +218,8 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
     """Drop findings that another one states better."""
     named = {(f.kind, f.at.line) for f in findings if f.buffer}
     races = {_identity(f)[1:] for f in findings if f.kind not in _NOTES}
+    pairs = [(f.buffer, f.at, f.other or f.at) for f in findings if f.kind in _RACES]
+    raced = {(buffer, access.line) for buffer, *both in pairs for access in both}
     others = {(f.kind, f.at.line) for f in findings if f.other is not None}
     kept = []
     for finding in findings:
@@ -169,6 +228,9 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
         if finding.kind == "out-of-bounds" and not finding.buffer and place in named:
             continue
         if finding.kind in _NOTES and _identity(finding)[1:] in races:
+            continue
+        # Of a read in front of the write.
+        if finding.kind == "uninitialized-read" and (finding.buffer, finding.at.line) in raced:
             continue
         if finding.kind == "divergent-simd" and finding.other is None and place in others:
             continue
@@ -217,12 +279,14 @@ def _place(record: FindingAnswer, scene: Scene) -> str:
     if REASONS[record.reason] == "variable":
         line, column = scene.lines().place_at(record.pc)
         return scene.word(line or 0, column)
+    if REASONS[record.reason] == "element":
+        return record.text
     return scene.place(record.place)
 
 
 def _element(record: FindingAnswer, scene: Scene) -> int | None:
     place, offset = record.place, record.offset
-    if record.column:
+    if record.column or REASONS[record.reason] == "element":
         return record.detail[0]
     if place < 0:
         return None
@@ -242,7 +306,7 @@ def _detail(record: FindingAnswer, scene: Scene) -> str:
         way = "have returned" if reason == "exited" else "are elsewhere"
         unit = "lane" if reason == "simdgroup barrier" else "thread"
         return f"{_count(here, unit)} at this barrier, {elsewhere} {way}"
-    if kind == "divergent-simd":
+    if kind in ("divergent-simd", "split-reduction"):
         if reason == "inactive lane":
             return f"`{record.text}` reads inactive lane {here}"
         if reason == "partial":
@@ -253,6 +317,10 @@ def _detail(record: FindingAnswer, scene: Scene) -> str:
         return f"`{name}` at byte {record.offset}, not a multiple of {here}"
     if kind == "undefined-arithmetic":
         return undefined_operation(reason, record.detail, _plain_type(record.text))
+    if reason == "element":
+        return _count(elsewhere, "element")
+    if reason == "variable":
+        return "the access leaves its variable"
     if reason == "index":
         return f"declared as `{_plain_type(record.text)}`"
     if kind == "wrong-mem-flags":

@@ -1,4 +1,4 @@
-"""Checks that the translation adds: alignment of pointers from casts, and loops that wait."""
+"""Checks that the translation adds: pointers from casts, indices, and loops that wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.texts import Parsed, SyntaxNode
 
-_CHECKED = "ember::aligned"
+_POINTED = "ember::pointed"
+_ELEMENT = "ember::element"
+#: Characters of an array's name in messages.
+_LONGEST = 80
 _POINTERS = frozenset({"pointer_declarator", "abstract_pointer_declarator"})
 #: A pointer to one of these, if it was not cast, has its alignment.
 _SCALARS = SCALARS.keys() | {"void"}
@@ -33,7 +36,8 @@ def alignment_edits(texts: Sequence[Parsed]) -> Iterator[tuple[int, LineEdit]]:
                 continue
             if _comes_from_cast(parsed, pointer, names):
                 place = parsed.place(pointer)
-                yield number, LineEdit(place.start, place.start, f"{_CHECKED}(")
+                whole = "false" if node.kind == "subscript_expression" else "true"
+                yield number, LineEdit(place.start, place.start, f"{_POINTED}<{whole}>(")
                 yield number, LineEdit(place.end, place.end, ")")
 
 
@@ -71,8 +75,7 @@ def _cast_pointers(parsed: Parsed) -> Iterator[str]:
 
 def _pointer(parsed: Parsed, node: SyntaxNode) -> SyntaxNode | None:
     """Return the pointer that an expression dereferences; None if it makes no access."""
-    above = parsed.parent(node)
-    if above is not None and above.kind == "pointer_expression" and _operator(above) == "&":
+    if _gives_address(parsed, node):
         return None
     operator = _operator(node)
     is_access = {
@@ -81,6 +84,11 @@ def _pointer(parsed: Parsed, node: SyntaxNode) -> SyntaxNode | None:
         "subscript_expression": True,
     }
     return node.get("argument") if is_access[node.kind] else None
+
+
+def _gives_address(parsed: Parsed, node: SyntaxNode) -> bool:
+    above = parsed.parent(node)
+    return above is not None and above.kind == "pointer_expression" and _operator(above) == "&"
 
 
 def _operator(node: SyntaxNode) -> str:
@@ -103,6 +111,27 @@ def _comes_from_cast(parsed: Parsed, pointer: SyntaxNode, names: Collection[str]
         elif node.kind in ("parenthesized_expression", "update_expression"):
             pending += node.inner
     return False
+
+
+def element_edits(parsed: Parsed) -> Iterator[LineEdit]:
+    """Check each index of an array that is an element or a member."""
+    for node in parsed.of_kinds("subscript_expression"):
+        array, given = node.get("argument"), node.get("indices")
+        indices = () if given is None else given.inner
+        if (
+            node.has_error
+            or array is None
+            or array.kind not in ("subscript_expression", "field_expression")
+            or len(indices) != 1
+            or not parsed.holds(node)
+            or _gives_address(parsed, node)
+        ):
+            continue
+        text, place = parsed.text_between(array.start, array.end), parsed.place(indices[0])
+        if len(text) < _LONGEST and not any(character in text for character in '\n"\\'):
+            start = f"{_ELEMENT}<decltype(({text}))>("
+            yield LineEdit(place.start, place.start, start)
+            yield LineEdit(place.end, place.end, f', "{text}")')
 
 
 #: What the unit's first header declares; its scope ends with the loop, however that is left.

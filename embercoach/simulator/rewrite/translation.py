@@ -32,7 +32,7 @@ from embercoach.simulator.rewrite.metal_dialect import (
     literal_edits,
     method_edits,
 )
-from embercoach.simulator.rewrite.runtime_checks import alignment_edits, spin_edits
+from embercoach.simulator.rewrite.runtime_checks import alignment_edits, element_edits, spin_edits
 from embercoach.simulator.rewrite.variables import SPACE, fillings, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
@@ -282,8 +282,10 @@ def rewrite(
         starts = {start_of_line(source, line) + column - 1 - shift for line, column in casts}
         edits += (_moved(edit, shift) for edit in cast_edits(parsed, starts))
         dialect = (*literal_edits(parsed), *array_edits(parsed), *method_edits(parsed))
-        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(parsed)))
-        problems += (_problem(source, shift + at, what) for at, what in bare_parameters(parsed))
+        checks = (*spin_edits(parsed), *element_edits(parsed))
+        edits += (_moved(edit, shift) for edit in (*dialect, *checks))
+        refused = (*bare_parameters(parsed), *_function_constants(parsed))
+        problems += (_problem(source, shift + at, what) for at, what in refused)
         shared = tuple(threadgroup_storage(parsed, words))
         for filling in fillings(parsed):
             # Macros that say threadgroup are not in the tree.
@@ -425,6 +427,13 @@ def attribute_argument(parameter: LaunchParameter) -> str:
     value = f"ember_self->{parameter.attribute}"
     parts = [f"{value}[{i}]" for i in range(width)] if available == 3 else [value]
     return f"{parameter.type}({', '.join(parts)})"
+
+
+def _function_constants(parsed: Parsed) -> Iterator[tuple[int, str]]:
+    for part in parsed.of_kinds("declaration"):
+        if parsed.is_function_constant(part):
+            message = "function constant: MLX sets none for custom kernels; use template arguments"
+            yield parsed.place(part).start, message
 
 
 def _refusals(text: MetalText) -> Iterator[tuple[int, str]]:

@@ -49,6 +49,17 @@ static void tell_outside_variable(u64 pc) {
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
 
+EMBER_EXPORT void ember_array_end(const char* array, ember_u64 extent) {
+  if (!current || !launch->checked) return;
+  settle_pending();
+  ember_finding* finding = report(OUT_OF_BOUNDS, CALLER(), 0, -1, BECAUSE_ELEMENT);
+  if (finding->count > 1) end_thread();
+  blame_current(finding);
+  finding->detail[0] = finding->detail[1] = (i64)extent;
+  strncpy(finding->text, array, sizeof finding->text - 1);
+  end_thread();
+}
+
 // -fsanitize=shift-exponent,float-cast-overflow: the program goes
 // on. The library's own code is compiled alike; what the kernel passes to it is not known there.
 struct ember_operands {

@@ -78,6 +78,9 @@ EMBER_PLACE void ember_end_spin(ember_u64 outer);
 // A pointer that is not aligned as its type demands is about to be dereferenced.
 EMBER_PLACE void ember_misaligned(const volatile void* address, ember_u32 alignment);
 
+// The element at the end of an array, which is part of another or of a struct, is about to be accessed.
+EMBER_PLACE void ember_array_end(const char* array, ember_u64 extent);
+
 // An atomic access is about to happen; the caller does it, as no other thread can come between.
 void ember_atomic(const volatile void* address, ember_u32 size, ember_u32 access);
 

@@ -13,13 +13,8 @@ import mlx.core as mx
 
 from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.simulator.profile.gpus import DEFAULT, GPUS
-from embercoach.simulator.session.launching import (
-    CapturedDefinition,
-    LaunchSettings,
-    is_missing_metal,
-    launch,
-)
-from embercoach.simulator.session.record import Recorder
+from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
+from embercoach.simulator.session.record import CapturedDefinition, Recorder, calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -230,7 +225,7 @@ class SimulatedKernel:
 
     def __init__(self, real: Callable[..., Any], definition: CapturedDefinition) -> None:
         self._real = real
-        self._definition = definition
+        self.definition = definition
         self.__doc__ = real.__doc__
 
     def __call__(self, *positional: Any, **arguments: Any) -> Any:
@@ -239,10 +234,10 @@ class SimulatedKernel:
         if settings is None:
             return self._real(*positional, **arguments)
         on_gpu = _active.with_real_stream(arguments)
-        return launch(self._real, self._definition, settings, positional, on_gpu)
+        return launch(self._real, self.definition, settings, positional, on_gpu)
 
     def __repr__(self) -> str:
-        return f"<metal_kernel {self._definition.name!r} of the EmberCoach simulator>"
+        return f"<metal_kernel {self.definition.name!r} of the EmberCoach simulator>"
 
 
 class _Active:
@@ -364,6 +359,7 @@ def defined(
         output_names=tuple(values["output_names"]),
         body=values["source"],
         header=values["header"],
+        defined_at=calling_place(),
     )
     return definition, bool(values["ensure_row_contiguous"])
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
+    from embercoach.simulator.session.activation import SimulatedKernel
     from embercoach.simulator.session.launching import Capture, Extent
     from embercoach.simulator.session.record import Recorder
 
@@ -194,12 +195,8 @@ class CompilingMachine:
 class CompiledKernel:
     """A kernel that is compiled where it is called."""
 
-    def __init__(
-        self, kernel: Callable[..., Any], name: str, names: Sequence[str], recorder: Recorder
-    ) -> None:
+    def __init__(self, kernel: SimulatedKernel, recorder: Recorder) -> None:
         self._kernel = kernel
-        self._name = name
-        self._names = names
         self._recorder = recorder
         self._tried: set[str] = set()
 
@@ -213,7 +210,7 @@ class CompiledKernel:
             return _zeros(arguments)
         if not positional and (tried := key(arguments)) not in self._tried:
             self._tried.add(tried)
-            for family in families(self._names, arguments):
+            for family in families(self._kernel.definition.input_names, arguments):
                 self._try_family(family, place)
         return outputs
 
@@ -233,7 +230,7 @@ class CompiledKernel:
         except SimulatorError as error:
             finding = KernelFinding(
                 kind=VARIANT,
-                kernel=self._name,
+                kernel=self._kernel.definition.name,
                 part="generated",
                 line=None,
                 thread=None,
@@ -251,7 +248,7 @@ class CompiledKernel:
         self, found: list[KernelFinding], arguments: dict[str, Any], place: tuple[str, int] | None
     ) -> None:
         launch = SimulatedLaunch(
-            kernel=self._name,
+            kernel=self._kernel.definition.name,
             grid=tuple(arguments.get("grid", ())),
             threadgroup=tuple(arguments.get("threadgroup", ())),
             shapes={},
@@ -260,6 +257,7 @@ class CompiledKernel:
             findings=tuple(found),
             notes=(),
             launched_at=place,
+            definition=self._kernel.definition,
         )
         self._recorder.add(launch)
 
@@ -283,9 +281,8 @@ def compiling(
         simulated = mx.fast.metal_kernel
 
         def metal_kernel(*positional: Any, **arguments: Any) -> CompiledKernel:
-            kernel: Any = simulated(*positional, **arguments)  # MLX checks the arguments
-            given = dict(zip(("name", "input_names"), positional, strict=False)) | arguments
-            return CompiledKernel(kernel, given["name"], tuple(given["input_names"]), recorder)
+            kernel: Any = simulated(*positional, **arguments)
+            return CompiledKernel(kernel, recorder)
 
         # What it replaces is put back by the simulation, when that ends.
         mx.fast.metal_kernel = metal_kernel

@@ -23,7 +23,12 @@ from embercoach.simulator.model import (
 from embercoach.simulator.profile.prediction import advise
 from embercoach.simulator.reporting.compiler_errors import LAUNCHED, CompileError, findings_of
 from embercoach.simulator.reporting.messages import described
-from embercoach.simulator.session.record import KernelFault, SimulatedLaunch, calling_place
+from embercoach.simulator.session.record import (
+    CapturedDefinition,
+    KernelFault,
+    SimulatedLaunch,
+    calling_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,16 +43,6 @@ Extent = tuple[int, int, int]
 
 #: The names of the values of `math_mode` in what MLX records.
 MATH_MODES = ("safe", "relaxed", "fast")
-
-
-class CapturedDefinition(Struct, frozen=True):
-    """The user's arguments of `mx.fast.metal_kernel`, which a kernel is built from."""
-
-    name: str
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-    body: str
-    header: str = ""
 
 
 class Capture(Struct, frozen=True):
@@ -407,6 +402,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         launched_at=place,
         traffic=result.traffic,
         profile=profile,
+        definition=captured.definition,
     )
     settings.recorder.add(done)
     if settings.raises and done.findings:
@@ -428,6 +424,7 @@ def _refused(error: CompileError, captured: Capture) -> SimulatedLaunch:
         findings=tuple(findings_of(error, LAUNCHED, place)),
         notes=(),
         launched_at=place,
+        definition=captured.definition,
     )
 
 

@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
+class CapturedDefinition(Struct, frozen=True):
+    """The user's arguments of `mx.fast.metal_kernel`, and file and line of the call."""
+
+    name: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    body: str
+    header: str = ""
+    defined_at: tuple[str, int] | None = None
+
+
 class SimulatedLaunch(Struct, frozen=True):
     """One simulated launch.
 
@@ -50,6 +61,7 @@ class SimulatedLaunch(Struct, frozen=True):
             asks to know of an input (`x_shape`, `x_strides`); of the first run. Empty where checks
             are off, as nothing counts then.
         profile: counts of its work, None unless they were asked for.
+        definition: what the kernel was built from.
     """
 
     kernel: str
@@ -63,6 +75,7 @@ class SimulatedLaunch(Struct, frozen=True):
     launched_at: tuple[str, int] | None
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     profile: LaunchProfile | None = None
+    definition: CapturedDefinition | None = None
 
     @property
     def device_bytes(self) -> int:
@@ -275,8 +288,8 @@ def _text(counts: LineCounts, profile: LaunchProfile) -> str:
     return lines[counts.line - 1].strip() if 0 < counts.line <= len(lines) else ""
 
 
-class KernelRow(Struct):
-    """The launches and findings of a kernel.
+class KernelRow(Struct, frozen=True):
+    """The launches and findings of a kernel, which others may have the name of.
 
     Attributes:
         name: that it was built with.
@@ -284,6 +297,8 @@ class KernelRow(Struct):
         seconds: in all of them.
         findings: that are faults.
         notes: of the benign classes.
+        defined_at: file and line of the call that built it first.
+        launched_at: those of its first launch.
     """
 
     name: str
@@ -291,6 +306,8 @@ class KernelRow(Struct):
     seconds: float = 0.0
     findings: int = 0
     notes: int = 0
+    defined_at: tuple[str, int] | None = None
+    launched_at: tuple[str, int] | None = None
 
 
 class Record(Struct, frozen=True):
@@ -321,30 +338,43 @@ class Record(Struct, frozen=True):
     @property
     def faults(self) -> int:
         """Findings that are not notes."""
-        return sum(row.findings for row in self.kernels)
+        return len(self.findings) - self.notes
 
     @property
     def notes(self) -> int:
         """Findings of the benign classes."""
-        return sum(row.notes for row in self.kernels)
+        return sum(finding.is_note for finding, _ in self.findings)
 
 
 def record_of(recorder: Recorder, allow: Sequence[str], gpu: str | None = None) -> Record:
     """Return the record of a recorder, findings sorted by the kernels' order."""
-    rows: dict[str, KernelRow] = {}
+    kernels: dict[tuple[object, ...], list[SimulatedLaunch]] = {}
     for launch in recorder.launches:
-        row = rows.setdefault(launch.kernel, KernelRow(launch.kernel))
-        row.launches += 1
-        row.seconds += launch.seconds
+        definition = launch.definition
+        text = definition and (definition.header, definition.body)
+        kernels.setdefault((launch.kernel, text), []).append(launch)
     found = [*recorder.findings, *recorder.notes]
     kept = [finding for finding in found if finding.kind not in allow]
-    for finding in kept:
-        row = rows.setdefault(finding.kernel, KernelRow(finding.kernel))
-        row.notes += finding.is_note
-        row.findings += not finding.is_note
     placed = tuple((finding, place_of(finding)) for finding in kept)
     profiles = documents(recorder.profiles, GPUS[gpu]) if gpu else ()
-    return Record(tuple(rows.values()), placed, len(found) - len(kept), profiles)
+    rows = tuple(_row(launches, allow) for launches in kernels.values())
+    return Record(rows, placed, len(found) - len(kept), profiles)
+
+
+def _row(launches: Sequence[SimulatedLaunch], allow: Sequence[str]) -> KernelRow:
+    found = merged(f for launch in launches for f in (*launch.findings, *launch.notes))
+    kept = [finding for finding in found if finding.kind not in allow]
+    notes = sum(finding.is_note for finding in kept)
+    definition = launches[0].definition
+    return KernelRow(
+        name=launches[0].kernel,
+        launches=len(launches),
+        seconds=sum(launch.seconds for launch in launches),
+        findings=len(kept) - notes,
+        notes=notes,
+        defined_at=definition.defined_at if definition else None,
+        launched_at=launches[0].launched_at,
+    )
 
 
 def write(recorder: Recorder, options: Options) -> None:

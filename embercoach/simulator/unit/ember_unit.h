@@ -14,6 +14,9 @@
 #define EMBER_TEXT(x) #x
 #define EMBER_LABEL(x) EMBER_UNNAMED "ember_gap_" EMBER_TEXT(x)
 
+// Of the runtime; clang calls it for an access that leaves its variable.
+extern "C" EMBER_PLACE void __ubsan_handle_local_out_of_bounds();
+
 namespace ember {
 
 // Raw bytes, so that no constructor runs in an address space that has none.
@@ -43,20 +46,39 @@ EMBER_CFN T&& widened(T&& value) {
   return static_cast<T&&>(value);
 }
 
-// The rewriter puts pointers in here that come from a cast, where they are dereferenced.
-template <class T>
-EMBER_CFN void check_alignment(const T&) {}
+// The rewriter puts pointers in here that come from a cast, where they are dereferenced. Whole: without
+// an index. Clang checks loads and stores of variables, not copies of objects.
+template <bool Whole, class T>
+EMBER_CFN void check_pointer(const T&) {}
 #if __has_feature(thread_sanitizer) && !defined(EMBER_COUNTED)
-template <class T>
-EMBER_CFN void check_alignment(T* const& pointer) {
+template <bool Whole, class T>
+EMBER_CFN void check_pointer(T* const& pointer) {
   if (__builtin_is_constant_evaluated()) return;
   if ((unsigned long)pointer % alignof(T)) ember_misaligned((const void*)pointer, alignof(T));
+  if (Whole && __builtin_dynamic_object_size((const void*)pointer, 0) < sizeof(T))
+    __ubsan_handle_local_out_of_bounds();
 }
 #endif
-template <class T>
-EMBER_CFN T&& aligned(T&& value) {
-  check_alignment(value);
+template <bool Whole, class T>
+EMBER_CFN T&& pointed(T&& value) {
+  check_pointer<Whole>(value);
   return static_cast<T&&>(value);
+}
+
+// The rewriter puts indices in here. Clang checks them, but of objects it takes the array's end for
+// an address that may be taken.
+template <class A, class I>
+EMBER_CFN I element(I index, const char* array) {
+#if __has_feature(thread_sanitizer) && !defined(EMBER_COUNTED)
+  using Array = __remove_reference_t(A);
+  if constexpr (__is_bounded_array(Array) && __is_class(__remove_all_extents(Array))) {
+    constexpr ulong extent = __array_extent(Array, 0);
+    if (!__builtin_is_constant_evaluated() && ulong(index) == extent) {
+      ember_array_end(array, extent);
+    }
+  }
+#endif
+  return index;
 }
 
 // The rewriter puts one in front of a loop that waits for an atomic.

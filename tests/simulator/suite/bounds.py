@@ -317,4 +317,30 @@ BUGS = (
         // body
         y[i] = kLevels[codes[i]];  // <- out-of-bounds
     """),
+    kernel("end_of_a_row_of_vectors", 32)(x=floats(32), y=Out(32))("""
+        threadgroup float4 t[8][4];
+        t[lid / 4][lid % 4] = float4(0);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (lid < 5) t[0][lid] = float4(x[lid]);  // <- out-of-bounds
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[lid] = t[lid / 4][lid % 4].x;
+    """),
+    kernel("end_of_a_members_pairs", 8)(x=halves(8), y=Out(8, "float16"))("""
+        struct Rows { half2 low[3]; half2 high[3]; };
+        // body
+        Rows rows = {};
+        for (uint k = 0; k <= 3; ++k) {
+          half2 sum = rows.low[k] + half2(x[i]);  // <- out-of-bounds
+          rows.low[k % 3] = sum;
+        }
+        y[i] = rows.low[0].x + rows.high[2].y;
+    """),
+    kernel("end_of_a_row_of_matrices", 32)(x=floats(8, 8), y=Out(8, 8))("""
+        simdgroup_float8x8 parts[2][3];
+        for (int r = 0; r < 2; ++r)
+          for (int c = 0; c < 3; ++c) parts[r][c] = simdgroup_float8x8(0.0f);
+        for (int c = 1; c <= 3; ++c)
+          simdgroup_load(parts[0][c], x, 8);  // <- out-of-bounds
+        simdgroup_store(parts[1][0], y, 8);
+    """),
 )

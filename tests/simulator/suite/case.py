@@ -37,7 +37,7 @@ CONSEQUENCES = {
 }
 
 #: The benign classes, which are never errors.
-NOTES = frozenset({"same-value-write", "lane-synchronous", "float-sum-order"})
+NOTES = frozenset({"same-value-write", "lane-synchronous", "float-sum-order", "split-reduction"})
 
 #: Positions that a body may use without a declaration.
 POSITIONS = {

@@ -51,6 +51,11 @@ def _exclusive(x: np.ndarray) -> np.ndarray:
     return np.cumsum(x) - x
 
 
+_LANE, _ALL = np.arange(64) % 32, np.arange(64)
+_FOUR = np.where(_LANE < 4, 4 * (_ALL - _LANE) + 6, _ALL)
+_PLACE = np.where(_LANE % 2, (_LANE - 1) // 2 + (_ALL - _LANE + 1) + (_LANE ^ 2) - _LANE, -1)
+_PLACES = _PLACE.reshape(2, 32).max(1).repeat(32) - _PLACE
+
 CLEAN = (
     kernel("tree_reduction", (640, 128))(x=_WIDE, y=gives(_WIDE.sum(1)))("""
         threadgroup float work[128];
@@ -504,5 +509,21 @@ CLEAN = (
         float v = x[i], dx = quad_shuffle_xor(v, 1) - v, first = quad_broadcast(v, 0);
         float s = quad_sum(v);
         y[i] = thread_index_in_quadgroup == 0 ? s : dx + first;
+    """),
+    kernel("sum_of_the_first_lanes", 64)(x=count(64), y=gives(_FOUR))("""
+        threadgroup int cells[64];
+        int v = x[lid];
+        if (lane < 4) v = simd_sum(v);
+        cells[lid] = v;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[lid] = cells[lid];
+    """),
+    kernel("places_among_the_odd", 64)(x=count(64), y=gives(_PLACES))("""
+        int v = x[lid], place = -1;
+        if (v % 2) {
+          place = simd_prefix_exclusive_sum(1);
+          place += simd_broadcast(v, 1) + simd_shuffle_xor(v, 2) - v;
+        }
+        y[lid] = simd_max(place) - place;
     """),
 )

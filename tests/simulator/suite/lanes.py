@@ -172,15 +172,6 @@ BUGS = (
         float next = simd_shuffle_down(v, 1);  // <- divergent-simd
         y[i] = next - v;
     """),
-    kernel("mean_taken_in_both_branches", (64, 32))(x=floats(64), y=Out(64))("""
-        float v = x[thread_position_in_grid.x], r;
-        if (lane < 16) {
-          r = v - simd_sum(v) / 32;  // <- divergent-simd
-        } else {
-          r = v + simd_sum(v) / 32;  // <- divergent-simd
-        }
-        y[thread_position_in_grid.x] = r;
-    """),
     kernel("pair_sums_in_a_loop_of_uneven_length", 32)(x=floats(45), y=Out(32))("""
         float total = 0;
         for (uint c = lane; c < 45; c += 32)

@@ -9,6 +9,7 @@ from tests.simulator.suite.case import Out, floats, gives, integers, kernel
 _X = floats(64)
 _POSITIVE = np.abs(floats(96)) + 0.5
 _KEYS = integers(0, 9, 32)
+_HALVES = (_X.reshape(4, 16).sum(1) / 32 * [-1, 1, -1, 1]).repeat(16)
 
 NOTES = (
     kernel("every_thread_stores_the_same_count", (64, 16))(
@@ -62,5 +63,14 @@ NOTES = (
           sum = as_type<uint>(as_type<float>(before) + x[i]);
         } while (!atomic_compare_exchange_weak_explicit(  // <- float-sum-order
             bits, &before, sum, memory_order_relaxed, memory_order_relaxed));  // <- float-sum-order
+    """),
+    kernel("mean_taken_in_both_branches", (64, 32))(x=_X, y=gives(_X + _HALVES))("""
+        float v = x[thread_position_in_grid.x], r;
+        if (lane < 16) {
+          r = v - simd_sum(v) / 32;  // <- split-reduction
+        } else {
+          r = v + simd_sum(v) / 32;  // <- split-reduction
+        }
+        y[thread_position_in_grid.x] = r;
     """),
 )
