@@ -132,8 +132,11 @@ class CudaKernel:
         toolchain = find_toolchain()
         lines = os.environ.get(LINES_VARIABLE)
         flags = toolchain.gpu_flags(architecture, features, lines=bool(lines))
+        flags = (*flags, f"-DEMBER_ARCHITECTURE={architecture.removeprefix('sm_')}")
         if captured.math_mode == "fast":
             flags = (*flags, "-D__FAST_MATH__=1")
+        if "thread_elements" in captured.source:
+            flags = (*flags, "-DEMBER_APPLE_TILES")
         name = entry_name(captured.function, captured.source, form)
         ptx, source_map = build_ptx(
             captured.source,

@@ -1,8 +1,10 @@
-// How lanes share matrices of 8 x 8 elements, two of them in each.
+// Matrices of 8 x 8 elements in a warp, two neighbours of a row in each lane, and their products on
+// tensor cores.
 //
-// Lane l holds the elements (row, column) and (row, column + 1) with
-//   row = (l / 4 & 4) + l / 2 % 4,  column = (l / 4 & 2) * 2 + l % 2 * 2,
-// the layout of Apple's GPUs that MLX's steel kernels rely on.
+// Lane l holds row l / 4 and columns 2 (l % 4) and the next, as the instructions want it. Where a
+// kernel asks for its thread's elements, EMBER_APPLE_TILES is defined, and it gets them in the layout
+// of Apple's GPUs:
+//   row = (l / 4 & 4) + l / 2 % 4,  column = (l / 4 & 2) * 2 + l % 2 * 2.
 #pragma once
 
 #include "ember_simd.h"
@@ -11,31 +13,116 @@ namespace ember {
 struct place {
   uint row, column;
 };
+#if defined(EMBER_APPLE_TILES)
 EMBER_FN place own_place() {
   uint lane = own_lane();
   return {(lane / 4 & 4) + lane / 2 % 4, (lane / 4 & 2) * 2 + lane % 2 * 2};
 }
-EMBER_FN uint lane_of(uint row, uint column) {
-  return (row & 4) * 4 + (column & 4) * 2 + (row & 3) * 2 + (column >> 1 & 1);
+// From the kernel's layout to that of the instructions, and back.
+template <class V>
+EMBER_FN V arranged(V pair) {
+  uint row = own_lane() / 4, column = own_lane() % 4 * 2;
+  return moved(~0u, pair, (row & 4) * 4 + (column & 4) * 2 + (row & 3) * 2 + (column >> 1 & 1));
 }
+template <class V>
+EMBER_FN V returned(V pair) {
+  return moved(~0u, pair, own_place().row * 4 + own_place().column / 2);
+}
+#else
+EMBER_FN place own_place() { return {own_lane() / 4, own_lane() % 4 * 2}; }
+template <class V>
+EMBER_FN V arranged(V pair) {
+  return pair;
+}
+template <class V>
+EMBER_FN V returned(V pair) {
+  return pair;
+}
+#endif
+
 EMBER_FN void whole_simdgroup(const char*) {}
-#define EMBER_PAIR_AT(T, space, place) vec<T, 2>((place)[0], (place)[1])
-#define EMBER_PUT_PAIR(T, space, place, pair) ((place)[0] = (pair).x, (place)[1] = (pair).y)
+// Two neighbours at once, where the address allows it.
+template <class P>
+EMBER_FN bool is_aligned(P place) {
+  return ((ulong)place & (2 * sizeof(*place) - 1)) == 0;
+}
+#define EMBER_PAIR_AT(T, space, place)                             \
+  (ember::is_aligned(place) ? vec<T, 2>(*(const space vec<T, 2>*)(place)) \
+                            : vec<T, 2>((place)[0], (place)[1]))
+#define EMBER_PUT_PAIR(T, space, place, pair)                      \
+  if (ember::is_aligned(place)) {                                  \
+    *(space vec<T, 2>*)(place) = (pair);                           \
+  } else {                                                         \
+    (place)[0] = (pair).x, (place)[1] = (pair).y;                  \
+  }
+
+#if EMBER_ARCHITECTURE >= 80
+// Products of half or bfloat are exact, and the sums those of the machine, in float. The instruction
+// has 16 rows, of which eight are zero.
+#define EMBER_TILE_PRODUCT(T, name)                                                             \
+  EMBER_FN vec<float, 2> product(vec<T, 2> a, vec<T, 2> b, vec<float, 2> c) {                   \
+    uint left = as_type<uint>(a), right = as_type<uint>(b);                                     \
+    float x, y, unused, unused2;                                                                \
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(right));                         \
+    asm("mma.sync.aligned.m16n8k8.row.col.f32." name "." name ".f32 "                           \
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %9};"                                   \
+        : "=f"(x), "=f"(y), "=f"(unused), "=f"(unused2)                                         \
+        : "r"(left), "r"(0), "r"(right), "f"(c.x), "f"(c.y), "f"(0.0f));                        \
+    return vec<float, 2>(x, y);                                                                 \
+  }
+EMBER_TILE_PRODUCT(half, "f16")
+EMBER_TILE_PRODUCT(bfloat, "bf16")
+#undef EMBER_TILE_PRODUCT
+
+// A float as two numbers of 11 bits: together they are it, but for 2^-22 of it.
+struct halves {
+  uint high, low;
+};
+EMBER_FN halves split(float value) {
+  uint high, low;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(value));
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low) : "f"(value - as_type<float>(high)));
+  return {high, low};
+}
+EMBER_FN void add_product(vec<float, 2>& sum, uint a, uint a2, uint b, uint b2) {
+  float unused, unused2;
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %6, %5, %6}, {%7, %8}, {%0, %1, %9, %9};"
+      : "+f"(sum.x), "+f"(sum.y), "=f"(unused), "=f"(unused2)
+      : "r"(a), "r"(a2), "r"(0), "r"(b), "r"(b2), "f"(0.0f));
+}
+// The small parts first, and the sum so far last, as the machine cuts its sums off.
+template <class A, class B>
+EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> c) {
+  // Column l % 4 of the instruction is 2 (l % 4) here, and 4 + l % 4 the next.
+  uint from = own_lane() % 4 * 8 + own_lane() / 8;
+  vec<float, 2> first = moved(~0u, vec<float, 2>(b), from);
+  vec<float, 2> second = moved(~0u, vec<float, 2>(b), from + 4);
+  bool odd = own_lane() / 4 & 1;
+  halves l = split(float(a.x)), l2 = split(float(a.y));
+  halves r = split(odd ? first.y : first.x), r2 = split(odd ? second.y : second.x);
+  vec<float, 2> sum(0.0f);
+  add_product(sum, l.low, l2.low, r.high, r2.high);
+  add_product(sum, l.high, l2.high, r.low, r2.low);
+  add_product(sum, l.high, l2.high, r.high, r2.high);
+  return c + sum;
+}
+#else
+template <class A, class B>
+EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum) {
+  for (uint k = 0; k < 8; ++k) {
+    vec<A, 2> left = moved(~0u, a, (own_lane() & ~3u) + k / 2);
+    vec<B, 2> right = moved(~0u, b, k * 4 + own_lane() % 4);
+    float factor = float(k & 1 ? left.y : left.x);
+    sum.x = fma(factor, float(right.x), sum.x);
+    sum.y = fma(factor, float(right.y), sum.y);
+  }
+  return sum;
+}
+#endif
 
 template <class A, class B>
 EMBER_FN vec<float, 2> tile_product(const char*, vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum) {
-  place at = own_place();
-#pragma clang loop unroll(full)
-  for (uint k = 0; k < 8; k += 2) {
-    vec<A, 2> left = moved(~0u, a, lane_of(at.row, k));
-#pragma clang loop unroll(full)
-    for (uint i = 0; i < 2; ++i) {
-      vec<B, 2> right = moved(~0u, b, lane_of(k + i, at.column));
-      float factor = float(i ? left.y : left.x);
-      sum.x = fma(factor, float(right.x), sum.x);
-      sum.y = fma(factor, float(right.y), sum.y);
-    }
-  }
-  return sum;
+  return returned(product(arranged(a), arranged(b), arranged(sum)));
 }
 }  // namespace ember

@@ -5,10 +5,10 @@
 #include "ember_prelude.h"
 
 namespace ember {
-// Raw bytes, so that no constructor runs.
+// Raw bytes, so that no constructor runs; aligned for the widest access.
 template <class T>
 struct storage {
-  alignas(T) unsigned char bytes[sizeof(T)];
+  alignas(16) alignas(T) unsigned char bytes[sizeof(T)];
 };
 template <class T>
 EMBER_FN threadgroup T& placed(threadgroup storage<T>* where) {

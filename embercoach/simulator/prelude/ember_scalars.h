@@ -52,7 +52,13 @@ using nullptr_t = decltype(nullptr);
 template <class To, class From>
 EMBER_CFN To as_type(From value) {
   static_assert(sizeof(To) == sizeof(From), "as_type needs types of the same size");
-  return __builtin_bit_cast(To, value);
+  if constexpr (__is_trivially_copyable(To) && __is_trivially_copyable(From)) {
+    return __builtin_bit_cast(To, value);
+  } else {
+    To to;
+    __builtin_memcpy((void*)&to, (const void*)&value, sizeof(To));
+    return to;
+  }
 }
 }  // namespace metal
 

@@ -79,6 +79,18 @@ inline constexpr bool builds =
 #define EMBER_ONE4(v) v, v, v, v
 #define EMBER_ONEN(v) ember::flat<T, N>::of(v)
 
+// On a GPU by component: what the compiler reads or writes at once, a copy of bytes would not be.
+#if defined(__NVPTX__)
+#define EMBER_COPIED(...)                                   \
+  EMBER_CFN vec(const vec& v) : vec(__VA_ARGS__) {}         \
+  EMBER_CFN vec& operator=(const vec& v) {                  \
+    put(__VA_ARGS__);                                       \
+    return *this;                                           \
+  }
+#else
+#define EMBER_COPIED(...)
+#endif
+
 #define EMBER_ASSIGN(op) \
   EMBER_CFN vec& operator op##=(vec b) { return *this = *this op b; }
 
@@ -150,6 +162,8 @@ template <class T>
 struct alignas(2 * sizeof(T)) vec<T, 2> {
   T x, y;
   EMBER_CFN vec(T x_, T y_) : x(x_), y(y_) {}
+  EMBER_CFN void put(T x_, T y_) { x = x_; y = y_; }
+  EMBER_COPIED(v.x, v.y)
   EMBER_CFN vec(ember::flat<T, 2> f) : x(f.at[0]), y(f.at[1]) {}
   EMBER_CFN vec(std::initializer_list<T> l)
       : x(l.size() > 0 ? l.begin()[0] : T(0)), y(l.size() > 1 ? l.begin()[1] : T(0)) {}
@@ -160,6 +174,8 @@ template <class T>
 struct alignas(4 * sizeof(T)) vec<T, 3> {
   T x, y, z;
   EMBER_CFN vec(T x_, T y_, T z_) : x(x_), y(y_), z(z_) {}
+  EMBER_CFN void put(T x_, T y_, T z_) { x = x_; y = y_; z = z_; }
+  EMBER_COPIED(v.x, v.y, v.z)
   EMBER_CFN vec(ember::flat<T, 3> f) : x(f.at[0]), y(f.at[1]), z(f.at[2]) {}
   EMBER_CFN vec(std::initializer_list<T> l)
       : x(l.size() > 0 ? l.begin()[0] : T(0)),
@@ -172,6 +188,8 @@ template <class T>
 struct alignas(4 * sizeof(T)) vec<T, 4> {
   T x, y, z, w;
   EMBER_CFN vec(T x_, T y_, T z_, T w_) : x(x_), y(y_), z(z_), w(w_) {}
+  EMBER_CFN void put(T x_, T y_, T z_, T w_) { x = x_; y = y_; z = z_; w = w_; }
+  EMBER_COPIED(v.x, v.y, v.z, v.w)
   EMBER_CFN vec(ember::flat<T, 4> f) : x(f.at[0]), y(f.at[1]), z(f.at[2]), w(f.at[3]) {}
   EMBER_CFN vec(std::initializer_list<T> l)
       : x(l.size() > 0 ? l.begin()[0] : T(0)),
