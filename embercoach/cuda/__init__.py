@@ -7,6 +7,6 @@ the same compiler, from the same text and with the same Metal library as in the 
 from __future__ import annotations
 
 from embercoach.cuda.cuda_activation import Activation, activate
-from embercoach.cuda.cuda_kernel import CudaError
+from embercoach.cuda.launch_entry import CudaError
 
 __all__ = ["Activation", "CudaError", "activate"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from embercoach.cuda.cuda_kernel import CudaError, CudaKernel, target
+from embercoach.cuda.cuda_kernel import CudaKernel, missing_compiler, target
+from embercoach.cuda.launch_entry import CudaError
 from embercoach.simulator.session.activation import defined
 
 if TYPE_CHECKING:
@@ -76,13 +77,16 @@ def activate(*, claim_metal: bool = False) -> Activation:
             only then. They may also take other paths that need a Mac.
 
     Raises:
-        CudaError: MLX has no CUDA here, or the GPU is too old.
+        CudaError: MLX has no CUDA here, there is no compiler, or the GPU is too old.
     """
     if not mx.cuda.is_available():
         raise CudaError(
             "this MLX has no CUDA: it needs Linux, an NVIDIA GPU and `pip install 'mlx[cuda13]'`. "
             "To check kernels without a GPU, use embercoach.simulator"
         )
+    problem = missing_compiler()
+    if problem is not None:
+        raise CudaError(problem)
     target()
     return Activation(claims_metal=claim_metal)
 

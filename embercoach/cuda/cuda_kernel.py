@@ -299,6 +299,15 @@ def _show(captured: Capture) -> None:
     print(text, flush=True)  # noqa: T201
 
 
+def missing_compiler() -> str | None:
+    """Say why kernels can't be compiled here, with the remedy; None if they can."""
+    try:
+        find_toolchain()
+    except SimulatorError as error:
+        return str(error)
+    return None
+
+
 @functools.cache
 def target() -> tuple[str, tuple[str, ...]]:
     """Return the architecture of the GPU for the compiler, and the version of PTX that it needs.
@@ -313,6 +322,3 @@ def target() -> tuple[str, tuple[str, ...]]:
     if not known:
         raise CudaError(f"GPUs of compute capability {major}.{minor} are too old: 7.5 is needed")
     return f"sm_{known[-1]}", (_PTX.get(known[-1], "+ptx80"),)
-
-
-__all__ = ["CudaError", "CudaKernel", "SimulatorError", "target"]

@@ -17,7 +17,7 @@ from embercoach.simulator.model import KernelFinding, SourceMap
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.simulator.session.launching import CapturedDefinition
+    from embercoach.simulator.session.record import CapturedDefinition
 
 #: Each tool of compute-sanitizer, and the kind of what it finds. Its initcheck sees device memory
 #: alone.

@@ -231,12 +231,14 @@ BODIES = {
         packed_float3 p(v.xyz); uint3 u = uint3(v.xyz) & 7;
         float2x2 m(v.x, v.y, v.z, v.w);
         out[i] = dot(v, v) + select(v.x, v.y, mask.x) + p.z + u.y + (m * v.xy).x
-            + as_type<float>(as_type<uint>(v.x) << 1) + popcount(u.x) + metal::clamp(v.w, 0.0f, 1.0f);
+            + as_type<float>(as_type<uint>(v.x) << 1) + popcount(u.x)
+            + metal::clamp(v.w, 0.0f, 1.0f);
     """,
     "functions": """
         float v = x[thread_position_in_grid.x]; int e; float whole;
-        float sum = exp(v) + log(v) + sin(v) + pow(v, 1.5f) + tanh(v) + atan2(v, 2.0f) + fmod(v, 3.0f)
-            + fast::exp(v) + precise::sqrt(v) + frexp(v, e) + modf(v, whole) + ldexp(v, 3)
+        float sum = exp(v) + log(v) + sin(v) + pow(v, 1.5f) + tanh(v) + atan2(v, 2.0f)
+            + fmod(v, 3.0f) + fast::exp(v) + precise::sqrt(v) + frexp(v, e) + modf(v, whole)
+            + ldexp(v, 3)
             + acosh(v) + asinh(v) + sinpi(v) + nextafter(v, 1.0f) + float(half(v) * half(2));
         out[thread_position_in_grid.x] = sum + metal::isnan(v) + float(bfloat16_t(v)) + e + whole;
     """,

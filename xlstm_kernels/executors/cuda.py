@@ -45,13 +45,10 @@ class CudaExecutor:
 def _missing() -> str | None:
     """Say what is not installed of the compiler of kernels, with the remedy."""
     try:
-        import embercoach.cuda  # noqa: F401
+        from embercoach.cuda.cuda_kernel import missing_compiler
     except ModuleNotFoundError as error:
-        return (
-            f"the package {error.name} is missing: python -m pip install 'embercoach[simulator]', "
-            "or use backend='native'."
-        )
-    return None
+        return f"the package {error.name} is missing: pip install 'embercoach[simulator]'."
+    return missing_compiler()
 
 
 @functools.cache

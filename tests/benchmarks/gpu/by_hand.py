@@ -153,8 +153,8 @@ def product() -> Pair:
         for (int i = 0; i < 4; ++i)
             for (int j = 0; j < 4; ++j)
                 simdgroup_store(
-                    sums[i][j], out + (tile.y * 64 + top + 8 * i) * size + tile.x * 64 + side + 8 * j,
-                    size);
+                    sums[i][j], out + (tile.y * 64 + top + 8 * i) * size + tile.x * 64 + side
+                        + 8 * j, size);
     """.replace("LOADS", loads)
         .replace("THREADGROUP", "threadgroup")
         .replace("DEVICE", "device")
@@ -272,7 +272,8 @@ def quantized() -> Pair:
         for (uint i = lane; i < words; i += 32) {
             uint bits = w[row * words + i];
             float scale = scales[row * words / 8 + i / 8], bias = biases[row * words / 8 + i / 8];
-            half4 low = *(const device half4*)(x + 8 * i), high = *(const device half4*)(x + 8 * i + 4);
+            half4 low = *(const device half4*)(x + 8 * i);
+            half4 high = *(const device half4*)(x + 8 * i + 4);
             float dots = 0, total = 0;
             for (int j = 0; j < 4; ++j) {
                 dots += float(bits >> (4 * j) & 15) * float(low[j]);
@@ -361,7 +362,8 @@ def attention() -> Pair:
         __shared__ float tops[8], totals[8];
         auto four = [](const __half* p) {
             uint2 bits = *(const uint2*)p;
-            float2 low = __half22float2(*(__half2*)&bits.x), high = __half22float2(*(__half2*)&bits.y);
+            float2 low = __half22float2(*(__half2*)&bits.x);
+            float2 high = __half22float2(*(__half2*)&bits.y);
             return make_float4(low.x, low.y, high.x, high.y);
         };
         float4 query = four(q + head * 128 + 4 * lane);
@@ -401,7 +403,8 @@ def attention() -> Pair:
             }
             __half2 low = __floats2half2_rn(result.x / all, result.y / all);
             __half2 high = __floats2half2_rn(result.z / all, result.w / all);
-            *(uint2*)(out + head * 128 + 4 * lane) = make_uint2(*(unsigned*)&low, *(unsigned*)&high);
+            uint2 both = make_uint2(*(unsigned*)&low, *(unsigned*)&high);
+            *(uint2*)(out + head * 128 + 4 * lane) = both;
         }
         """,
         {
