@@ -57,7 +57,7 @@ def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
         from embercoach.simulator.reporting.messages import report
     except ModuleNotFoundError as error:
         raise UserError(
-            f"--sanitize needs {error.name}: python -m pip install 'embercoach[simulator]'"
+            f"--sanitize needs {error.name}: python -m pip install 'embercoach[cuda]'"
         ) from error
     status = CLEAN
     found: list[KernelFinding] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from embercoach.cuda.cuda_kernel import CudaKernel, missing_compiler, target
-from embercoach.cuda.launch_entry import CudaError
+from embercoach.cuda.launch_entry import INSTALL, CudaError
 from embercoach.simulator.session.activation import defined
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _active = _Active()
 
 
 class Activation:
-    """What `activate` returns: it is in effect until its context, if there is one, ends."""
+    """An activation in effect, until its context ends if it is used as one."""
 
     def __init__(self, *, claims_metal: bool) -> None:
         _active.enter(claims_metal=claims_metal)
@@ -81,8 +81,8 @@ def activate(*, claim_metal: bool = False) -> Activation:
     """
     if not mx.cuda.is_available():
         raise CudaError(
-            "this MLX has no CUDA: it needs Linux, an NVIDIA GPU and `pip install 'mlx[cuda13]'`. "
-            "To check kernels without a GPU, use embercoach.simulator"
+            f"this MLX has no CUDA: it needs Linux, an NVIDIA GPU and {INSTALL}. To check kernels "
+            "without a GPU, use embercoach.simulator"
         )
     problem = missing_compiler()
     if problem is not None:

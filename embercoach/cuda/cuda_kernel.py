@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 import os
 import threading
@@ -13,6 +14,7 @@ import mlx.core as mx
 from msgspec import Struct
 
 from embercoach.cuda.launch_entry import (
+    INSTALL,
     CudaError,
     EntryForm,
     Extent,
@@ -301,6 +303,8 @@ def _show(captured: Capture) -> None:
 
 def missing_compiler() -> str | None:
     """Say why kernels can't be compiled here, with the remedy; None if they can."""
+    if importlib.util.find_spec("ziglang") is None:
+        return f"no compiler: the package ziglang is not installed: {INSTALL}"
     try:
         find_toolchain()
     except SimulatorError as error:

@@ -17,10 +17,7 @@ def start() -> str | None:
     try:
         from embercoach.cuda import CudaError, activate
     except ModuleNotFoundError as error:
-        return (
-            f"{error.name} is not installed: python -m pip install 'embercoach[simulator]' "
-            "'mlx[cuda13]'"
-        )
+        return f"{error.name} is not installed: python -m pip install 'embercoach[cuda]'"
     try:
         activate(claim_metal=os.environ.pop(CLAIM_VARIABLE, "") == "1")
     except CudaError as error:

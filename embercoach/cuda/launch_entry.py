@@ -14,6 +14,9 @@ from embercoach.simulator.rewrite.translation import attribute_argument, buffer_
 if TYPE_CHECKING:
     from embercoach.simulator.rewrite.translation import Layout
 
+#: The command that installs all that kernels on CUDA need.
+INSTALL = "python -m pip install 'embercoach[cuda]'"
+
 Extent = tuple[int, int, int]
 
 #: Threadgroups along y and z, and threads of one along z, that CUDA takes at most.
@@ -29,7 +32,7 @@ class CudaError(RuntimeError):
 
 
 class Info(Struct, frozen=True):
-    """What the body knows of an input besides its elements.
+    """Facts of an input besides its elements, which the body may ask for.
 
     Attributes:
         ndim: its dimensions.
@@ -43,7 +46,7 @@ class Info(Struct, frozen=True):
 
     @property
     def sized(self) -> bool:
-        """Whether the extents are arguments."""
+        """True if the extents are arguments."""
         shape, strides, _ = self.asked
         return self.ndim > 0 and (shape or (strides and not self.strided))
 

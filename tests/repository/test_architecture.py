@@ -247,7 +247,7 @@ def allowed_packages() -> dict[str, set[str]]:
         "embercoach": core,
         "embercoach.server": extras["server"],
         "embercoach.cli.watching": extras["watch"],
-        "embercoach.cuda": kernels | extras["simulator"] | {"pytest"},
+        "embercoach.cuda": extras["cuda"] | {"pytest"},
         "embercoach.trace": kernels,
         "embercoach.simulator": kernels | extras["simulator"] | {"pytest"},
         **dict.fromkeys(PLUGIN, core | {"pytest"}),

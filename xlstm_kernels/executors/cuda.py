@@ -24,7 +24,7 @@ class CudaExecutor:
         """CUDA runs where MLX has it, the GPU is the default device, and a compiler is there."""
         if not mx.cuda.is_available():
             return (
-                "this MLX has no CUDA, which needs Linux, an NVIDIA GPU and mlx[cuda13]; "
+                "this MLX has no CUDA, which needs Linux, an NVIDIA GPU and embercoach[cuda]; "
                 "use backend='native', or None to choose."
             )
         return mlx_call.no_default_gpu() or _missing()
@@ -47,7 +47,7 @@ def _missing() -> str | None:
     try:
         from embercoach.cuda.cuda_kernel import missing_compiler
     except ModuleNotFoundError as error:
-        return f"the package {error.name} is missing: pip install 'embercoach[simulator]'."
+        return f"the package {error.name} is missing: pip install 'embercoach[cuda]'."
     return missing_compiler()
 
 

@@ -67,7 +67,7 @@ EMBER_FN float exp(float x) {
   x = x > 89.0f ? 89.0f : x < -105.0f ? -105.0f : x;
   float n = rint(x * 0x1.715476p+0f);
   float rest = fma(n, -0x1.7f7d1cp-20f, fma(n, -0x1.62e400p-1f, x));
-  // In two steps, since 2^n may be no float.
+  // In two steps, since 2^n may lie beyond a float.
   int half_n = int(n) >> 1;
   float low = as_type<float>(uint(half_n + 127) << 23);
   float high = as_type<float>(uint(int(n) - half_n + 127) << 23);

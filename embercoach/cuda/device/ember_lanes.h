@@ -1,7 +1,7 @@
 // Barriers and exchanges between lanes: a simdgroup is a warp.
 //
 // A function of a simdgroup works on the lanes that are active at its call, as Metal defines it. The
-// assembler lets lanes that took different ways wait for each other where the ways meet.
+// assembler lets lanes of different branches wait for each other where the branches end.
 #pragma once
 
 #include "ember_group.h"
