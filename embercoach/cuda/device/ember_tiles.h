@@ -56,19 +56,23 @@ EMBER_FN bool is_aligned(P place) {
     (place)[0] = (pair).x, (place)[1] = (pair).y;                  \
   }
 
+// The instructions have 16 rows, of which nobody reads the last eight: sums keep them, lest they are
+// cleared each time.
+struct tile_rest {
+  float x, y;
+};
+
 #if EMBER_ARCHITECTURE >= 80
-// Products of half or bfloat are exact, and the sums those of the machine, in float. The instruction
-// has 16 rows, of which eight are zero.
+// Products of half or bfloat are exact, and the sums those of the machine, in float.
 #define EMBER_TILE_PRODUCT(T, name)                                                             \
-  EMBER_FN vec<float, 2> product(vec<T, 2> a, vec<T, 2> b, vec<float, 2> c) {                   \
-    uint left = as_type<uint>(a), right = as_type<uint>(b);                                     \
-    float x, y, unused, unused2;                                                                \
+  EMBER_FN vec<float, 2> product(vec<T, 2> a, vec<T, 2> b, vec<float, 2> sum, tile_rest& rest) { \
+    uint left = as_type<uint>(a), right = as_type<uint>(b), unread;                             \
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(right));                         \
     asm("mma.sync.aligned.m16n8k8.row.col.f32." name "." name ".f32 "                           \
-        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %9};"                                   \
-        : "=f"(x), "=f"(y), "=f"(unused), "=f"(unused2)                                         \
-        : "r"(left), "r"(0), "r"(right), "f"(c.x), "f"(c.y), "f"(0.0f));                        \
-    return vec<float, 2>(x, y);                                                                 \
+        "{%0, %1, %2, %3}, {%4, %6}, {%5}, {%0, %1, %2, %3};"                                   \
+        : "+f"(sum.x), "+f"(sum.y), "+f"(rest.x), "+f"(rest.y)                                  \
+        : "r"(left), "r"(right), "r"(unread));                                                  \
+    return sum;                                                                                 \
   }
 EMBER_TILE_PRODUCT(half, "f16")
 EMBER_TILE_PRODUCT(bfloat, "bf16")
@@ -84,16 +88,16 @@ EMBER_FN halves split(float value) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low) : "f"(value - as_type<float>(high)));
   return {high, low};
 }
-EMBER_FN void add_product(vec<float, 2>& sum, uint a, uint a2, uint b, uint b2) {
-  float unused, unused2;
+EMBER_FN void add_product(vec<float, 2>& sum, tile_rest& rest, uint a, uint a2, uint b, uint b2) {
+  uint unread;
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-      "{%0, %1, %2, %3}, {%4, %6, %5, %6}, {%7, %8}, {%0, %1, %9, %9};"
-      : "+f"(sum.x), "+f"(sum.y), "=f"(unused), "=f"(unused2)
-      : "r"(a), "r"(a2), "r"(0), "r"(b), "r"(b2), "f"(0.0f));
+      "{%0, %1, %2, %3}, {%4, %8, %5, %8}, {%6, %7}, {%0, %1, %2, %3};"
+      : "+f"(sum.x), "+f"(sum.y), "+f"(rest.x), "+f"(rest.y)
+      : "r"(a), "r"(a2), "r"(b), "r"(b2), "r"(unread));
 }
 // The small parts first, and the sum so far last, as the machine cuts its sums off.
 template <class A, class B>
-EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> c) {
+EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> c, tile_rest& rest) {
   // Column l % 4 of the instruction is 2 (l % 4) here, and 4 + l % 4 the next.
   uint from = own_lane() % 4 * 8 + own_lane() / 8;
   vec<float, 2> first = moved(~0u, vec<float, 2>(b), from);
@@ -102,14 +106,14 @@ EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> c) {
   halves l = split(float(a.x)), l2 = split(float(a.y));
   halves r = split(odd ? first.y : first.x), r2 = split(odd ? second.y : second.x);
   vec<float, 2> sum(0.0f);
-  add_product(sum, l.low, l2.low, r.high, r2.high);
-  add_product(sum, l.high, l2.high, r.low, r2.low);
-  add_product(sum, l.high, l2.high, r.high, r2.high);
+  add_product(sum, rest, l.low, l2.low, r.high, r2.high);
+  add_product(sum, rest, l.high, l2.high, r.low, r2.low);
+  add_product(sum, rest, l.high, l2.high, r.high, r2.high);
   return c + sum;
 }
 #else
 template <class A, class B>
-EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum) {
+EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum, tile_rest&) {
   for (uint k = 0; k < 8; ++k) {
     vec<A, 2> left = moved(~0u, a, (own_lane() & ~3u) + k / 2);
     vec<B, 2> right = moved(~0u, b, k * 4 + own_lane() % 4);
@@ -122,7 +126,8 @@ EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum) {
 #endif
 
 template <class A, class B>
-EMBER_FN vec<float, 2> tile_product(const char*, vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum) {
-  return returned(product(arranged(a), arranged(b), arranged(sum)));
+EMBER_FN vec<float, 2> tile_product(const char*, vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum,
+                                    tile_rest& rest) {
+  return returned(product(arranged(a), arranged(b), arranged(sum), rest));
 }
 }  // namespace ember

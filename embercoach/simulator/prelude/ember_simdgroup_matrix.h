@@ -22,6 +22,8 @@ class simdgroup_matrix {
   }
   EMBER_FN vec<T, 2>& thread_elements() { return elements_; }
   EMBER_FN const vec<T, 2>& thread_elements() const { return elements_; }
+  // What the machine needs besides.
+  [[no_unique_address]] ember::tile_rest ember_rest;
 };
 
 using simdgroup_float8x8 = simdgroup_matrix<float, 8, 8>;
@@ -80,15 +82,17 @@ EMBER_FN void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d,
                                             simdgroup_matrix<A, 8, 8> a,
                                             simdgroup_matrix<B, 8, 8> b,
                                             simdgroup_matrix<C, 8, 8> c) {
-  d.thread_elements() = vec<D, 2>(ember::tile_product("simdgroup_multiply_accumulate",
-                                                      a.thread_elements(), b.thread_elements(),
-                                                      vec<float, 2>(c.thread_elements())));
+  d.ember_rest = c.ember_rest;
+  d.thread_elements() = vec<D, 2>(ember::tile_product(
+      "simdgroup_multiply_accumulate", a.thread_elements(), b.thread_elements(),
+      vec<float, 2>(c.thread_elements()), d.ember_rest));
 }
 template <class D, class A, class B>
 EMBER_FN void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
                                  simdgroup_matrix<B, 8, 8> b) {
-  d.thread_elements() = vec<D, 2>(ember::tile_product(
-      "simdgroup_multiply", a.thread_elements(), b.thread_elements(), vec<float, 2>(0.0f)));
+  d.thread_elements() =
+      vec<D, 2>(ember::tile_product("simdgroup_multiply", a.thread_elements(), b.thread_elements(),
+                                    vec<float, 2>(0.0f), d.ember_rest));
 }
 template <class T>
 EMBER_FN simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a,

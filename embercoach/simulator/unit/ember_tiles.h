@@ -56,6 +56,7 @@ struct pair_bits<float> {
 #define EMBER_PUT_PAIR(T, space, place, pair) ((place)[0] = (pair).x, (place)[1] = (pair).y)
 #endif
 
+struct tile_rest {};
 template <class A, class B>
 struct factors {
   vec<A, 2> a;
@@ -76,7 +77,7 @@ EMBER_OWN vec<float, 2> product(const uchar* lanes, uint lane, vec<float, 2> sum
 }
 template <class A, class B>
 EMBER_FN vec<float, 2> tile_product(const char* operation, vec<A, 2> a, vec<B, 2> b,
-                                    vec<float, 2> sum) {
+                                    vec<float, 2> sum, tile_rest) {
   factors<A, B> mine = {a, b};
   uint active = 0;
   const uchar* lanes = ember_exchange_in_simdgroup(operation, &mine, sizeof(mine), &active);
