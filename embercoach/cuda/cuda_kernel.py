@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 from msgspec import Struct
 
+from embercoach.cuda.compiled_code import compiled_kernel
 from embercoach.cuda.launch_entry import (
     INSTALL,
     CudaError,
@@ -53,10 +54,14 @@ _PTX = {100: "+ptx86", 103: "+ptx88", 110: "+ptx90", 120: "+ptx87", 121: "+ptx88
 
 
 class _Built(Struct, frozen=True):
-    """A kernel compiled for one kind of inputs."""
+    """A kernel compiled for one kind of inputs.
 
-    name: str
-    ptx: bytes
+    Attributes:
+        call: MLX's kernel, which finds the compiled code.
+        form: of the launched function.
+    """
+
+    call: Callable[..., list[mx.array]]
     form: EntryForm
 
 
@@ -85,10 +90,11 @@ class CudaKernel:
         self._built: dict[Any, _Built] = {}
         self._building = threading.Lock()
         self.__doc__ = real.__doc__
-        self._asked = tuple(
-            tuple(f"{name}_{what}" in definition.body for what in ("shape", "strides", "ndim"))
-            for name in definition.input_names
-        )
+        self._asked = [
+            (f"{n}_shape" in body, f"{n}_strides" in body, f"{n}_ndim" in body)
+            for body in (definition.body,)
+            for n in definition.input_names
+        ]
 
     def __repr__(self) -> str:
         return f"<metal_kernel {self._definition.name!r} on CUDA>"
@@ -109,7 +115,7 @@ class CudaKernel:
             self._capture(positional, arguments)
             return _no_threads(arguments)
         infos = tuple(
-            Info(array.ndim if any(asked) else min(array.ndim, 1), asked, not self._contiguous)  # type: ignore[arg-type]
+            Info(array.ndim if any(asked) else min(array.ndim, 1), asked)
             for array, asked in zip(launch.inputs, self._asked, strict=True)
         )
         form = form_of(infos, launch.grid, group, self._resident)
@@ -121,15 +127,15 @@ class CudaKernel:
             if arguments.get("verbose"):
                 _show(captured)
             with self._building:
-                built = self._built.get(key) or self._build(captured, form)
+                built = self._built.get(key) or self._build(captured, form, launch)
                 self._built[key] = built
-        return _record(built, launch, group, arguments, contiguous=self._contiguous)
+        return _record(built, launch, group, arguments)
 
     def _capture(self, positional: Sequence[Any], arguments: Mapping[str, Any]) -> Capture:
         quiet = {name: value for name, value in arguments.items() if name != "verbose"}
         return capture(self._real, self._definition, positional, quiet)
 
-    def _build(self, captured: Capture, form: EntryForm) -> _Built:
+    def _build(self, captured: Capture, form: EntryForm, launch: _Launch) -> _Built:
         architecture, features = target()
         toolchain = find_toolchain()
         lines = os.environ.get(LINES_VARIABLE)
@@ -139,7 +145,7 @@ class CudaKernel:
             flags = (*flags, "-D__FAST_MATH__=1")
         if "thread_elements" in captured.source:
             flags = (*flags, "-DEMBER_APPLE_TILES")
-        name = entry_name(captured.function, captured.source, form)
+        name = entry_name(captured.function, captured.source, form, flags)
         ptx, source_map = build_ptx(
             captured.source,
             self._definition.name,
@@ -154,7 +160,16 @@ class CudaKernel:
         if lines:
             code = assembled(code, architecture)
             note_kernel(Path(lines), name, self._definition, source_map, calling_place())
-        return _Built(name, code, form)
+        call = compiled_kernel(
+            name,
+            code,
+            self._definition,
+            form,
+            contiguous=self._contiguous,
+            inputs=[*launch.inputs, *_geometry(form, launch.grid, launch.threadgroup)],
+            output_dtypes=launch.output_dtypes,
+        )
+        return _Built(call, form)
 
 
 def cuda_kernel(*, resident: int = 1, **arguments: Any) -> CudaKernel:
@@ -226,66 +241,32 @@ def _check_threads(launch: _Launch) -> None:
 
 
 def _record(
-    built: _Built,
-    launch: _Launch,
-    group: Extent,
-    arguments: Mapping[str, Any],
-    *,
-    contiguous: bool,
+    built: _Built, launch: _Launch, group: Extent, arguments: Mapping[str, Any]
 ) -> list[mx.array]:
-    inputs = list(launch.inputs)
-    scalars: list[int] = []
-    for array, info in zip(launch.inputs, built.form.infos, strict=True):
-        if info.strided and info.asked[1] and info.ndim:
-            inputs.append(_strides(array, arguments.get("stream")))
-        if info.sized:
-            scalars += array.shape
     grid, threadgroup = launch.grid, group
     if built.form.flat:
         threads = math.prod(group)
         blocks = math.prod(-(-e // size) for e, size in zip(grid, group, strict=True))
         grid, threadgroup = (blocks * threads, 1, 1), (threads, 1, 1)
-    elif not built.form.whole:
-        rounded = [-(-e // size) * size for e, size in zip(grid, group, strict=True)]
-        grid = (rounded[0], rounded[1], rounded[2])
-    return mx.fast.precompiled_cuda_kernel(
-        name=built.name,
-        compiled_source=built.ptx,
-        inputs=inputs,
+    return built.call(
+        inputs=[*launch.inputs, *_geometry(built.form, launch.grid, group)],
         output_shapes=arguments["output_shapes"],
         output_dtypes=launch.output_dtypes,
-        scalars=[*scalars, *launch.grid, *group],
         grid=grid,
         threadgroup=threadgroup,
         init_value=arguments.get("init_value"),
-        ensure_row_contiguous=contiguous,
         stream=mx.gpu if arguments.get("stream") is None else arguments["stream"],
     )
 
 
-@functools.cache
-def _strides_kernel(ndim: int) -> Any:
-    """Return a kernel that writes the strides of its input, which the host does not know."""
-    lines = "".join(f"out[{axis}] = x_strides[{axis}];" for axis in range(ndim))
-    return mx.fast.cuda_kernel(
-        name=f"ember_strides_{ndim}",
-        input_names=["x"],
-        output_names=["out"],
-        source=lines,
-        ensure_row_contiguous=False,
-    )
+def _geometry(form: EntryForm, grid: Extent, group: Extent) -> list[mx.array]:
+    """Return the buffer of grid and threadgroup, if there is one."""
+    return [_geometry_buffer((*grid, *group))] if form.measured else []
 
 
-def _strides(array: mx.array, stream: Any) -> mx.array:
-    (found,) = _strides_kernel(array.ndim)(
-        inputs=[array],
-        grid=(1, 1, 1),
-        threadgroup=(1, 1, 1),
-        output_shapes=[(array.ndim,)],
-        output_dtypes=[mx.int64],
-        stream=mx.gpu if stream is None else stream,
-    )
-    return found  # type: ignore[no-any-return]
+@functools.lru_cache(maxsize=256)
+def _geometry_buffer(extents: tuple[int, ...]) -> mx.array:
+    return mx.array(extents, dtype=mx.uint32)
 
 
 def _no_threads(arguments: Mapping[str, Any]) -> list[mx.array]:

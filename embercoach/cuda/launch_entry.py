@@ -37,18 +37,10 @@ class Info(Struct, frozen=True):
     Attributes:
         ndim: its dimensions.
         asked: whether the body names the shape, the strides and the number of dimensions.
-        strided: whether the strides come in a buffer, as only the GPU knows them.
     """
 
     ndim: int
     asked: tuple[bool, bool, bool]
-    strided: bool
-
-    @property
-    def sized(self) -> bool:
-        """True if the extents are arguments."""
-        shape, strides, _ = self.asked
-        return self.ndim > 0 and (shape or (strides and not self.strided))
 
 
 class EntryForm(Struct, frozen=True):
@@ -67,6 +59,11 @@ class EntryForm(Struct, frozen=True):
     whole: bool
     flat: bool
     resident: int = 1
+
+    @property
+    def measured(self) -> bool:
+        """True if a buffer has the grid and the threadgroup, since the launch has others."""
+        return self.flat or not self.whole
 
     @property
     def bounds(self) -> str:
@@ -106,23 +103,22 @@ def form_of(infos: tuple[Info, ...], grid: Extent, group: Extent, resident: int 
     )
 
 
-def entry_name(function: str, source: str, form: EntryForm) -> str:
-    """Return the name of the launched function, of one text and form alone.
+def entry_name(function: str, *parts: object) -> str:
+    """Return the name of the launched function, of one text, form and compiler alone.
 
     Args:
         function: the name of the generated function.
-        source: the text that MLX generated.
-        form: of the launched function.
+        parts: all that the code depends on.
     """
-    digest = hashlib.sha256(repr((source, form)).encode(errors="surrogatepass")).hexdigest()
+    digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
     return f"ember_{function}_{digest[:8]}"
 
 
 def write_entry(layout: Layout, name: str, form: EntryForm) -> str:
     """Return the C++ of the launched function.
 
-    It takes the inputs, buffers of strides, the outputs, and as integers the extents of inputs that
-    the body asks for, the grid and the threadgroup.
+    Its parameters are those that MLX gives a CUDA kernel: for each input a pointer, and what the
+    body asks to know of it; a buffer of grid and threadgroup where that is needed; the outputs.
 
     Args:
         layout: of the generated source.
@@ -132,60 +128,41 @@ def write_entry(layout: Layout, name: str, form: EntryForm) -> str:
     Raises:
         SimulatorError: the source is not what MLX generates for such inputs.
     """
-    buffers = [p for p in layout.parameters if p.index is not None]
+    rest = iter([p for p in layout.parameters if p.index is not None])
     pointers: dict[str, str] = {}
-    arrays, strides, sizes, locals_ = [], [], [], []
-    rest = iter(buffers)
+    parameters, locals_ = [], []
     for info in form.infos:
-        parameter = next(rest)
-        pointers[parameter.name] = array = f"ember_{parameter.name}"
-        arrays.append(f"const device void* __restrict {array}")
-        extents = [f"{array}_size_{axis}" for axis in range(info.ndim)]
-        if info.sized:
-            sizes += [f"int {extent}" for extent in extents]
+        array = next(rest).name
+        pointers[array] = own = f"ember_{array}"
+        parameters.append(f"const device void* __restrict {own}")
         for asked, what in zip(info.asked, ("shape", "strides", "ndim"), strict=True):
             if not asked or info.ndim == 0:
                 continue
-            about = next(rest)
-            if about.name != f"{parameter.name}_{what}":
-                raise SimulatorError(f"the generated source has no parameter {about.name}")
-            pointers[about.name] = f"{array}_{what}"
-            if what == "strides" and info.strided:
-                strides.append(f"const device void* __restrict {array}_strides")
-            elif what == "ndim":
-                locals_.append(f"const int {array}_ndim[] = {{{info.ndim}}};")
-            else:
-                values = extents if what == "shape" else _row_contiguous(extents)
-                kind = "int" if what == "shape" else "long"
-                locals_.append(f"const {kind} {array}_{what}[] = {{{', '.join(values)}}};")
+            if next(rest).name != f"{array}_{what}":
+                raise SimulatorError(f"the generated source has no parameter {array}_{what}")
+            pointers[f"{array}_{what}"] = found = f"{own}_{what}"
+            element = "long" if what == "strides" else "int"
+            parameters.append(f"ember::{what} {found}_given")
+            count = 1 if what == "ndim" else info.ndim
+            values = ", ".join(f"{found}_given.at[{axis}]" for axis in range(count))
+            locals_.append(f"const {element} {found}[] = {{{values}}};")
+    if form.measured:
+        parameters.append("const device uint* __restrict ember_geometry")
     for parameter in rest:
-        pointers[parameter.name] = f"ember_{parameter.name}"
-        arrays.append(f"device void* __restrict ember_{parameter.name}")
-    inputs = len(form.infos)
-    ints = [f"int ember_{what}_{i}" for what in ("grid", "group") for i in range(3)]
-    parameters = [*arrays[:inputs], *strides, *arrays[inputs:], *sizes, *ints]
-    arguments = [
+        pointers[parameter.name] = own = f"ember_{parameter.name}"
+        parameters.append(f"device void* __restrict {own}")
+    arguments = ", ".join(
         attribute_argument(p) if p.index is None else buffer_argument(p, pointers[p.name])
         for p in layout.parameters
-    ]
-    grid, group = (
-        ", ".join(f"uint(ember_{what}_{i})" for i in range(3)) for what in ("grid", "group")
     )
     whole, flat = (str(flag).lower() for flag in (form.whole, form.flat))
+    geometry = "ember_geometry" if form.measured else "nullptr"
     return (
         f'extern "C" EMBER_ENTRY void {name}({", ".join(parameters)}) {{ '
         "ember::thread_attributes ember_thread, *ember_self = &ember_thread; "
-        f"if (!ember::find_thread<{whole}, {flat}>({{{grid}}}, {{{group}}}, ember_thread)) return; "
-        f"{' '.join(locals_)} {layout.function}({', '.join(arguments)}); }}\n"
+        f"if (!ember::find_thread<{whole}, {flat}>({geometry}, ember_thread)) return; "
+        f"{' '.join(locals_)} {layout.function}({arguments}); }}\n"
     )
-
-
-def _row_contiguous(extents: list[str]) -> list[str]:
-    """Return the strides of an array of these extents, in elements."""
-    return [
-        " * ".join(f"long({extent})" for extent in extents[axis + 1 :]) or "1"
-        for axis in range(len(extents))
-    ]
 
 
 def bounded(ptx: str, name: str, form: EntryForm) -> str:

@@ -31,6 +31,17 @@ EMBER_CFN I element(I index, const char*) {
   return index;
 }
 
+// What MLX tells of an input, as it passes it.
+struct shape {
+  int at[10];
+};
+struct strides {
+  long at[10];
+};
+struct ndim {
+  int at[1];
+};
+
 // Metal's thread attributes under their own names, three components where Metal gives three.
 struct thread_attributes {
   uint thread_position_in_grid[3];
@@ -67,12 +78,24 @@ EMBER_FN void split_index(uint index, const uint (&extents)[3], uint (&parts)[3]
 // Whole: each threadgroup has all of its threads. Else those at the edge are smaller, and their
 // simdgroups are made of the threads that they have. Flat: the blocks and their threads are in one
 // dimension, as CUDA bounds the others.
+// The geometry is the grid and the threadgroup; without one they are the launch's.
 template <bool Whole, bool Flat>
-EMBER_FN bool find_thread(const uint (&grid)[3], const uint (&group)[3], thread_attributes& t) {
+EMBER_FN bool find_thread(const device uint* geometry, thread_attributes& t) {
   uint block[3] = {__nvvm_read_ptx_sreg_ctaid_x(), __nvvm_read_ptx_sreg_ctaid_y(),
                    __nvvm_read_ptx_sreg_ctaid_z()};
   uint at[3] = {__nvvm_read_ptx_sreg_tid_x(), __nvvm_read_ptx_sreg_tid_y(),
                 __nvvm_read_ptx_sreg_tid_z()};
+  uint group[3] = {__nvvm_read_ptx_sreg_ntid_x(), __nvvm_read_ptx_sreg_ntid_y(),
+                   __nvvm_read_ptx_sreg_ntid_z()};
+  uint grid[3] = {__nvvm_read_ptx_sreg_nctaid_x() * group[0],
+                  __nvvm_read_ptx_sreg_nctaid_y() * group[1],
+                  __nvvm_read_ptx_sreg_nctaid_z() * group[2]};
+  if (geometry) {
+    for (int i = 0; i < 3; ++i) {
+      grid[i] = geometry[i];
+      group[i] = geometry[3 + i];
+    }
+  }
   uint groups[3];
   for (int i = 0; i < 3; ++i) groups[i] = (grid[i] + group[i] - 1) / group[i];
   if (Flat) split_index(block[0], groups, block);
