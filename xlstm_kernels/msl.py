@@ -23,17 +23,22 @@ PACKS = """
     }
     // N packs, `spacing` apart, of elements `step` apart, as they are in memory. Those from
     // `present` on are zero, and so are elements from `left` on. All are under way together, as
-    // nothing between the loads waits.
+    // nothing between the loads waits: where a pack is not present, the last one is loaded.
     template <uint N, uint COUNT, typename T>
     inline xlstm_packs<T, N, COUNT> xlstm_read_packs(
         const device T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
         xlstm_packs<T, N, COUNT> packs = {};
+        if (present == 0) {
+            return packs;
+        }
         if (step == 1 && spacing % COUNT == 0 && left >= COUNT && xlstm_aligned<COUNT>(from)) {
             #pragma clang loop unroll(full)
             for (uint i = 0; i < N; ++i) {
-                if (i < present) {
-                    packs.at[i] = *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(
-                        from + i * spacing);
+                const auto pack = *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(
+                    from + metal::min(i, present - 1) * spacing);
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < COUNT; ++k) {
+                    packs.at[i].at[k] = i < present ? pack.at[k] : static_cast<T>(0);
                 }
             }
         } else {

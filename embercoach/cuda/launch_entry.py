@@ -70,8 +70,8 @@ class EntryForm(Struct, frozen=True):
         """The directives of PTX that bound its registers, "" where any number fits."""
         if self.threads <= ALWAYS_FIT and self.resident == 1:
             return ""
-        blocks = f".minnctapersm {self.resident}\n" if self.resident > 1 else ""
-        return f".maxntid {self.threads}\n{blocks}"
+        # Without the second the assembler leaves registers for as many threads as fit.
+        return f".maxntid {self.threads}\n.minnctapersm {self.resident}\n"
 
 
 def clamped(grid: Extent, threadgroup: Extent) -> Extent:

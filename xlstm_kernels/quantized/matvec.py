@@ -239,9 +239,8 @@ _REDUCE = """
         #pragma clang loop unroll(full)
         for (uint j = 0; j < SUMS / 2; ++j) {
             if (j < kept) {
-                const float given = upper ? sums[j] : sums[j + kept];
-                const float held = upper ? sums[j + kept] : sums[j];
-                sums[j] = held + simd_shuffle_xor(given, distance);
+                const float low = sums[j], high = sums[j + kept];
+                sums[j] = (upper ? high : low) + simd_shuffle_xor(upper ? low : high, distance);
             }
         }
         if (kept == 0) {

@@ -290,6 +290,8 @@ _GPU = (
     "-fgnu-inline-asm",
     "-ffp-contract=fast",
     *("-mllvm", "-unroll-threshold=1200"),
+    # A load belongs where it was written: others are under way with it.
+    *("-mllvm", "-instcombine-code-sinking=false"),
 )
 _RUNTIME = (
     "-std=c++20",
