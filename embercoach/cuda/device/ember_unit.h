@@ -31,7 +31,7 @@ EMBER_CFN I element(I index, const char*) {
   return index;
 }
 
-// What MLX tells of an input, as it passes it.
+// Facts of an input, as MLX passes them.
 struct shape {
   int at[10];
 };
