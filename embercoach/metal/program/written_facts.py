@@ -25,7 +25,7 @@ from embercoach.metal.program.texts import (
 from embercoach.metal.program.types import INTEGER_NAMES
 from embercoach.metal.program.written_names import NestingError, is_include_guard, names_of
 from embercoach.metal.text_facts import BareCast, Foreign, SizeName, TextSpan
-from embercoach.metal.tokens import whole_number
+from embercoach.metal.tokens import tokens_of, whole_number
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})
+_BRACES = {"{": 1, "}": -1}
 #: Types of the library whose variables at program scope need no ``constant``.
 _HANDLES = frozenset({"sampler", "metal::sampler"})
 _ORDERS = frozenset(
@@ -57,7 +58,8 @@ def refused_parts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, 
     # A macro may stand for the address space.
     if not macros.blanks:
         outer = list(_at_file_scope(parsed))
-        unplaced = [name for part in outer for name in _unplaced(parsed, part, macros)]
+        found = [name for part in outer for name in _unplaced(parsed, part, macros)]
+        unplaced = list(_outside_of_braces(parsed, found))
         # Calls of a macro, one after the other without `;`, parse as a declarator of its name,
         # and what follows them may parse as declarations at file scope.
         if macros.names.isdisjoint(map(parsed.word, unplaced)):
@@ -94,6 +96,26 @@ def _at_file_scope(parsed: Parsed) -> Iterator[SyntaxNode]:
                 yield part
             elif part.kind in _NESTED_SCOPES:
                 pending.append(part)
+
+
+def _outside_of_braces(parsed: Parsed, names: list[SyntaxNode]) -> Iterator[SyntaxNode]:
+    """Yield the names that are in no braces but those of the parts around them.
+
+    After a use of a macro that is not known, the parser may take the statements of a function for
+    declarations at file scope.
+    """
+    if not names or not parsed.faults:
+        yield from names
+        return
+    starts, depths = [0], [0]
+    for token in tokens_of(parsed.expanded.text):
+        if token.text in _BRACES:
+            starts.append(token.start)
+            depths.append(depths[-1] + _BRACES[token.text])
+    for name in names:
+        around = sum(part.kind == "declaration_list" for part in parsed.around(name))
+        if depths[bisect_right(starts, parsed.offset(name)) - 1] == around:
+            yield name
 
 
 def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[SyntaxNode]:
