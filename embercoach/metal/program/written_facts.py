@@ -22,9 +22,9 @@ from embercoach.metal.program.texts import (
     unpack,
     unpack_initialized,
 )
-from embercoach.metal.program.types import INTEGER_NAMES
+from embercoach.metal.program.types import INTEGER_NAMES, is_vector
 from embercoach.metal.program.written_names import NestingError, is_include_guard, names_of
-from embercoach.metal.text_facts import BareCast, Foreign, SizeName, TextSpan
+from embercoach.metal.text_facts import BareCast, Foreign, SizeName, Splat, TextSpan
 from embercoach.metal.tokens import tokens_of, whole_number
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
@@ -229,6 +229,61 @@ def bare_casts(parsed: Parsed, macros: Macros) -> Iterator[BareCast]:
     for part, kind in pointer_casts(parsed, macros):
         if is_compiled(part):
             yield BareCast(parsed.word(kind), parsed.place(part))
+
+
+def splats(parsed: Parsed, scopes: Scopes) -> Iterator[Splat]:
+    """Yield vectors that hold one element in all components, of which only single ones are read."""
+    is_compiled = _compiled(parsed)
+    reads: dict[Declaration, set[str]] | None = None
+    for part in parsed.of_kinds("init_declarator"):
+        owner, value = parsed.parent(part), part.get("value")
+        kind = None if owner is None else owner.get("type")
+        name = unpack(part.get("declarator")).name
+        array = value.get("argument") if value and value.kind == "subscript_expression" else None
+        if kind is None or name is None or value is None or array is None:
+            continue
+        written, vector = parsed.word(kind), scopes.bindings.get(name.start)
+        if array.kind != "identifier" or not is_vector(written) or not is_compiled(part):
+            continue
+        if vector is None or vector.dimensions or vector.pointer:
+            continue
+        reads = _component_reads(parsed, scopes) if reads is None else reads
+        if len(reads.get(vector, ())) > 1 and vector.name not in scopes.macros.mentioned:
+            source = parsed.word(array)
+            declared = scopes.bindings.get(array.start)
+            yield Splat(written, source, declared, parsed.place(value))
+
+
+def _component_reads(parsed: Parsed, scopes: Scopes) -> dict[Declaration, set[str]]:
+    """Return the components that are read of each variable of which nothing else is used."""
+    found: dict[Declaration, set[str]] = {}
+    others: set[Declaration] = set()
+    for part in parsed.of_kinds("identifier"):
+        variable = scopes.bindings.get(part.start)
+        above = parsed.parent(part)
+        if (
+            variable is None
+            or above is None
+            or above.role == "declarator"
+            or (above.kind == "init_declarator" and part.role == "declarator")
+        ):
+            continue
+        field_name = above.get("field") if above.kind == "field_expression" else None
+        component = "" if field_name is None else parsed.word(field_name)
+        if len(component) == 1 and not _is_written(parsed, above):
+            found.setdefault(variable, set()).add(component)
+        else:
+            others.add(variable)
+    return {variable: names for variable, names in found.items() if variable not in others}
+
+
+def _is_written(parsed: Parsed, part: SyntaxNode) -> bool:
+    """Return whether an expression is assigned, updated, or its address taken."""
+    above = parsed.parent(part)
+    return above is not None and (
+        above.kind in ("update_expression", "pointer_expression")
+        or (above.kind == "assignment_expression" and part.role == "left")
+    )
 
 
 def conditional_stretches(parsed: Parsed) -> Iterator[TextSpan]:
@@ -456,6 +511,7 @@ class MetalText(Struct, frozen=True):
         foreign: C++ that Metal has not.
         size_names: names that keep the size of an array from being constant, or may do so.
         bare_casts: casts to pointers without an address space.
+        splats: vectors that hold one element in all components, which are read apart.
         conditional: stretches under ``#if``, which are compiled or not.
         has_loose_statements: at file scope there are statements, which C++ has in functions alone:
             the text is a part of a function.
@@ -478,6 +534,7 @@ class MetalText(Struct, frozen=True):
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
     bare_casts: tuple[BareCast, ...] = ()
+    splats: tuple[Splat, ...] = ()
     conditional: tuple[TextSpan, ...] = ()
     has_loose_statements: bool = False
     refusal: str | None = None
@@ -572,6 +629,7 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         foreign=tuple(foreign_parts(parsed, found)),
         size_names=tuple(size_names(parsed, found)),
         bare_casts=tuple(bare_casts(parsed, macros)),
+        splats=tuple(splats(parsed, found)),
         conditional=tuple(conditional_stretches(parsed)),
         has_loose_statements=kind != "body" and has_loose_statements(parsed),
     )
