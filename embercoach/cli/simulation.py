@@ -22,7 +22,7 @@ from embercoach.files import shown_path
 from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.excerpt import visible
-from embercoach.report.html.profile_page import gpu_facts, place_of, profile_facts
+from embercoach.report.html.profile_page import gpu_facts, line_cell, place_of, profile_facts
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import STYLES, print_lines, width_of, wraps
@@ -86,12 +86,9 @@ def _head(profile: Mapping[str, Any], bound: str) -> Iterator[Line]:
         yield [(f"  {name}: {value}", "")]
 
 
-#: Columns of the table, and the counts of a line that they show. Those that are empty, or do not
-#: fit into the terminal, are left out.
+#: Columns of the table after the line, and the counts that they show. Those that are empty, or do
+#: not fit into the terminal, are left out.
 _COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "line": lambda line: (
-        f"{'' if line['part'] == 'body' else line['part'] + ' '}{line['line'] or ''}"
-    ),
     "share": lambda line: f"{line['share']:.0%}",
     "issued": lambda line: f"{sum(line['instructions'].values()):,}",
     "lanes": lambda line: "" if line["active_lanes"] is None else f"{line['active_lanes']:.3g}",
@@ -117,7 +114,8 @@ def table(profile: Mapping[str, Any], width: int) -> Table:
     from rich.text import Text
 
     shown = [line for line in profile["lines"] if line["share"] >= _LEAST_SHARE][:_MOST_LINES]
-    cells = {name: [column(line) for line in shown] for name, column in _COLUMNS.items()}
+    cells = {"line": [line_cell(profile, line) for line in shown]}
+    cells |= {name: [column(line) for line in shown] for name, column in _COLUMNS.items()}
     kept: dict[str, list[str]] = {}
     left = width - _LEAST_SOURCE
     for name, texts in cells.items():
@@ -288,10 +286,13 @@ def document(simulated: Simulated) -> dict[str, Any]:
 
 
 def _placed(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a profile whose path is shown as users write it."""
-    place = profile["launched_at"]
-    shown = place and {**place, "path": shown_path(place["path"])}
-    return {**profile, "launched_at": shown}
+    """Return a profile whose paths are shown as users write them."""
+
+    def shown(place: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return place and {**place, "path": shown_path(place["path"])}
+
+    sources = {part: shown(place) for part, place in profile["source_at"].items()}
+    return {**profile, "launched_at": shown(profile["launched_at"]), "source_at": sources}
 
 
 def _place_members(place: tuple[str, int] | None) -> dict[str, Any] | None:
@@ -396,8 +397,11 @@ def _summary(simulated: Simulated) -> Iterator[Line]:
     if record.allowed:
         aside.append(f"{record.allowed} allowed")
     tail = f" {'; '.join(aside)}." if aside else ""
-    if record.faults:
-        yield [(f"Found {text.plural(record.faults, 'fault')}; ", "head"), (f"{ran}{tail}", "")]
+    if record.finding_count:
+        yield [
+            (f"Found {text.plural(record.finding_count, 'finding')}; ", "head"),
+            (f"{ran}{tail}", ""),
+        ]
     else:
         yield [("All clear", "good"), (f"; {ran}{tail}", "")]
 
@@ -451,7 +455,7 @@ def execute(request: SimulationRequest) -> int:
         show_notes=settings.show_notes or (request.profile and request.show_notes is None),
         in_short=program.is_pytest,
         profile=settings.profile,
-        exit_code=_exit_code(code, found=record.faults, exit_zero=request.exit_zero),
+        exit_code=_exit_code(code, found=record.finding_count, exit_zero=request.exit_zero),
         rules_url=settings.rules_url,
     )
     deliver(lambda stream: render(simulated, request.output_format, stream), request.output_file)

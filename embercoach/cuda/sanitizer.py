@@ -13,6 +13,7 @@ from msgspec import Struct, json
 
 from embercoach.cuda.launch_entry import CudaError
 from embercoach.simulator.model import KernelFinding, SourceMap
+from embercoach.simulator.reporting.messages import KernelLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -173,26 +174,29 @@ def _accesses(entry: ET.Element) -> Iterator[_Access]:
             yield _Access(where.findtext("func", ""), int(line), what.lower())
 
 
+def _line_of(access: _Access, kernel: KernelNote) -> KernelLine:
+    part, line = kernel.lines.place(access.line)
+    lines = (kernel.header if part == "header" else kernel.body).splitlines()
+    excerpt = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return KernelLine(kernel.kernel, part, line, excerpt, kernel.launched_at)
+
+
 def _finding(
     tool: str, entry: ET.Element, accesses: list[_Access], kernel: KernelNote
 ) -> KernelFinding:
     text = entry.findtext("what/text") or ""
     kind = "misaligned-access" if "isaligned" in text else TOOLS[tool]
-    place = accesses[-1]
-    part, line = kernel.lines.place(place.line)
-    lines = (kernel.header if part == "header" else kernel.body).splitlines()
-    others = (
-        f"{a.what or 'access'} at line {kernel.lines.place(a.line)[1]}" for a in accesses[:-1]
-    )
+    line = _line_of(accesses[-1], kernel)
+    others = (f"{a.what or 'access'} at {_line_of(a, kernel).shown()}" for a in accesses[:-1])
     more = entry.findtext("what/type") or entry.findtext("what/common/type") or ""
     return KernelFinding(
         kind=kind,
         kernel=kernel.kernel,
-        part=part,
-        line=line,
+        part=line.part,
+        line=line.line,
         thread=None,
         message=f"compute-sanitizer ({tool}): {text or kind}{more and f' ({more})'}",
-        excerpt=lines[line - 1].strip() if 0 < line <= len(lines) else "",
+        excerpt=line.excerpt,
         launched_at=kernel.launched_at,
         details=tuple(others),
         help=_HELP[kind],

@@ -36,6 +36,22 @@ if TYPE_CHECKING:
     from embercoach.metal.text_facts import UseKind
 
 
+#: What other languages and libraries call scalars that Metal has under another name.
+OTHER_SCALARS = {
+    **{f"{stem}8": "char" for stem in ("int", "i")},
+    **{f"{stem}8": "uchar" for stem in ("uint", "u")},
+    **{f"{stem}16": "short" for stem in ("int", "i")},
+    **{f"{stem}16": "ushort" for stem in ("uint", "u")},
+    **{f"{stem}32": "int" for stem in ("int", "i")},
+    **{f"{stem}32": "uint" for stem in ("uint", "u")},
+    **{f"{stem}64": "long" for stem in ("int", "i")},
+    **{f"{stem}64": "ulong" for stem in ("uint", "u")},
+    **{f"{stem}16": "half" for stem in ("float", "f", "fp")},
+    **{f"{stem}32": "float" for stem in ("float", "f", "fp")},
+    **{f"{stem}16": "bfloat" for stem in ("bfloat", "bf")},
+}
+
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -411,3 +427,9 @@ KEYWORDS = ADDRESS_SPACES | ENTRY_QUALIFIERS | CPP_KEYWORDS | {"bfloat", "half"}
 def is_identifier(name: str) -> bool:
     """Return whether a parameter may have this name, as far as its characters go."""
     return name.isidentifier() and name.isascii()
+
+
+def scalar_help(name: str) -> str:
+    """Return the help for a scalar that Metal calls otherwise, "" for other names."""
+    scalar = OTHER_SCALARS.get(name)
+    return f"Write `{scalar}`: Metal has no type `{name}`" if scalar else ""

@@ -142,6 +142,22 @@ class Foreign(Struct, frozen=True):
     place: TextSpan
 
 
+class Splat(Struct, frozen=True):
+    """A vector whose components are read apart, and that one element of an array was put into.
+
+    Attributes:
+        type: of the vector, as written.
+        source: the name of the array.
+        declaration: of the array, None where the text does not declare it.
+        place: of the element.
+    """
+
+    type: str
+    source: str
+    declaration: Declaration | None
+    place: TextSpan
+
+
 class BareCast(Struct, frozen=True):
     """A cast to a pointer without an address space; ``type`` is the type that it points to."""
 

@@ -23,7 +23,11 @@ def source_of(program: str) -> str:
 
 
 #: What ``kernel_source`` tells; other checks have other things to say about the same programs.
-CODES = (*(f"KERNEL-SIG-00{number}" for number in range(1, 6)), "KERNEL-BUFFER-001")
+CODES = (
+    *(f"KERNEL-SIG-00{number}" for number in range(1, 6)),
+    "KERNEL-SIG-011",
+    "KERNEL-BUFFER-001",
+)
 
 
 def findings(program: str) -> list[Finding]:
@@ -56,6 +60,8 @@ def kernel(body: str, names: str = 'input_names=["x"], output_names=["y"]', more
         ("y[x_size] = x[0];", "KERNEL-SIG-005", "x_size"),
         ("if (y_shape[0] > 1) y[0] = x[0];", "KERNEL-SIG-005", "y_shape"),
         ("{ float v = x[0]; } y[0] = v;", "KERNEL-SIG-005", "v"),
+        ("u32 v = 1; y[0] = v;", "KERNEL-SIG-005", "u32"),
+        ("y[0] = 1;\n#ifdef x\n#if x\n#endif\n#endif", "KERNEL-SIG-011", "x"),
     ],
 )
 def test_flagged(body: str, code: str, text: str | None) -> None:
@@ -91,6 +97,30 @@ def test_findings_point_into_strings(string: str) -> None:
         "             output_shapes=[x.shape], output_dtypes=[x.dtype])[0]\n"
     )
     assert pointed(program) == [("KERNEL-SIG-005", "cap")]
+
+
+@pytest.mark.parametrize(
+    ("line", "test"),
+    [
+        ("#if N > 2", "`#if` reads 0"),
+        ("#if 0\n#elif y_ndim + N", "`#elif` reads 0"),
+        ("#ifdef N", "`#ifdef` is always false"),
+        ("#ifndef N", "`#ifndef` is always true"),
+        ("#if M || defined(N)", "`#if` is always false"),
+        ("#if M || defined N", "`#if` is always false"),
+        ("#define PART N\n#if PART", None),
+    ],
+)
+def test_preprocessor_reads_no_template_arguments(line: str, test: str | None) -> None:
+    program = kernel(f"{line}\n#endif\ny[0] = N;").replace("grid=", 'template=[("N", 4)], grid=')
+    expected = [] if test is None else [f"{test}: template argument `N` is not a macro"]
+    assert [found.message for found in findings(program)] == expected
+
+
+def test_header_may_define_what_the_preprocessor_reads() -> None:
+    body = "#if x\n#endif\ny[0] = 1;"
+    assert findings(kernel(body, more='header="#include \\"mine.h\\""')) == []
+    assert pointed(kernel("y[0] = 1;", more='header="#if x\\n#endif"')) == [("KERNEL-SIG-011", "x")]
 
 
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])

@@ -284,9 +284,20 @@ def test_call_in_an_argument_of_a_macro_is_reported_where_it_is() -> None:
     assert pointed(program, "KERNEL-MATH") == [("KERNEL-MATH-001", "isnan(x[0])")]
 
 
+def test_statements_of_a_function_that_the_parser_lost_are_not_at_file_scope() -> None:
+    text = (
+        "instantiate_all(256, float)\n"
+        "[[kernel]] void f(device float* y [[buffer(1)]]) {\n  y[r] = a;\n  float a = 0.0f;\n}\n"
+    )
+    assert findings(f"{HEAD}{text}", LOCAL) == []
+    (found,) = findings(f"{HEAD}namespace n {{\nfloat lost;\n}}\n{text}", LOCAL)
+    assert "`lost`" in found.message
+
+
 @pytest.mark.parametrize(
     ("text", "column"),
     [
+        ("u16 lost(int v) { return v; }", 1),
         ("struct A { float a; A(float v) : a(lost) {} };", 36),
         ("struct A : lost { float a; };", None),
         ('static_assert(lost > 1, "");', 15),

@@ -85,7 +85,7 @@ def test_a_finding_is_shown_in_the_python_file(simulate: Simulate) -> None:
     assert re.search(r"^ turn +1 +\d+\.\d{3} +1 +0$", out, re.MULTILINE)
     assert re.search(r"^ double +2 +\d+\.\d{3} +0 +0$", out, re.MULTILINE)
     last = out.splitlines()[-1]
-    assert re.fullmatch(r"Found 1 fault; 3 launches of 2 kernels in \d+\.\d\d s\.", last)
+    assert re.fullmatch(r"Found 1 finding; 3 launches of 2 kernels in \d+\.\d\d s\.", last)
 
 
 def test_kernels_of_one_name_are_told_apart(simulate: Simulate, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_kernels_of_one_name_are_told_apart(simulate: Simulate, tmp_path: Path) 
         ("f, at same.py:4, source 2", "1", "1"),
         ("f, at same.py:17", "1", "0"),
     ]
-    assert "\nFound 1 fault; 4 launches of 3 kernels in " in out
+    assert "\nFound 1 finding; 4 launches of 3 kernels in " in out
 
 
 SAME_NAME = """\

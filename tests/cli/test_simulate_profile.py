@@ -77,8 +77,9 @@ def test_text_names_the_bound_and_the_line(simulate: Simulate) -> None:
     assert "predicted for the M2 Max: " in out
     table = out.partition("predicted for")[2]
     (line,) = (line for line in table.splitlines() if line.endswith("sum += x[i * 64 + k];"))
-    number, share, issued, lanes, flops, asked, unit, moved, *_ = line.split()
-    assert (number, lanes, flops) == ("5", "32", f"{256 * 64:,}")
+    number, cells = line.split(" (body 5) ")
+    share, issued, lanes, flops, asked, unit, moved, *_ = cells.split()
+    assert (number.strip(), lanes, flops) == ("11", "32", f"{256 * 64:,}")
     assert int(share.rstrip("%")) > 50
     assert int(issued.replace(",", "")) >= 8 * 64 * 2
     assert (asked, unit, moved) == ("64", "KiB", "512")
@@ -87,7 +88,7 @@ def test_text_names_the_bound_and_the_line(simulate: Simulate) -> None:
 def test_text_has_the_counts_of_the_launch(simulate: Simulate) -> None:
     out = simulate("--profile").stdout
     # 8 simdgroups read 64 times in 32 rows, and write 4 stretches of 32 bytes.
-    assert "most at line 5\n" in out
+    assert "most at script.py:11 (body line 5)\n" in out
     assert (
         "device memory: 65 KiB in use, 65 KiB requested, 513 KiB moved by stretches of 32 bytes, "
         "1 MiB by 64, 2 MiB by 128\n"
@@ -103,12 +104,12 @@ def test_columns_that_do_not_fit_are_left_out() -> None:
     work = {**WORK, "active_lanes": 32.0, "flops": 10**6, "barriers": 64, "atomics": 64}
     line = {"part": "body", "line": 1, "share": 1.0, "text": "sum += x[i];", **work}
     headers = {
-        width: [str(column.header) for column in table({"lines": [line]}, width).columns]
-        for width in (60, 100)
+        width: [str(c.header) for c in table({"lines": [line], "source_at": {}}, width).columns]
+        for width in (60, 110)
     }
     assert headers == {
-        60: ["line", "share", "issued", "lanes", "flops", ""],
-        100: ["line", "share", "issued", "lanes", "flops", "barriers", "atomics", ""],
+        60: ["line", "share", "issued", "lanes", "atomics", ""],
+        110: ["line", "share", "issued", "lanes", "flops", "barriers", "atomics", ""],
     }
 
 
@@ -127,6 +128,7 @@ def test_json_has_the_form_of_its_schema(simulate: Simulate) -> None:
     assert profile["flops"] == 256 * 64
     assert profile["flops_by_kind"] == {"float32": 256 * 64}
     assert profile["bound_at"] == {"part": "body", "line": 5}
+    assert profile["source_at"] == {"body": {"path": "script.py", "line": 7}}
     assert profile["device_bytes_requested"] == 4 * (256 * 64 + 256)
     # Each of 8 * 64 accesses touches 32 lines; each of 8 writes 4, 2 and 1.
     moved = [profile[f"device_bytes_moved{by}"] for by in ("", "_by_64", "_by_128")]
@@ -226,6 +228,7 @@ def profile(**changes: object) -> dict[str, object]:
         "gpu_bandwidth": 1e11,
         "gpu_flops": 2e12,
         "source": {"header": ["a", "b"], "body": ["c", "d"]},
+        "source_at": {"body": {"path": "m.py", "line": 20}},
         "lines": [
             {"part": "header", "line": 2, "share": 0.75, **WORK},
             {"part": "body", "line": 1, "share": 0.005, **WORK},
@@ -257,10 +260,10 @@ def test_kernels_without_a_place_in_the_plot(missing: str) -> None:
 
 def test_lines_of_the_header_are_shown_where_they_cost() -> None:
     rows = source_rows(profile())
-    assert [(row["part"], row["line"], row["shade"]) for row in rows] == [
-        ("header", 2, 7),
-        ("body", 1, 0),
-        ("body", 2, 0),
+    assert [(row["place"], row["shade"]) for row in rows] == [
+        ("header 2", 7),
+        ("20 (body 1)", 0),
+        ("21 (body 2)", 0),
     ]
 
 
@@ -305,13 +308,13 @@ def test_facts_name_what_the_launch_does() -> None:
     ("place", "text"),
     [
         (None, ""),
-        ({"part": "body", "line": 3}, "line 3"),
-        ({"part": "header", "line": 3}, "line 3 of the header"),
+        ({"part": "body", "line": 3}, "m.py:22 (body line 3)"),
+        ({"part": "header", "line": 3}, "header line 3"),
         ({"part": "generated", "line": 0}, "generated code"),
     ],
 )
 def test_the_line_that_sets_the_bound(place: dict[str, object] | None, text: str) -> None:
-    assert place_of({"bound_at": place}) == text
+    assert place_of(profile(bound_at=place)) == text
 
 
 def test_columns_without_a_number_are_left_out() -> None:

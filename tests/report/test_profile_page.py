@@ -49,6 +49,7 @@ def profile(name: str, flops: int) -> dict[str, Any]:
         "bound_at": {"part": "body", "line": 10},
         "occupancy": {"simdgroups": 96, "most": 96, "limit": "threads"},
         "source": {"body": texts},
+        "source_at": {},
         "lines": [
             {"part": "body", "line": n, "share": share, **cost}
             for n, share in enumerate(SHARES, start=1)

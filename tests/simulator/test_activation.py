@@ -201,7 +201,7 @@ def test_findings_raise_where_asked_for():
     assert isinstance(caught.value, SimulatorError)
     assert caught.value.findings == caught.value.launch.findings
     for part in (
-        "kernel 'twice' has a fault",
+        "kernel 'twice' has a finding",
         "device-race (SIM-RACE-002)",
         "body line 1",
         "uint i = thread_position_in_grid.x;",

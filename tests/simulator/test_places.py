@@ -9,7 +9,8 @@ import pytest
 
 from embercoach.simulator.model import KernelFinding
 from embercoach.simulator.reporting import messages
-from embercoach.simulator.reporting.messages import LineSpan, place_of
+from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
+from embercoach.simulator.reporting.messages import LineSpan, line_of, place_of, report
 
 HEAD = "import mlx.core as mx\n\n"
 BUILD = (
@@ -116,3 +117,18 @@ def test_a_module_that_was_imported_is_searched(tmp_path: Path) -> None:
     messages.sys.modules["their_kernels"] = module
     found = place_of(finding(tmp_path / "gone.py", 2, "y[9] = x[9];"))
     assert found == LineSpan(str(tmp_path / "their_kernels.py"), 5, 3, 15)
+
+
+def test_texts_name_the_line_of_the_file_and_that_of_the_source(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(HEAD + build("copy", BODY), encoding="utf-8")
+    found = finding(path, 3, "y[9] = x[i];")
+    line = line_of(found)
+    assert line is not None
+    assert line.shown() == "module.py:5 (body line 3)"
+    assert f"in kernel 'copy', {path}:5 (body line 3):" in report(found)
+    error = CompilerError("error", "body", 3, 10, "no", "    y[9] = x[i];")
+    loaded = SimpleNamespace(__file__=str(path))
+    messages.sys.modules["module"] = loaded
+    text = str(CompileError("copy", [error], "void f()"))
+    assert f"{path}:5:10 (body line 3): error: no\n  5 |     y[9] = x[i];\n" in text

@@ -64,7 +64,7 @@ def recorder() -> Recorder:
 def test_rows_are_kernels(recorder: Recorder) -> None:
     record = record_of(recorder, ())
     assert record.kernels == (KernelRow("plain", 1, 0.5, 0, 0), KernelRow("turn", 2, 1.0, 1, 1))
-    assert (record.launches, record.seconds, record.faults, record.notes) == (3, 1.5, 1, 1)
+    assert (record.launches, record.seconds, record.finding_count, record.notes) == (3, 1.5, 1, 1)
     # Launched twice, it is one finding; its counts are those of both.
     assert [(found.kind, found.count) for found, _ in record.findings] == [
         ("threadgroup-race", 4),
@@ -74,7 +74,7 @@ def test_rows_are_kernels(recorder: Recorder) -> None:
 
 def test_allowed_kinds_are_only_counted(recorder: Recorder) -> None:
     record = record_of(recorder, ("threadgroup-race",))
-    assert (record.faults, record.notes, record.allowed) == (0, 1, 1)
+    assert (record.finding_count, record.notes, record.allowed) == (0, 1, 1)
 
 
 @pytest.mark.sampled(0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.library import OTHER_SCALARS, scalar_help
 from embercoach.metal.program.types import SCALARS
 from embercoach.metal.tokens import whole_number
 
@@ -133,7 +134,8 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
         return  # a fragment: what it is joined with may declare anything
     # It may be a macro of the command line.
     unknown = [use for use in undeclared(code.text) if not use.name.isupper()]
-    if any(use.kind != "value" and use.elsewhere is None for use in unknown):
+    named = [use for use in unknown if use.kind != "value" and use.elsewhere is None]
+    if not OTHER_SCALARS.keys() >= {use.name for use in named}:
         return  # types and functions are the host's: macros, or a text that it puts before this one
     uses: dict[str, list[Use]] = {}
     for use in unknown:
@@ -148,7 +150,7 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
             "KERNEL-SIG-005",
             code.text.at(found[0].place),
             f"undeclared identifier `{name}`{again}{why}",
-            "Declare it, or pass it as an argument of the kernel",
+            scalar_help(name) or "Declare it, or pass it as an argument of the kernel",
         )
 
 

@@ -11,10 +11,11 @@ from embercoach.checks.programs.metal_checks import MetalFix, MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
-from embercoach.metal.library import is_standard_header
+from embercoach.metal.library import OTHER_SCALARS, is_standard_header, scalar_help
+from embercoach.metal.preprocessor import directives
 from embercoach.metal.program.written_facts import undeclared
 from embercoach.metal.text_facts import TextSpan
-from embercoach.metal.tokens import line_comment, tokens_of, whole_number
+from embercoach.metal.tokens import line_comment, tokens, tokens_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -286,7 +287,8 @@ def _undeclared(
     uses: dict[str, list[Use]] = {}
     for use in undeclared(text, scope):
         # What is never indexed or assigned may be a template argument that is not seen here.
-        if use.name not in elsewhere and (template is not None or use.variable):
+        known = template is not None or use.variable or use.name in OTHER_SCALARS
+        if use.name not in elsewhere and known:
             uses.setdefault(use.name, []).append(use)
     for name, found in uses.items():
         first, other = found[0], _renamed(found[0], inputs, outputs)
@@ -299,6 +301,56 @@ def _undeclared(
             _way_out(first, inputs, outputs, scope),
             fix=None if other is None else MetalFix(f"Rename to `{other}`", edits),
         )
+
+
+#: Conditions of the preprocessor, and what they are where a name is not a macro.
+_TESTS = {"ifdef": "false", "ifndef": "true", "if": "", "elif": ""}
+
+
+@check("KERNEL-SIG-011")
+def preprocessor_names(kernel: PythonKernel) -> Iterator[MetalReport]:
+    """Yield names of MLX's signature under ``#if``, which reads macros alone."""
+    sources = (kernel.source, kernel.header_source)
+    if not all(t is not None and _has_all_names(t) for t in sources):
+        return
+    if not (kernel.text.names_known and kernel.header.names_known):
+        return
+    roles = {name: "template argument" for la in kernel.launches for name in la.template or ()}
+    for name in kernel.inputs or ():
+        roles |= dict.fromkeys((name, *contract.shape_names(name)), "input")
+    roles |= dict.fromkeys(kernel.outputs or (), "output")
+    macros = kernel.text.macros.mentioned
+    reported: set[str] = set()
+    for text in kernel.texts:
+        for name, test, place in _tested(text):
+            if name in roles and name not in macros and name not in reported:
+                reported.add(name)
+                yield MetalReport(
+                    "KERNEL-SIG-011",
+                    text.at(place),
+                    f"{test}: {roles[name]} `{name}` is not a macro",
+                    "Use `if (...)`, which the compiler decides too, or `#define` it in `header`",
+                )
+
+
+def _tested(text: MetalText) -> Iterator[tuple[str, str, TextSpan]]:
+    """Yield the names that conditions of the preprocessor test, with the result of the test."""
+    if "#" not in text.text:
+        return
+    for directive in directives(tokens(text.text)):
+        if directive.name not in _TESTS:
+            continue
+        is_defined = False
+        for word in directive.words:
+            if word.kind == "name" and word.text != "defined":
+                always = _TESTS[directive.name] or ("false" if is_defined else "")
+                test = (
+                    f"`#{directive.name}` is always {always}"
+                    if always
+                    else (f"`#{directive.name}` reads 0")
+                )
+                yield word.text, test, TextSpan(word.start, word.end, 1, 1)
+            is_defined = word.text == "defined" or (is_defined and word.text == "(")
 
 
 def _is_scalar(kernel: PythonKernel, name: str) -> bool:
@@ -357,6 +409,8 @@ def _way_out(
     use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...], scope: frozenset[str]
 ) -> str:
     """Return the help for an undeclared name."""
+    if help_text := scalar_help(use.name):
+        return help_text
     owner, _, kind = use.name.rpartition("_")
     if owner in outputs and kind in ("shape", "strides", "ndim"):
         return "Pass the sizes as an input or as template arguments"

@@ -133,6 +133,13 @@ INTEGER_NAMES = frozenset(
 )
 """All spellings of integers, bool left out."""
 
+
+def is_vector(name: str) -> bool:
+    """Return whether a type is a vector, as written: ``half4``, ``vec<T, 4>``."""
+    kind = NAMED.get(name.removeprefix("metal::"))
+    return name.removeprefix("metal::").startswith("vec<") or (kind is not None and kind.width > 1)
+
+
 DTYPES = MappingProxyType(
     {dtype: SCALARS[name].scalar or "" for dtype, name in MSL_TYPES.items() if name in SCALARS}
 )

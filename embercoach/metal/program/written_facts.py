@@ -22,10 +22,10 @@ from embercoach.metal.program.texts import (
     unpack,
     unpack_initialized,
 )
-from embercoach.metal.program.types import INTEGER_NAMES
+from embercoach.metal.program.types import INTEGER_NAMES, is_vector
 from embercoach.metal.program.written_names import NestingError, is_include_guard, names_of
-from embercoach.metal.text_facts import BareCast, Foreign, SizeName, TextSpan
-from embercoach.metal.tokens import whole_number
+from embercoach.metal.text_facts import BareCast, Foreign, SizeName, Splat, TextSpan
+from embercoach.metal.tokens import tokens_of, whole_number
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})
+_BRACES = {"{": 1, "}": -1}
 #: Types of the library whose variables at program scope need no ``constant``.
 _HANDLES = frozenset({"sampler", "metal::sampler"})
 _ORDERS = frozenset(
@@ -57,7 +58,8 @@ def refused_parts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, 
     # A macro may stand for the address space.
     if not macros.blanks:
         outer = list(_at_file_scope(parsed))
-        unplaced = [name for part in outer for name in _unplaced(parsed, part, macros)]
+        found = [name for part in outer for name in _unplaced(parsed, part, macros)]
+        unplaced = list(_outside_of_braces(parsed, found))
         # Calls of a macro, one after the other without `;`, parse as a declarator of its name,
         # and what follows them may parse as declarations at file scope.
         if macros.names.isdisjoint(map(parsed.word, unplaced)):
@@ -94,6 +96,26 @@ def _at_file_scope(parsed: Parsed) -> Iterator[SyntaxNode]:
                 yield part
             elif part.kind in _NESTED_SCOPES:
                 pending.append(part)
+
+
+def _outside_of_braces(parsed: Parsed, names: list[SyntaxNode]) -> Iterator[SyntaxNode]:
+    """Yield the names that are in no braces but those of the parts around them.
+
+    After a use of a macro that is not known, the parser may take the statements of a function for
+    declarations at file scope.
+    """
+    if not names or not parsed.faults:
+        yield from names
+        return
+    starts, depths = [0], [0]
+    for token in tokens_of(parsed.expanded.text):
+        if token.text in _BRACES:
+            starts.append(token.start)
+            depths.append(depths[-1] + _BRACES[token.text])
+    for name in names:
+        around = sum(part.kind == "declaration_list" for part in parsed.around(name))
+        if depths[bisect_right(starts, parsed.offset(name)) - 1] == around:
+            yield name
 
 
 def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[SyntaxNode]:
@@ -207,6 +229,61 @@ def bare_casts(parsed: Parsed, macros: Macros) -> Iterator[BareCast]:
     for part, kind in pointer_casts(parsed, macros):
         if is_compiled(part):
             yield BareCast(parsed.word(kind), parsed.place(part))
+
+
+def splats(parsed: Parsed, scopes: Scopes) -> Iterator[Splat]:
+    """Yield vectors that hold one element in all components, of which only single ones are read."""
+    is_compiled = _compiled(parsed)
+    reads: dict[Declaration, set[str]] | None = None
+    for part in parsed.of_kinds("init_declarator"):
+        owner, value = parsed.parent(part), part.get("value")
+        kind = None if owner is None else owner.get("type")
+        name = unpack(part.get("declarator")).name
+        array = value.get("argument") if value and value.kind == "subscript_expression" else None
+        if kind is None or name is None or value is None or array is None:
+            continue
+        written, vector = parsed.word(kind), scopes.bindings.get(name.start)
+        if array.kind != "identifier" or not is_vector(written) or not is_compiled(part):
+            continue
+        if vector is None or vector.dimensions or vector.pointer:
+            continue
+        reads = _component_reads(parsed, scopes) if reads is None else reads
+        if len(reads.get(vector, ())) > 1 and vector.name not in scopes.macros.mentioned:
+            source = parsed.word(array)
+            declared = scopes.bindings.get(array.start)
+            yield Splat(written, source, declared, parsed.place(value))
+
+
+def _component_reads(parsed: Parsed, scopes: Scopes) -> dict[Declaration, set[str]]:
+    """Return the components that are read of each variable of which nothing else is used."""
+    found: dict[Declaration, set[str]] = {}
+    others: set[Declaration] = set()
+    for part in parsed.of_kinds("identifier"):
+        variable = scopes.bindings.get(part.start)
+        above = parsed.parent(part)
+        if (
+            variable is None
+            or above is None
+            or above.role == "declarator"
+            or (above.kind == "init_declarator" and part.role == "declarator")
+        ):
+            continue
+        field_name = above.get("field") if above.kind == "field_expression" else None
+        component = "" if field_name is None else parsed.word(field_name)
+        if len(component) == 1 and not _is_written(parsed, above):
+            found.setdefault(variable, set()).add(component)
+        else:
+            others.add(variable)
+    return {variable: names for variable, names in found.items() if variable not in others}
+
+
+def _is_written(parsed: Parsed, part: SyntaxNode) -> bool:
+    """Return whether an expression is assigned, updated, or its address taken."""
+    above = parsed.parent(part)
+    return above is not None and (
+        above.kind in ("update_expression", "pointer_expression")
+        or (above.kind == "assignment_expression" and part.role == "left")
+    )
 
 
 def conditional_stretches(parsed: Parsed) -> Iterator[TextSpan]:
@@ -434,6 +511,7 @@ class MetalText(Struct, frozen=True):
         foreign: C++ that Metal has not.
         size_names: names that keep the size of an array from being constant, or may do so.
         bare_casts: casts to pointers without an address space.
+        splats: vectors that hold one element in all components, which are read apart.
         conditional: stretches under ``#if``, which are compiled or not.
         has_loose_statements: at file scope there are statements, which C++ has in functions alone:
             the text is a part of a function.
@@ -456,6 +534,7 @@ class MetalText(Struct, frozen=True):
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
     bare_casts: tuple[BareCast, ...] = ()
+    splats: tuple[Splat, ...] = ()
     conditional: tuple[TextSpan, ...] = ()
     has_loose_statements: bool = False
     refusal: str | None = None
@@ -550,6 +629,7 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         foreign=tuple(foreign_parts(parsed, found)),
         size_names=tuple(size_names(parsed, found)),
         bare_casts=tuple(bare_casts(parsed, macros)),
+        splats=tuple(splats(parsed, found)),
         conditional=tuple(conditional_stretches(parsed)),
         has_loose_statements=kind != "body" and has_loose_statements(parsed),
     )

@@ -109,8 +109,26 @@ def place_of(profile: Mapping[str, Any]) -> str:
     place = profile["bound_at"]
     if place is None:
         return ""
-    part = "" if place["part"] == "body" else f" of the {place['part']}"
-    return f"line {place['line']}{part}" if place["line"] else "generated code"
+    if not place["line"]:
+        return "generated code"
+    own, number = f"{place['part']} line {place['line']}", file_line(profile, place)
+    if number is None:
+        return own
+    return f"{profile['source_at'][place['part']]['path']}:{number} ({own})"
+
+
+def file_line(profile: Mapping[str, Any], line: Mapping[str, Any]) -> int | None:
+    """Return the line of the file that holds a line of the source, None if it is not known."""
+    first = profile["source_at"].get(line["part"])
+    number: int | None = first and first["line"] + line["line"] - 1
+    return number
+
+
+def line_cell(profile: Mapping[str, Any], line: Mapping[str, Any]) -> str:
+    """Return a line's number in the file, if it is known, and in its part of the source."""
+    own = f"{line['part']} {line['line'] or ''}".rstrip()
+    number = file_line(profile, line)
+    return own if number is None else f"{number} ({own})"
 
 
 #: The plot, in pixels: its size, and its margins at the left, top, right and bottom.
@@ -241,6 +259,7 @@ def source_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "part": part,
             "line": number,
+            "place": line_cell(profile, {"part": part, "line": number}),
             "text": text,
             "cost": cost,
             "cells": _cells(cost) if cost else {},

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from embercoach.files import shown_path
 from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
+from embercoach.simulator.reporting.messages import KernelLine
 from embercoach.simulator.rewrite.translation import FILE_NAME
 from embercoach.terminal_text import log_line
 
@@ -119,7 +121,7 @@ def findings_of(
             message=f"kernel does not compile {words}" if words else diagnostic.message,
             excerpt=diagnostic.excerpt.strip(),
             launched_at=place,
-            details=tuple(_details(diagnostic, with_message=bool(words))),
+            details=tuple(_details(diagnostic, error.kernel, place, with_message=bool(words))),
             help=advice,
         )
         for diagnostic in error.diagnostics
@@ -127,31 +129,46 @@ def findings_of(
     ]
 
 
-def _details(diagnostic: CompilerError, *, with_message: bool) -> Iterator[str]:
+def _details(
+    diagnostic: CompilerError, kernel: str, place: tuple[str, int] | None, *, with_message: bool
+) -> Iterator[str]:
     if with_message:
         yield diagnostic.message
     for note in diagnostic.notes[:1]:
-        yield f"{note.part} line {note.line}: {note.message}"
+        yield f"{_line_of(note, kernel, place).shown()}: {note.message}"
+
+
+def _line_of(
+    diagnostic: CompilerError, kernel: str, place: tuple[str, int] | None = None
+) -> KernelLine:
+    text = diagnostic.excerpt.strip()
+    return KernelLine(kernel, diagnostic.part, diagnostic.line, text, place)
 
 
 def _error_text(kernel: str, diagnostics: Sequence[CompilerError], signature: str) -> str:
     count = len(diagnostics)
     lines = [f"kernel {kernel!r} does not compile: {count} error{'s' * (count != 1)}"]
     for diagnostic in diagnostics:
-        lines += ("", *_lines(diagnostic, ""))
+        lines += ("", *_lines(diagnostic, kernel, ""))
         for note in diagnostic.notes:
-            lines += _lines(note, "  ")
+            lines += _lines(note, kernel, "  ")
     head = [f"  {line}" for line in signature.split("\n")]
     lines += ["", "MLX generates this function for it:", *head]
     return "\n".join(log_line(line, keep_tabs=True) for line in lines)
 
 
-def _lines(diagnostic: CompilerError, indent: str) -> Iterator[str]:
-    place = f"{diagnostic.part}:{diagnostic.line}:{diagnostic.column}"
-    yield f"{indent}{place}: {diagnostic.severity}: {diagnostic.message}"
+def _lines(diagnostic: CompilerError, kernel: str, indent: str) -> Iterator[str]:
     text = diagnostic.excerpt
+    place = f"{diagnostic.part}:{diagnostic.line}:{diagnostic.column}"
+    number = str(diagnostic.line)
+    at = _line_of(diagnostic, kernel).place
+    if at is not None:
+        number = str(at.line)
+        column = at.column + diagnostic.column - 1 - (len(text) - len(text.lstrip()))
+        own = f"{diagnostic.part} line {diagnostic.line}"
+        place = f"{shown_path(at.path)}:{number}:{column} ({own})"
+    yield f"{indent}{place}: {diagnostic.severity}: {diagnostic.message}"
     if text.strip():
-        number = str(diagnostic.line)
         before = text[: diagnostic.column - 1]
         caret = "".join("\t" if c == "\t" else " " for c in before)
         yield f"{indent}  {number} | {text}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from embercoach.files import shown_path
 from embercoach.metal import hazards
 from embercoach.simulator.model import KernelFinding
 from embercoach.terminal_text import escaped, log_line
@@ -44,28 +46,71 @@ class _Text(NamedTuple):
     kernel: str | None
 
 
-def place_of(finding: KernelFinding) -> LineSpan | None:
-    """Return the line of a kernel's source in the Python file that holds it.
+class KernelLine(NamedTuple):
+    """A line of a kernel's source.
 
-    It is known where one string literal alone has that text on that line of it: sources that are
-    put together from pieces or read from a file are not found. A first line alone proves little:
-    of another module than the launch's it counts only if the literal is given with the name.
+    Attributes:
+        kernel: the name that the kernel was built with.
+        part: the text that ``line`` counts in.
+        line: from 1.
+        excerpt: the line, stripped.
+        launched_at: file and line of a launch, None if unknown.
     """
-    if finding.line is None or not finding.excerpt or finding.part == "generated":
+
+    kernel: str
+    part: Part
+    line: int
+    excerpt: str
+    launched_at: tuple[str, int] | None
+
+    @property
+    def place(self) -> LineSpan | None:
+        """The line of the Python file that holds the source.
+
+        It is known where one string literal alone has that text on that line of it: sources that
+        are put together from pieces or read from a file are not found. A first line alone proves
+        little: of another module than the launch's it counts only if the literal is given with the
+        name.
+        """
+        if not self.excerpt or self.part == "generated":
+            return None
+        found = [pair for path in _candidates(self) for pair in _in_file(path, self)]
+        near = self.launched_at[0] if self.launched_at is not None else None
+        named = [place for place, own in found if own]
+        places = named or [place for place, _ in found if self.line > 1 or place.path == near]
+        return places[0] if len(set(places)) == 1 else None
+
+    def shown(self, path: Callable[[str], str] = os.path.basename) -> str:
+        """Return the line of the file with that of the source, or that of the source alone.
+
+        Args:
+            path: from the file to its text.
+        """
+        own = f"{self.part} line {self.line}"
+        place = self.place
+        return own if place is None else f"{path(place.path)}:{place.line} ({own})"
+
+
+def line_of(finding: KernelFinding) -> KernelLine | None:
+    """Return the line of a finding, None if it has none."""
+    if finding.line is None:
         return None
-    found = [pair for path in _candidates(finding) for pair in _in_file(path, finding)]
-    near = finding.launched_at[0] if finding.launched_at is not None else None
-    named = [place for place, own in found if own]
-    places = named or [place for place, _ in found if finding.line > 1 or place.path == near]
-    return places[0] if len(set(places)) == 1 else None
+    found = finding
+    return KernelLine(found.kernel, found.part, finding.line, found.excerpt, found.launched_at)
 
 
-def _candidates(finding: KernelFinding) -> Iterator[str]:
+def place_of(finding: KernelFinding) -> LineSpan | None:
+    """Return the line of a finding in the Python file that holds it, None if it is not known."""
+    line = line_of(finding)
+    return line and line.place
+
+
+def _candidates(line: KernelLine) -> Iterator[str]:
     """Yield the file of the launch, and those of the imported modules that build kernels."""
     seen = set()
-    if finding.launched_at is not None:
-        seen.add(finding.launched_at[0])
-        yield finding.launched_at[0]
+    if line.launched_at is not None:
+        seen.add(line.launched_at[0])
+        yield line.launched_at[0]
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and path.endswith(".py") and path not in seen:
@@ -74,16 +119,15 @@ def _candidates(finding: KernelFinding) -> Iterator[str]:
                 yield path
 
 
-def _in_file(path: str, finding: KernelFinding) -> Iterator[tuple[LineSpan, bool]]:
+def _in_file(path: str, line: KernelLine) -> Iterator[tuple[LineSpan, bool]]:
     lines, texts = _read(path)
-    assert finding.line is not None
     for text in texts:
-        number = text.first + finding.line - 1
-        if number > text.last or text.kernel not in (None, finding.kernel):
+        number = text.first + line.line - 1
+        if number > text.last or text.kernel not in (None, line.kernel):
             continue
-        column = lines[number - 1].find(finding.excerpt) + 1
+        column = lines[number - 1].find(line.excerpt) + 1
         if column:
-            end = column + len(finding.excerpt)
+            end = column + len(line.excerpt)
             yield LineSpan(path, number, column, end), text.kernel is not None
 
 
@@ -140,6 +184,7 @@ class _Context(Struct, frozen=True):
     raw: RawFinding
     kernel: BuiltKernel
     buffers: Sequence[Buffer]
+    launched_at: tuple[str, int] | None
 
     @property
     def spot(self) -> str:
@@ -151,6 +196,13 @@ class _Context(Struct, frozen=True):
     def buffer(self) -> Buffer | None:
         """The buffer; None for a threadgroup array."""
         return next((b for b in self.buffers if b.name == self.raw.buffer), None)
+
+    def line(self, number: int) -> KernelLine:
+        """Return the line of the user's texts that a line of the generated source comes from."""
+        lines = self.kernel.source.split("\n")
+        excerpt = lines[number - 1].strip() if number <= len(lines) else ""
+        place = self.kernel.lines.place(number)
+        return KernelLine(self.kernel.name, *place, excerpt, self.launched_at)
 
 
 class _Kind(Struct, frozen=True):
@@ -181,9 +233,8 @@ def _race(found: _Context) -> str:
     scope: hazards.Scope = ""
     if raw.other is not None:
         there = raw.other.kind or "access"
-        if raw.other.line not in (None, raw.at.line):
-            part, number = found.kernel.lines.place(raw.other.line)
-            where = f"{part} line {number}"
+        if raw.other.line is not None and raw.other.line != raw.at.line:
+            where = found.line(raw.other.line).shown()
         groups = {raw.at.threadgroup, raw.other.threadgroup}
         if len(groups) == 2 and None not in groups:
             scope = " between threadgroups"
@@ -315,29 +366,27 @@ def described(
     launched_at: tuple[str, int] | None,
 ) -> KernelFinding:
     """Convert a finding of the runtime to one in the user's terms."""
-    part: Part = "generated"
-    line = None
-    if raw.at.line:
-        part, line = kernel.lines.place(raw.at.line)
-    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers)
+    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers, launched_at)
+    line = context.line(raw.at.line) if raw.at.line else None
     return KernelFinding(
         kind=raw.kind,
         kernel=kernel.name,
-        part=part,
-        line=line,
+        part=line.part if line else "generated",
+        line=line and line.line,
         thread=raw.at.thread,
         message=kind.message(context),
-        excerpt=_excerpt(kernel, raw.at.line),
+        excerpt=line.excerpt if line else "",
         launched_at=launched_at,
         count=raw.count,
-        details=tuple(_details(raw, kernel, kind)),
+        details=tuple(_details(context, kind)),
         help=kind.help if isinstance(kind.help, str) else kind.help(context),
     )
 
 
 def report(finding: KernelFinding) -> str:
     """Format a finding on a few lines, for terminals and exceptions."""
-    where = f"{finding.part} line {finding.line}" if finding.line else "the launch as a whole"
+    line = line_of(finding)
+    where = line.shown(shown_path) if line else "the launch as a whole"
     lines = [f"{finding.kind} ({finding.code}) in kernel {finding.kernel!r}, {where}:"]
     if finding.excerpt:
         lines.append(f"    {finding.excerpt.expandtabs(4)}")
@@ -363,8 +412,9 @@ def _filled(text: str) -> str:
     return textwrap.indent("\n".join(lines), "  ").replace("\0", " ")
 
 
-def _details(raw: RawFinding, kernel: BuiltKernel, kind: _Kind) -> Iterator[str]:
+def _details(found: _Context, kind: _Kind) -> Iterator[str]:
     """Yield the detail that the message leaves out, then who did it, and what it conflicts with."""
+    raw = found.raw
     if raw.detail and not kind.uses_detail:
         yield raw.detail
     if raw.other is None:
@@ -372,8 +422,8 @@ def _details(raw: RawFinding, kernel: BuiltKernel, kind: _Kind) -> Iterator[str]
     other = raw.other
     at = ""
     if other.line is not None:
-        part, number = kernel.lines.place(other.line)
-        at = f"{part} line {number}: `{_excerpt(kernel, other.line)}`"
+        line = found.line(other.line)
+        at = f"{line.shown()}: `{line.excerpt}`"
     if raw.kind in _DIVERGENT:
         yield f"{_who(other)} is at {at}" if at else f"{_who(other)} never reaches it"
         return
@@ -392,8 +442,3 @@ def _who(access: MemoryAccess) -> str:
         return "another thread"
     group = "" if access.threadgroup is None else f" of threadgroup {access.threadgroup}"
     return f"thread {access.thread}{group}"
-
-
-def _excerpt(kernel: BuiltKernel, line: int | None) -> str:
-    lines = kernel.source.split("\n")
-    return lines[line - 1].strip() if line and line <= len(lines) else ""

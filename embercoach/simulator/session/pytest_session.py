@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from embercoach.config import ConfigError
 from embercoach.config.setting_types import check_kind
+from embercoach.files import shown_path
 from embercoach.simulator.model import CODE_OF_COST
 from embercoach.simulator.profile.gpus import GPUS
-from embercoach.simulator.reporting.messages import report
+from embercoach.simulator.reporting.messages import line_of, report
 from embercoach.simulator.session.options import Options, begin, options_for
 from embercoach.simulator.session.record import merged, predictions
 from embercoach.terminal_text import log_line
@@ -253,7 +254,8 @@ def _joined(findings: Iterable[KernelFinding]) -> str:
 
 
 def _in_short(note: KernelFinding) -> str:
-    line = "" if note.line is None else f", {note.part} line {note.line}"
+    at = line_of(note)
+    line = f", {at.shown(shown_path)}" if at else ""
     text = note.message if note.kind in CODE_OF_COST else note.excerpt
     excerpt = f": {text}" if text else ""
     return log_line(f"note {note.kind} in kernel {note.kernel!r}{line}{excerpt}")

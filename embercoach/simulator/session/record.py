@@ -18,13 +18,13 @@ from embercoach.simulator.model import KernelFinding, SimulatorError
 from embercoach.simulator.profile.counts import least_bank_cycles, merged_vectors
 from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.profile.prediction import RESOURCES, predict
-from embercoach.simulator.reporting.messages import LineSpan, place_of, report
+from embercoach.simulator.reporting.messages import KernelLine, LineSpan, place_of, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
-    from embercoach.simulator.model import Traffic
+    from embercoach.simulator.model import Part, Traffic
     from embercoach.simulator.profile.counts import Kind, LaunchProfile, LineCounts
     from embercoach.simulator.profile.gpus import Gpu
     from embercoach.simulator.profile.prediction import LinePrediction
@@ -54,7 +54,7 @@ class SimulatedLaunch(Struct, frozen=True):
         shapes: shape of each input and output by its name.
         seconds: in the kernel, of the first run.
         accesses: memory accesses checked, 0 where checks are off.
-        findings: the faults, once for each line.
+        findings: without notes, once for each line.
         notes: the findings of the benign classes.
         launched_at: file and line of the Python call.
         traffic: bytes read and written of each input and output by its name, and of what the body
@@ -98,13 +98,13 @@ class KernelFault(SimulatorError):  # noqa: N818  # the public name
     def __init__(self, launch: SimulatedLaunch) -> None:
         self.launch = launch
         count = len(launch.findings)
-        faults = "a fault" if count == 1 else f"{count} faults"
+        found = "a finding" if count == 1 else f"{count} findings"
         reports = "\n\n".join(report(finding) for finding in launch.findings)
-        super().__init__(f"kernel {launch.kernel!r} has {faults}\n\n{reports}")
+        super().__init__(f"kernel {launch.kernel!r} has {found}\n\n{reports}")
 
     @property
     def findings(self) -> tuple[KernelFinding, ...]:
-        """The faults of the kernel."""
+        """The findings of the launch."""
         return self.launch.findings
 
 
@@ -133,7 +133,7 @@ class Recorder:
 
     @property
     def findings(self) -> list[KernelFinding]:
-        """The faults, in order, once for each line of a kernel however often it was launched.
+        """The findings, in order, once for each line of a kernel however often it was launched.
 
         Benign classes are in `notes`.
         """
@@ -141,7 +141,7 @@ class Recorder:
 
     @property
     def notes(self) -> list[KernelFinding]:
-        """The findings of the benign classes: worth knowing, no fault by themselves."""
+        """The findings of the benign classes: worth knowing, no bug by themselves."""
         return merged(finding for launch in self.launches for finding in launch.notes)
 
     def __repr__(self) -> str:
@@ -230,8 +230,24 @@ def _document(profile: LaunchProfile, launches: int, gpu: Gpu) -> dict[str, Any]
         },
         **_work(profile.lines),
         "source": {part: list(lines) for part, lines in profile.source.items()},
+        "source_at": dict(_source_places(profile)),
         "lines": [_line(line, profile) for line in predicted.lines],
     }
+
+
+def _source_places(profile: LaunchProfile) -> Iterator[tuple[Part, dict[str, Any]]]:
+    """Yield the file and line where a part's first line is, if its lines are found in one file."""
+    for part in profile.source:
+        lines = [counts for counts in profile.lines if counts.part == part and counts.line]
+        found = set()
+        for line in lines:
+            text = _text(line, profile)
+            own = KernelLine(profile.kernel, part, line.line, text, profile.launched_at)
+            if (place := own.place) is not None:
+                found.add((place.path, place.line - line.line + 1))
+        if len(found) == 1:
+            ((path, first),) = found
+            yield part, {"path": path, "line": first}
 
 
 def _line(line: LinePrediction, profile: LaunchProfile) -> dict[str, Any]:
@@ -295,7 +311,7 @@ class KernelRow(Struct, frozen=True):
         name: that it was built with.
         launches: how many there were; of a compiled kernel, how many variants.
         seconds: in all of them.
-        findings: that are faults.
+        findings: without notes.
         notes: of the benign classes.
         defined_at: file and line of the call that built it first.
         launched_at: those of its first launch.
@@ -315,7 +331,7 @@ class Record(Struct, frozen=True):
 
     Attributes:
         kernels: in the order of their first launch.
-        findings: faults and notes with their places in Python code, without allowed ones.
+        findings: and notes, with their places in Python code, without allowed ones.
         allowed: how many findings were of an allowed kind.
         profiles: of each kernel and geometry, as `profile_document.document` has them.
     """
@@ -336,7 +352,7 @@ class Record(Struct, frozen=True):
         return sum(row.seconds for row in self.kernels)
 
     @property
-    def faults(self) -> int:
+    def finding_count(self) -> int:
         """Findings that are not notes."""
         return len(self.findings) - self.notes
 
