@@ -21,17 +21,14 @@ WITHOUT_PTXAS = pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptx
 COPY = "uint i = thread_position_in_grid.x; out[i] = x[i];"
 
 
-def call(body: str, *inputs: mx.array, **settings: Any) -> mx.array:
+def call(body: str, *inputs: mx.array, contiguous: bool = True, **settings: Any) -> mx.array:
     """Launch a kernel of one output."""
-    made = {
-        name: settings.pop(name) for name in ("header", "ensure_row_contiguous") if name in settings
-    }
     kernel = mx.fast.metal_kernel(
         name="probe",
         input_names=["x", "y", "z"][: len(inputs)],
         output_names=["out"],
         source=body,
-        **made,
+        ensure_row_contiguous=contiguous,
     )
     defaults = {
         "grid": (64, 1, 1),
@@ -93,7 +90,7 @@ def test_strides_of_inputs_as_they_lie_are_arguments_too(gpu: FakeGpu):
     body = (
         "uint i = thread_position_in_grid.x;out[i] = x[elem_to_loc(i, x_shape, x_strides, x_ndim)];"
     )
-    call(body, mx.zeros((8, 8)).T, ensure_row_contiguous=False)
+    call(body, mx.zeros((8, 8)).T, contiguous=False)
     (launch,) = gpu.launches
     assert not launch.contiguous
     assert launch.text.splitlines()[-1] == "// x_shape x_strides x_ndim"
