@@ -66,14 +66,15 @@ def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
             log, notes = Path(folder) / f"{tool}.log", Path(folder) / f"{tool}.jsonl"
             try:
                 line, settings = sanitizer_command(tool, command, log, notes)
+                code = _run(line, {**variables, **settings})
+                status = status or code
+                if not log.exists():
+                    message = f"embercoach: {tool} of compute-sanitizer wrote no report"
+                    print_text(message, sys.stderr)
+                    return status or INCOMPLETE
+                found += findings_in(tool, log, notes)
             except CudaError as error:
                 raise UserError(str(error)) from error
-            code = _run(line, {**variables, **settings})
-            status = status or code
-            if not log.exists():
-                print_text(f"embercoach: {tool} of compute-sanitizer wrote no report", sys.stderr)
-                return status or INCOMPLETE
-            found += findings_in(tool, log, notes)
     for finding in found:
         print_text(f"{report(finding)}\n", sys.stdout)
     count = len(found)
