@@ -25,6 +25,8 @@ _MOST_BLOCKS, _DEEPEST = 65_535, 64
 #: all. A kernel that is launched with more is compiled for so many.
 ALWAYS_FIT = 256
 _STEP = 128
+#: Characters of a kernel's name in that of the function, which is part of file names.
+_LONGEST_NAME = 64
 
 
 class CudaError(RuntimeError):
@@ -103,15 +105,15 @@ def form_of(infos: tuple[Info, ...], grid: Extent, group: Extent, resident: int 
     )
 
 
-def entry_name(function: str, *parts: object) -> str:
+def entry_name(kernel: str, *parts: object) -> str:
     """Return the name of the launched function, of one text, form and compiler alone.
 
     Args:
-        function: the name of the generated function.
+        kernel: the name that the user gave.
         parts: all that the code depends on.
     """
     digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
-    return f"ember_{function}_{digest[:8]}"
+    return f"ember_{kernel[:_LONGEST_NAME]}_{digest[:16]}"
 
 
 def write_entry(layout: Layout, name: str, form: EntryForm) -> str:

@@ -11,7 +11,7 @@ import mlx.core as mx
 import pytest
 
 import embercoach.cuda
-from embercoach.cuda import CudaError, cuda_kernel
+from embercoach.cuda import CudaError, compiled_code, cuda_kernel
 from embercoach.simulator.reporting.compiler_errors import CompileError
 from tests.cuda.fake_gpu import FakeGpu, Launch, gpu
 
@@ -121,6 +121,32 @@ def test_kernels_are_compiled_once_for_each_kind_of_inputs(gpu: FakeGpu):
         launch(mx.zeros(64, dtype=mx.int32), mx.float32),
     ]
     assert len({first, *others}) == 5
+
+
+def test_long_names_make_short_files(gpu: FakeGpu):
+    kernel = mx.fast.metal_kernel(
+        name="k" * 300, input_names=["x"], output_names=["out"], source=COPY
+    )
+    kernel(
+        inputs=[mx.zeros(64)],
+        grid=(64, 1, 1),
+        threadgroup=(32, 1, 1),
+        output_shapes=[(64,)],
+        output_dtypes=[mx.float32],
+    )
+    assert gpu.launches[0].name.startswith("ember_kkkk")
+    assert max(len(path.name) for path in gpu.folder.iterdir()) < 160
+
+
+def test_code_is_filed_under_the_hash_that_mlx_computes():
+    # Of libstdc++: std::hash<std::string>{}("").
+    assert compiled_code._hash("") == 6142509188972423790
+
+
+def test_refuses_a_cache_of_another_user(gpu: FakeGpu, monkeypatch):
+    monkeypatch.setattr(compiled_code, "is_own", lambda *_: False)
+    with pytest.raises(CudaError, match="belongs to another user; set MLX_PTX_CACHE_DIR"):
+        call(COPY, mx.zeros(64))
 
 
 def test_init_value_and_python_numbers_are_passed_on(gpu: FakeGpu):

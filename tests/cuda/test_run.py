@@ -87,7 +87,7 @@ def test_reports_what_compute_sanitizer_finds_at_metal_lines(tmp_path):
         *("memcheck", "racecheck", "synccheck", "initcheck")
     ]
     assert "threadgroup-race (SIM-RACE-001) in kernel 'race', body line 2" in done.stdout
-    assert "out[i] = t[63 - i];" in done.stdout
+    assert "    out[i] = t[63 - i];" in done.stdout.splitlines()
     assert "write at body line 1" in done.stdout
     assert done.stdout.endswith("Found 1 finding with compute-sanitizer.\n")
 

@@ -42,7 +42,7 @@ def test_runs_where_mlx_has_cuda(cuda):
     launched = [launch.name for launch in cuda.launches]
     assert len(launched) == len(names)
     for name, full in zip(names, launched, strict=True):
-        assert full.startswith(f"ember_custom_kernel_xlstm_{name}_")
+        assert full.startswith(f"ember_xlstm_{name}_")
 
 
 def test_needs_a_compiler(cuda, monkeypatch):
