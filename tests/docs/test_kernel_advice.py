@@ -11,7 +11,8 @@ import pytest
 from tests.benchmarks.advice import page, timing
 from tests.benchmarks.advice.counts import counted
 from tests.benchmarks.advice.subjects import SUBJECTS
-from tests.xlstm_kernels.test_cuda import WITHOUT_NVCC, FakeCuda, compile_all, cuda  # noqa: F401
+from tests.cuda.fake_gpu import FakeGpu, gpu  # noqa: F401
+from tests.xlstm_kernels.test_cuda import WITHOUT_PTXAS, assemble, cuda  # noqa: F401
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,14 +47,14 @@ def test_streams_compute_the_same() -> None:
                 assert mx.allclose(output, expected, atol=1e-4).item()
 
 
-@WITHOUT_NVCC
+@WITHOUT_PTXAS
 @pytest.mark.sampled(0)
 @pytest.mark.parametrize("subject", KERNELS)
-def test_kernels_compile_for_cuda(subject: str, cuda: FakeCuda, tmp_path: Path) -> None:  # noqa: F811
+def test_kernels_compile_for_cuda(subject: str, cuda: FakeGpu, tmp_path: Path) -> None:  # noqa: F811
     for piece in SUBJECTS[subject](False):
         for variant in piece.variants:
             mx.eval(variant.call(*piece.draw(), backend="cuda"))
-    compile_all(cuda.texts, tmp_path)
+    assemble([launch.code for launch in cuda.launches], tmp_path)
 
 
 def test_the_page_has_every_piece_and_the_tables_of_the_figures() -> None:

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"plugins"} | BOTTOM,
     "engine": {"analysis", "metal"} | RUN | BOTTOM,
     "simulator": {"metal", "config", "user_program"} | BOTTOM,
-    "cuda": {"simulator", "metal", "terminal_text", "user_program"},
+    "cuda": {"simulator", "metal", "files", "terminal_text", "user_program"},
     "trace": {"terminal_text", "user_program"},
     "server": {"report"} | RUN | BOTTOM,
     "cli": {"analysis", "metal", "report", "simulator", "cuda", "server", "trace"} | RUN | BOTTOM,

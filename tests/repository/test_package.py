@@ -93,7 +93,7 @@ def test_extras() -> None:
         }
         for name, lines in extras.items()
     }
-    users = {"kernels", "lm", "examples", "simulator", "server", "docs", "watch"}
+    users = {"kernels", "lm", "examples", "simulator", "cuda", "server", "docs", "watch"}
     assert set(extras) == users | {
         *("test", "dev", "browser", "fuzz", "oracles", "release", "torch", "all")
     }
@@ -103,6 +103,8 @@ def test_extras() -> None:
     names = {Requirement(line).name for line in extras["simulator"]}
     assert names == {"embercoach", "llvmlite", "platformdirs", "pyelftools", "ziglang"}
     assert ours["simulator"] == {"kernels"}
+    # MLX for the CPU and for CUDA have files of the same names.
+    assert ours["cuda"] == set()
 
 
 def test_the_packages_under_test_are_those_that_the_tests_describe() -> None:

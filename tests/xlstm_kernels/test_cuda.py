@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["gpu"]
 
 PARTS = 8
+WITHOUT_PTXAS = pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas")
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def launches() -> Iterator[dict]:
     executors.unregister(notary.name)
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas")
+@WITHOUT_PTXAS
 @pytest.mark.sampled(0)
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("part", range(PARTS))
