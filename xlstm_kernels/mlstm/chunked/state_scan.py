@@ -144,12 +144,17 @@ def _kernel(reverse: bool) -> Kernel:
             const size_t first = sequence * chunks + {first_chunk};
             const auto gained = xlstm_load_packs<CHUNKS, PACK>(added + first * size + element,
                 {"-static_cast<int64_t>(size)" if reverse else "size"}, 1, present, left);
-            for (uint i = 0; i < present; ++i) {{
-                const size_t chunk = first {"-" if reverse else "+"} i;
-                const float decay = metal::precise::exp(prefix[chunk * length + length - 1]);
-                xlstm_store(c_between + chunk * size + element, state, left);
-                for (uint k = 0; k < PACK; ++k) {{
-                    state.at[k] = decay * state.at[k] + gained.at[i].at[k];
+            // Of constant length, so that the packs stay in registers.
+            #pragma clang loop unroll(full)
+            for (uint i = 0; i < CHUNKS; ++i) {{
+                if (i < present) {{
+                    const size_t chunk = first {"-" if reverse else "+"} i;
+                    const float decay = metal::precise::exp(prefix[chunk * length + length - 1]);
+                    xlstm_store(c_between + chunk * size + element, state, left);
+                    #pragma clang loop unroll(full)
+                    for (uint k = 0; k < PACK; ++k) {{
+                        state.at[k] = decay * state.at[k] + gained.at[i].at[k];
+                    }}
                 }}
             }}
         }}
