@@ -1,0 +1,106 @@
+"""Compute-sanitizer on the simulator's suite of injected bugs, on an NVIDIA GPU.
+
+Run on a machine with MLX's CUDA backend and the CUDA toolkit:
+``python -m tests.benchmarks.gpu.sanitizer_agreement``. The simulator finds every bug of the suite at
+its line. This prints of which bugs of kinds that both know compute-sanitizer finds the kind, and at
+which of them the line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import mlx.core as mx
+
+import embercoach.cuda
+from embercoach.cuda.sanitizer import TOOLS, findings_in, sanitizer_command
+from tests.simulator.suite.judgement import launched
+from tests.simulator.suite_cases import BUGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulator.suite.case import Case
+
+#: Seconds that a case may take: some never end, and some end the GPU's context.
+PATIENCE = 60
+MOST = 45
+
+
+def chosen(most: int) -> list[tuple[Case, str]]:
+    """Return cases with the tool that knows their kind, as many of each kind as there are."""
+    kinds = defaultdict(list)
+    for case in BUGS:
+        marked = {kind for mark in case.marks for kind in mark.kinds}
+        tools = [tool for tool, kind in TOOLS.items() if marked == {kind}]
+        if tools:
+            kinds[tools[0]].append(case)
+    found = [
+        (case, tool) for tool, cases in kinds.items() for case in _spread(cases, len(kinds), most)
+    ]
+    return found[:most]
+
+
+def _spread(cases: list[Case], kinds: int, most: int) -> Iterator[Case]:
+    share = -(-most // kinds)
+    step = max(1, len(cases) // share)
+    yield from cases[::step][:share]
+
+
+def judged(case: Case, tool: str) -> str:
+    """Run a case under its tool; say what was found of its bug."""
+    with tempfile.TemporaryDirectory() as folder:
+        record, notes = Path(folder) / "record.xml", Path(folder) / "notes"
+        program = [sys.executable, "-m", "tests.benchmarks.gpu.sanitizer_agreement", case.name]
+        line, variables = sanitizer_command(tool, program, record, notes)
+        try:
+            subprocess.run(
+                line,
+                env={**os.environ, **variables},
+                capture_output=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "no end"
+        if not record.exists():
+            return "no record"
+        found = [f for f in findings_in(tool, record, notes) if f.kind == TOOLS[tool]]
+    places = {(mark.part, mark.line) for mark in case.marks}
+    if any((f.part, f.line) in places for f in found):
+        return "line"
+    return "kind" if found else "missed"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Judge the cases, or run the one that is named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", nargs="?", help="run this case, and judge nothing")
+    parser.add_argument("--most", type=int, default=MOST, help="cases to judge")
+    parser.add_argument("--jobs", type=int, default=4, help="processes at once")
+    options = parser.parse_args(arguments)
+    if options.case:
+        embercoach.cuda.activate()
+        (case,) = (case for case in BUGS if case.name == options.case)
+        mx.eval(launched(case))
+        return
+    cases = chosen(options.most)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        verdicts = list(pool.map(lambda pair: judged(*pair), cases))
+    for (case, tool), verdict in zip(cases, verdicts, strict=True):
+        click.echo(f"{tool:10} {verdict:10} {case.name}")
+    good = sum(verdict in ("line", "kind") for verdict in verdicts)
+    click.echo(f"{good} of {len(cases)} found, {verdicts.count('line')} at their line")
+
+
+if __name__ == "__main__":
+    main()
