@@ -135,8 +135,8 @@ class KernelNames:
         """Return the edit that inserts a line in front of a statement."""
         place = self.parsed.place(part)
         start = place.start
-        line = self._file.text.rfind("\n", 0, start) + 1
-        indent = self._file.text[line:start]
+        line = self._file.flat.text.rfind("\n", 0, start) + 1
+        indent = self._file.flat.text[line:start]
         between = f"\n{indent}" if not indent.strip() else " "
         return Edit(start, start, f"{text}{between}")
 
@@ -156,9 +156,9 @@ class KernelNames:
         done = start
         for edit in sorted(edits):
             if start <= edit.start and edit.end <= end:
-                pieces += (self._file.text[done : edit.start], edit.text)
+                pieces += (self._file.flat.text[done : edit.start], edit.text)
                 done = edit.end
-        return "".join(pieces) + self._file.text[done:end]
+        return "".join(pieces) + self._file.flat.text[done:end]
 
     def part_text(self, part: SyntaxNode, edits: Sequence[Edit]) -> str:
         """Return a part as written, with the edits in it applied."""
@@ -370,7 +370,7 @@ class _Port:
         self._prologue: list[str] = []
 
     def result(self) -> PortedKernel:
-        arguments = arguments_of(self._kernel)
+        arguments = arguments_of(self._with_attributes())
         self._check_locals(arguments)
         arrays = self._with_roles([one for one in arguments if isinstance(one, ArrayArgument)])
         if all(one.role == "input" for one in arrays):
@@ -398,6 +398,16 @@ class _Port:
             self._spaces(arrays),
             is_one_threadgroup,
         )
+
+    def _with_attributes(self) -> EntryPoint:
+        """Return the kernel with the thread attributes at file scope that it uses."""
+        names = self._names
+        used = [
+            one
+            for one in self._file.attributes
+            if names.uses(one.declaration) or not names.is_clear(one.declaration)
+        ]
+        return replace(self._kernel, parameters=(*self._kernel.parameters, *used))
 
     def _check_locals(self, arguments: Sequence[Argument]) -> None:
         """Refuse locals with names that MLX declares on mention."""

@@ -16,8 +16,9 @@ from embercoach.metal.program.written_names import NestingError, names_of
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from embercoach.metal.porting.flat_texts import FlatText
     from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
     from embercoach.metal.program.written_names import Scopes
     from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
@@ -26,12 +27,23 @@ _FUNCTIONS = ("function_definition", "template_instantiation")
 
 
 class PortError(ValueError):
-    """A kernel that cannot be ported; ``line`` and ``column`` count from 1."""
+    """A kernel that cannot be ported.
+
+    Attributes:
+        file: the included file that the place is in, empty for the main one.
+        line: as ``column`` from 1.
+    """
 
     def __init__(self, message: str, place: TextSpan | None = None) -> None:
         super().__init__(message)
+        self.file = ""
         self.line = 1 if place is None else place.line
         self.column = 1 if place is None else place.column
+
+    def located(self, origin: Callable[[int], tuple[str, int]]) -> PortError:
+        """Return the error with the place that its line comes from."""
+        self.file, self.line = origin(self.line)
+        return self
 
 
 class KernelParameter(Struct, frozen=True):
@@ -95,65 +107,91 @@ class KernelFile(Struct, frozen=True):
     """A ``.metal`` file with its kernels.
 
     Attributes:
-        header: the text without kernels, their instantiations, function constants, and the
-            includes that MLX has already.
+        header: the text without kernels, their instantiations, function constants, thread
+            attributes, and the includes that MLX has already.
+        refused: the kernels that cannot be read, by name.
         function_constants: template arguments of every kernel that uses them.
+        attributes: thread attributes at file scope, which every kernel may use.
     """
 
-    text: str
+    flat: FlatText
     parsed: Parsed
     scopes: Scopes
     header: str
     kernels: tuple[EntryPoint, ...]
+    refused: Mapping[str, PortError]
     function_constants: tuple[TemplateParameter, ...]
+    attributes: tuple[KernelParameter, ...]
 
 
-def read_kernels(text: str) -> KernelFile:
+def read_kernels(flat: FlatText) -> KernelFile:
     """Read a ``.metal`` file.
 
     Raises:
-        PortError: the file cannot be parsed, or has a kernel that cannot be moved.
+        PortError: the file cannot be parsed.
     """
+    text = flat.text
     macros = read_macros(text)
     parsed = as_written(text, "file", macros.blanks)
     if parsed.is_exceeded:
         raise PortError(TOO_INTRICATE)
-    if parsed.faults:
-        raise PortError("the parser does not understand this", parsed.faults[0])
     try:
         scopes = names_of(parsed, macros)
     except NestingError as error:
         raise PortError(TOO_DEEP) from error
-    return _Reader(text, parsed, scopes).file()
+    return _Reader(flat, parsed, scopes).file()
 
 
 class _Reader:
-    def __init__(self, text: str, parsed: Parsed, scopes: Scopes) -> None:
-        self._text = text
+    def __init__(self, flat: FlatText, parsed: Parsed, scopes: Scopes) -> None:
+        self._flat = flat
+        self._text = flat.text
         self._parsed = parsed
         self._scopes = scopes
         self._cuts: list[SyntaxNode] = []
         self._kernels: list[tuple[SyntaxNode, SyntaxNode, Declarator]] = []
         self._instances: dict[str, list[str]] = {}
         self._constants: list[TemplateParameter] = []
+        self._attributes: list[KernelParameter] = []
+        self._refused: dict[str, PortError] = {}
 
     def file(self) -> KernelFile:
         for part in self._outermost():
             self._note(part)
         moved = {id(definition) for _, definition, _ in self._kernels}
         for part in self._parsed.of_kinds("function_definition"):
-            if id(part) not in moved and self._entry(part):
-                place = self._parsed.place(part)
-                raise PortError("kernel in a namespace, a class or under `#if`", place)
-        self._check_function_constants()
+            if id(part) not in moved and self._entry(part) and self._is_own(part):
+                self._refuse(part, "kernel in a namespace, a class or under `#if`")
+        self._check_declared()
         return KernelFile(
-            self._text,
+            self._flat,
             self._parsed,
             self._scopes,
             self._header(),
-            tuple(self._entry_point(*found) for found in self._kernels),
+            tuple(self._entry_points()),
+            self._refused,
             tuple(self._constants),
+            tuple(self._attributes),
         )
+
+    def _entry_points(self) -> Iterator[EntryPoint]:
+        for whole, definition, declarator in self._kernels:
+            fault = next((part for part in whole.below() if part.broken), None)
+            if fault is not None:
+                self._refuse(definition, "the parser does not understand this", fault)
+                continue
+            try:
+                yield self._entry_point(whole, definition, declarator)
+            except PortError as error:
+                self._refused[self._name(definition)] = error
+
+    def _refuse(self, definition: SyntaxNode, why: str, part: SyntaxNode | None = None) -> None:
+        error = PortError(why, self._parsed.place(part or definition))
+        self._refused.setdefault(self._name(definition), error)
+
+    def _name(self, definition: SyntaxNode) -> str:
+        name = unpack(definition.get("declarator")).name
+        return self._parsed.word(name or definition)
 
     def _outermost(self) -> Iterator[SyntaxNode]:
         """Yield the parts at file scope, those in an include guard too."""
@@ -171,7 +209,7 @@ class _Reader:
             declarator = unpack(definition.get("declarator"))
             if definition.kind == "template_instantiation":
                 self._instance(definition, declarator)
-            elif definition.get("body") is not None:
+            elif definition.get("body") is not None and self._is_own(definition):
                 self._kernels.append((part, definition, declarator))
             self._cuts.append(part)
         elif part.kind == "preproc_include":
@@ -180,7 +218,11 @@ class _Reader:
             if "".join(self._parsed.word(part).split()) == "usingnamespacemetal;":
                 self._cuts.append(part)
         elif part.kind == "declaration":
-            self._function_constant(part)
+            self._outer_attribute(part) or self._function_constant(part)
+
+    def _is_own(self, part: SyntaxNode) -> bool:
+        """Return whether a part is not in an included file."""
+        return not self._flat.origin(self._parsed.place(part).line)[0]
 
     def _entry(self, part: SyntaxNode) -> bool:
         found = {mark.name for mark in self._parsed.declared_marks(part)}
@@ -203,6 +245,14 @@ class _Reader:
             raise PortError(message, self._parsed.place(part))
         self._cuts.append(part)
 
+    def _outer_attribute(self, part: SyntaxNode) -> bool:
+        """Note a thread attribute at file scope; return whether a declaration is one."""
+        if not any(mark.name in ATTRIBUTES for mark in self._parsed.declared_marks(part)):
+            return False
+        self._attributes.append(self._parameter(part))
+        self._cuts.append(part)
+        return True
+
     def _function_constant(self, part: SyntaxNode) -> None:
         marks = self._parsed.declared_marks(part)
         if not any(mark.name == "function_constant" for mark in marks):
@@ -219,14 +269,15 @@ class _Reader:
         self._constants.append(TemplateParameter(declaration.name, kind, declaration))
         self._cuts.append(part)
 
-    def _check_function_constants(self) -> None:
-        """Refuse function constants that the header uses: it sees no template arguments."""
+    def _check_declared(self) -> None:
+        """Refuse function constants and attributes that the header uses: it does not see them."""
         declared = {id(one.declaration): one.name for one in self._constants}
+        declared |= {id(one.declaration): one.name for one in self._attributes}
         cuts = [(cut.start, cut.end) for cut in self._cuts]
         for part in self._parsed.of_kinds("identifier") if declared else ():
             name = declared.get(id(self._scopes.bindings.get(part.start)))
             if name and not any(start <= part.start < end for start, end in cuts):
-                message = f"function constant `{name}` is used outside of kernels"
+                message = f"`{name}` is used outside of kernels: pass it as an argument"
                 raise PortError(message, self._parsed.place(part))
 
     def _header(self) -> str:
@@ -262,7 +313,7 @@ class _Reader:
     def _parameter(self, part: SyntaxNode) -> KernelParameter:
         parsed = self._parsed
         declarator = unpack(part.get("declarator"))
-        if not part.kind.endswith("parameter_declaration") or declarator.name is None:
+        if not part.kind.endswith("declaration") or declarator.name is None:
             raise PortError("parameter without a name", parsed.place(part))
         declaration = self._scopes.bindings[declarator.name.start]
         _plain_name(declaration.name, declaration.place)
@@ -312,12 +363,14 @@ def chosen(file: KernelFile, names: Sequence[str]) -> tuple[EntryPoint, ...]:
     Raises:
         PortError: there is no such kernel.
     """
-    if not file.kernels:
+    if not file.kernels and not file.refused:
         raise PortError("the file defines no kernel")
     known = {kernel.name: kernel for kernel in file.kernels}
     if len(known) < len(file.kernels):
         raise PortError("two kernels have the same name", file.kernels[-1].place)
     for name in names:
+        if name in file.refused:
+            raise file.refused[name]
         if name not in known:
             raise PortError(f"no kernel `{name}`: the file has {', '.join(known)}")
     return tuple(known[name] for name in names) if names else file.kernels

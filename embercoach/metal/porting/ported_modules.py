@@ -8,14 +8,18 @@ from __future__ import annotations
 import keyword
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from embercoach.metal.porting.bodies import ported
 from embercoach.metal.porting.entry_points import PortError, chosen, read_kernels
+from embercoach.metal.porting.flat_texts import flat_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from embercoach.metal.porting.bodies import PortedKernel
-    from embercoach.metal.porting.entry_points import ArrayArgument, ArrayRole
+    from embercoach.metal.porting.entry_points import ArrayArgument, ArrayRole, KernelFile
+    from embercoach.metal.porting.flat_texts import Read
 
 _HEAD = '''\
 """Metal kernels for mx.fast.metal_kernel, ported by `embercoach port`.
@@ -44,19 +48,65 @@ def _check(name: str, array: mx.array, dtype: mx.Dtype, space: str = "") -> None
 _OWN = frozenset({"mx", "grid", "threadgroup", "init_value", "outputs", "zip", "any", "ValueError"})
 
 
-def ported_module(text: str, names: Sequence[str], roles: Mapping[str, ArrayRole]) -> str:
+def _unread(_includer: str, _target: str) -> None:
+    """Return no file."""
+
+
+class PortedFile(Struct, frozen=True):
+    """The module of a ``.metal`` file.
+
+    Attributes:
+        refused: the kernels that are not in it, each with the reason.
+    """
+
+    module: str
+    refused: Mapping[str, PortError]
+
+
+def ported_file(
+    text: str, names: Sequence[str], roles: Mapping[str, ArrayRole], read: Read = _unread
+) -> PortedFile:
     """Return the Python module of a ``.metal`` file.
 
     Args:
         text: the file.
-        names: the kernels to port, all for none.
+        names: the kernels to port; for none, all that can be ported.
         roles: of writable arrays, by name, where the body does not show them.
+        read: returns a file that the text includes.
 
     Raises:
-        PortError: the file or one of the kernels cannot be ported.
+        PortError: the file, all of its kernels or one of those named cannot be ported.
     """
-    file = read_kernels(text)
-    kernels = [ported(file, kernel, roles) for kernel in chosen(file, names)]
+    flat = flat_text(text, read)
+    try:
+        file = read_kernels(flat)
+        kernels, refused = _kernels(file, names, roles)
+        return PortedFile(_module(file, kernels, roles), refused)
+    except PortError as error:
+        raise error.located(flat.origin) from error
+
+
+def _kernels(
+    file: KernelFile, names: Sequence[str], roles: Mapping[str, ArrayRole]
+) -> tuple[list[PortedKernel], dict[str, PortError]]:
+    """Return the kernels that can be ported, and the others with the reasons."""
+    kernels, refused = [], {} if names else dict(file.refused)
+    for kernel in chosen(file, names):
+        try:
+            kernels.append(ported(file, kernel, roles))
+        except PortError as error:
+            if names:
+                raise
+            refused[kernel.name] = error
+    if not kernels:
+        raise min(refused.values(), key=lambda error: error.line)
+    located = {name: error.located(file.flat.origin) for name, error in refused.items()}
+    return kernels, located
+
+
+def _module(
+    file: KernelFile, kernels: Sequence[PortedKernel], roles: Mapping[str, ArrayRole]
+) -> str:
     writable = {
         one.name for kernel in kernels for one in kernel.arrays if not one.parameter.constant
     }
