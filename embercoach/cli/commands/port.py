@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from embercoach.metal.porting.entry_points import ArrayRole, PortError
+    from embercoach.metal.porting.entry_points import PortError
     from embercoach.metal.porting.flat_texts import Read
+    from embercoach.metal.porting.kernel_arguments import ArrayRole
     from embercoach.metal.porting.ported_modules import PortedFile
 
 

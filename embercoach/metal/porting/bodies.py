@@ -9,24 +9,29 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
-from embercoach.metal.execution.parameter_uses import OutputUses, output_uses, parameter_uses
-from embercoach.metal.porting.entry_points import (
+from embercoach.metal.contract import ATTRIBUTES, shape_names
+from embercoach.metal.porting.array_flows import array_flow, reads_before_stores
+from embercoach.metal.porting.entry_points import PortError, TemplateParameter
+from embercoach.metal.porting.kernel_arguments import (
     ArrayArgument,
     AttributeArgument,
-    PortError,
-    TemplateParameter,
     ThreadgroupArgument,
     arguments_of,
+    field_argument,
+    generated_names,
+    with_own_names,
 )
-from embercoach.metal.program.lowering import SignatureNames, lower_body
+from embercoach.metal.program.lowering import lower_unit
 from embercoach.metal.program.texts import unpack_initialized
+from embercoach.metal.program.types import NAMED, SCALARS, Type, is_address
 from embercoach.metal.program.written_names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from embercoach.metal.porting.entry_points import Argument, ArrayRole, EntryPoint, KernelFile
+    from embercoach.metal.porting.array_flows import ArrayFlow
+    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
+    from embercoach.metal.porting.kernel_arguments import Argument, ArrayRole
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.text_facts import Declaration
 
@@ -36,6 +41,9 @@ _WRITTEN = {
     "update_expression": "argument",
     "pointer_expression": "argument",
 }
+_MAX_BUFFERS = 31
+#: MLX passes arrays of fewer elements in constant memory.
+_SMALL = 8
 #: A name in these is more than a value.
 _CAPTURES = frozenset({"lambda_capture_specifier", "for_range_loop", "initializer_list"})
 
@@ -115,11 +123,33 @@ class KernelNames:
             if extent.start <= declaration.place.start < extent.end:
                 yield declaration
 
-    def unique(self, name: str) -> str:
-        """Return a name that the file does not declare, made of another."""
-        while name in self._taken or name in ATTRIBUTES:
+    def unique(self, name: str, but: str = "") -> str:
+        """Return a name that the file does not declare, made of another; ``but`` it may be."""
+        while name != but and (name in self._taken or name in ATTRIBUTES):
             name += "_"
         return name
+
+    def is_free(self, name: str) -> bool:
+        """Return whether the kernel may declare the name of a field as one of its own."""
+        declared = (d.name for d in self._file.scopes.declarations if d.kind != "field")
+        known = name in self._file.scopes.macros.mentioned or name in ATTRIBUTES or name in NAMED
+        return not known and name not in self._unbound and name not in set(declared)
+
+    def names_field(self, part: SyntaxNode, name: str) -> bool:
+        """Return whether a part takes a field of this name."""
+        field = part.get("field")
+        return field is not None and self.parsed.word(field) == name
+
+    def component(self, use: SyntaxNode, array: ArrayArgument) -> Edit:
+        """Return the edit that turns the use of a vector into that of an array of its components."""
+        above = self.parsed.parent(use)
+        field = None if above is None or use.role != "argument" else above.get("field")
+        word = "" if field is None else self.parsed.word(field)
+        if above is not None and len(word) == 1 and word in "xyzwrgba":
+            at = "xyzwrgba".index(word) % 4
+            return self.replaced(above, f"{array.name}[{at}]")
+        values = ", ".join(f"{array.name}[{at}]" for at in range(array.size))
+        return self.replaced(use, f"{array.element}({values})")
 
     @property
     def body(self) -> SyntaxNode:
@@ -319,6 +349,7 @@ class PortedKernel(Struct, frozen=True):
         template: its template arguments, sizes of threadgroup memory included.
         spaces: inputs whose address the body passes on, with the address space that it must have.
         is_one_threadgroup: the copies of updated arrays need a launch of one threadgroup.
+        adds_up: atomic functions access an output, whose first values are those of ``init_value``.
     """
 
     kernel: EntryPoint
@@ -327,6 +358,7 @@ class PortedKernel(Struct, frozen=True):
     source: str
     spaces: Mapping[str, str]
     is_one_threadgroup: bool
+    adds_up: bool
 
     @property
     def inputs(self) -> tuple[ArrayArgument, ...]:
@@ -366,15 +398,23 @@ class _Port:
         self._kernel = kernel
         self._roles = roles
         self._names = KernelNames(file, kernel)
+        self._program = lower_unit(file.flat.text)
         self._edits: list[Edit] = []
         self._prologue: list[str] = []
+        self._flows: dict[str, ArrayFlow] = {}
 
     def result(self) -> PortedKernel:
-        arguments = arguments_of(self._with_attributes())
+        kernel, types = self._with_attributes(), self._types()
+        arguments = arguments_of(kernel, types, self._program.structs)
+        arguments = tuple(part for one in arguments for part in self._parts(one))
+        arguments = with_own_names(kernel, arguments, self._names.unique)
         self._check_locals(arguments)
-        arrays = self._with_roles([one for one in arguments if isinstance(one, ArrayArgument)])
+        arrays = tuple(self._with_role(one) for one in arguments if isinstance(one, ArrayArgument))
         if all(one.role == "input" for one in arrays):
             raise PortError(f"`{self._kernel.name}` writes no array", self._kernel.place)
+        if len(arrays) > _MAX_BUFFERS:
+            message = f"`{self._kernel.name}` has {len(arrays)} arrays, Metal {_MAX_BUFFERS} buffers"
+            raise PortError(message, self._kernel.place)
         is_atomic = any(one.is_atomic and one.role != "input" for one in arrays)
         arrays = tuple(_seen(one, is_atomic=is_atomic) for one in arrays)
         sizes = []
@@ -386,8 +426,9 @@ class _Port:
                 sizes.append(TemplateParameter(size, "int"))
                 kind, name = one.parameter.declaration.type, one.parameter.name
                 self._prologue.append(f"threadgroup {kind} {name}[{size}];")
+        spaces = {one.name: space for one in arrays if (space := self._space(one))}
         for array in arrays:
-            self._array(array)
+            self._array(array, spaces.get(array.name))
         is_one_threadgroup = self._copies(arrays, is_atomic=is_atomic)
         template = (*self._kernel.template, *self._function_constants(), *sizes)
         return PortedKernel(
@@ -395,8 +436,9 @@ class _Port:
             arrays,
             template,
             "\n".join((*self._prologue, self._names.body_text(self._edits))),
-            self._spaces(arrays),
+            spaces,
             is_one_threadgroup,
+            any(one.is_atomic for one in self._flows.values()),
         )
 
     def _with_attributes(self) -> EntryPoint:
@@ -409,44 +451,120 @@ class _Port:
         ]
         return replace(self._kernel, parameters=(*self._kernel.parameters, *used))
 
+    def _types(self) -> dict[str, Type]:
+        """Return the types of the parameters, and note what the body does with them."""
+        parameters = self._kernel.parameters
+        types = {
+            one.name: SCALARS.get(one.declaration.type)
+            or NAMED.get(one.declaration.type.removeprefix("metal::"))
+            or Type(one.declaration.type)
+            for one in parameters
+        }
+        for function in self._program.functions.get(self._kernel.name, ()):
+            if function.entry and [v.name for v in function.parameters] == list(types):
+                self._function = function
+                for variable in function.parameters:
+                    types[variable.name] = variable.type
+                    if is_address(variable.type) or variable.type.reference:
+                        self._flows[variable.name] = array_flow(self._program, function, variable)
+        return types
+
+    def _parts(self, argument: Argument) -> tuple[Argument, ...]:
+        """Return an argument, or those of the fields that the body uses of a struct."""
+        if not isinstance(argument, ArrayArgument) or argument.struct is None:
+            return (argument,)
+        declaration = argument.parameter.declaration
+        if argument.role != "input" or not self._names.is_clear(declaration):
+            return (argument,)
+        fields: dict[str, ArrayArgument] = {}
+        for use in self._names.uses(declaration):
+            above = self._names.parsed.parent(use)
+            field = None if above is None or use.role != "argument" else above.get("field")
+            if above is None or above.kind != "field_expression" or field is None:
+                return (argument,)
+            word = self._names.parsed.word(field)
+            name = word if self._names.is_free(word) else f"{argument.name}_{word}"
+            part = field_argument(argument, word, self._names.unique(name, but=word))
+            is_pointer = not argument.is_reference
+            if part is None or above.has("->") != is_pointer or not self._is_value(above, part):
+                return (argument,)
+            fields.setdefault(word, part)
+        return tuple(fields.values())
+
+    def _is_value(self, part: SyntaxNode, field: ArrayArgument) -> bool:
+        """Return whether the use of a field takes its value, or an element of an array."""
+        above = self._names.parsed.parent(part)
+        if above is None or above.kind == "pointer_expression":
+            return False
+        return field.is_reference or (
+            above.kind == "subscript_expression" and part.role == "argument"
+        )
+
     def _check_locals(self, arguments: Sequence[Argument]) -> None:
         """Refuse locals with names that MLX declares on mention."""
-        arrays = [one for one in arguments if isinstance(one, ArrayArgument)]
-        taken = set(ATTRIBUTES)
-        for one in arrays:
-            taken.update((one.initial, *shape_names(one.name), *shape_names(one.initial)))
+        taken = {*ATTRIBUTES, *generated_names(tuple(arguments))}
         for declaration in self._names.locals():
             if declaration.name in taken:
                 message = f"`{declaration.name}` is a name that MLX declares: rename the local"
                 raise PortError(message, declaration.place)
 
-    def _with_roles(self, arrays: Sequence[ArrayArgument]) -> tuple[ArrayArgument, ...]:
-        """Return the arrays with the roles that the body shows, or that the caller gave."""
-        writable = [one for one in arrays if one.role == "output"]
-        elements = [edit for one in writable for edit in self._elements(one, one.name)]
-        outputs = tuple(Output(one.name) for one in writable)
-        names = SignatureNames((), outputs, None)
-        program = lower_body(self._names.body_text(elements), self._file.header, names)
-        uses = output_uses(program)
-        found: list[ArrayArgument] = []
-        for one in arrays:
-            role = one.role
-            if role == "output":
-                known = None if program.problems else uses.get(one.name, OutputUses())
-                role = self._roles.get(one.name) or _role(one, known)
-            found.append(replace(one, role=role))
-        return tuple(found)
+    def _with_role(self, array: ArrayArgument) -> ArrayArgument:
+        """Return an array with the role that the body shows, or that the caller gave."""
+        if array.role == "input":
+            return array
+        given = self._roles.get(array.parameter.name)
+        return replace(array, role=given or self._role(array))
+
+    def _role(self, array: ArrayArgument) -> ArrayRole:
+        """Return the role of a writable array that the body shows."""
+        flow = self._flows.get(array.parameter.name)
+        if array.is_atomic or (flow is not None and flow.is_atomic and not flow.is_unclear):
+            return "output"
+        if flow is None or flow.is_unclear:
+            name = array.parameter.name
+            raise PortError(
+                f"unclear whether `{name}` is read: pass --output {name} if the kernel writes all "
+                f"that it reads of it, --update {name} if it reads values of the caller",
+                array.parameter.place,
+            )
+        if not any(one.kind == "store" for one in flow.accesses):
+            return "input"
+        return "updated" if reads_before_stores(self._function, flow) else "output"
+
+    def _space(self, array: ArrayArgument) -> str | None:
+        """Return the address space that an input must be in, None for any."""
+        if array.role != "input" or array.is_scalar or array.field:
+            return None
+        flow = self._flows.get(array.parameter.name)
+        declared = str(array.parameter.declaration.address_space)
+        is_passed = flow is None or flow.is_passed or flow.is_unclear
+        if not array.is_view:
+            return declared if is_passed else None
+        is_small = array.is_reference and 0 < array.size < _SMALL
+        space = "constant" if is_small else "device"
+        if not array.is_reference and is_passed:
+            return declared
+        if is_passed and space != declared:
+            name = array.parameter.name
+            message = f"a function takes `{name}` in {declared} memory, MLX passes {space} memory"
+            raise PortError(message, array.parameter.place)
+        return space
 
     def _elements(self, array: ArrayArgument, name: str) -> list[Edit]:
         """Get the edits that name an array, which is a pointer in MLX unless it is a 0-d input."""
         element = f"{name}[0]" if array.is_reference and not array.is_scalar else name
-        if element == array.name:
+        if element == array.parameter.name and not array.field:
             return []
         declaration = array.parameter.declaration
         if not self._names.is_clear(declaration):
-            message = f"cannot rename `{array.name}`: a macro may use it"
+            message = f"cannot rename `{array.parameter.name}`: a macro may use it"
             raise PortError(message, declaration.place)
-        uses = self._names.uses(declaration)
+        uses: list[SyntaxNode] = self._names.uses(declaration)
+        if array.field:
+            above = [self._names.parsed.parent(use) for use in uses]
+            uses = [part for part in above if part and self._names.names_field(part, array.field)]
+        if array.is_vector:
+            return [self._names.component(use, array) for use in uses]
         return [self._names.replaced(use, element) for use in uses]
 
     def _attribute(self, one: AttributeArgument) -> None:
@@ -462,14 +580,13 @@ class _Port:
             value = value if one.is_exact else f"{declaration.type}({value})"
             self._prologue.append(f"{declaration.type} {declaration.name} = {value};")
 
-    def _array(self, array: ArrayArgument) -> None:
+    def _array(self, array: ArrayArgument, space: str | None) -> None:
         """Name an array; one whose element type differs from MLX's is seen through a pointer."""
         name = array.name
         if array.is_view:
             name = self._names.unique(f"{array.name}_view")
             constant = "const " if array.role == "input" else ""
-            space = array.parameter.declaration.address_space
-            pointer = f"{constant}{space} {array.element}*"
+            pointer = f"{constant}{space or 'device'} {array.element}*"
             self._prologue.append(f"{pointer} {name} = reinterpret_cast<{pointer}>({array.name});")
         self._edits += self._elements(array, name)
 
@@ -496,41 +613,8 @@ class _Port:
                 found.append(one)
         return found
 
-    def _spaces(self, arrays: Sequence[ArrayArgument]) -> dict[str, str]:
-        """Return the address spaces that inputs must be in, since their addresses are passed on."""
-        inputs = [one for one in arrays if one.role == "input" and not one.is_scalar]
-        names = SignatureNames(tuple(Input(one.name) for one in inputs), (), None)
-        program = lower_body(self._names.body_text(()), self._file.header, names)
-        passed = {use.variable.name for use in parameter_uses(program) if use.manner != "element"}
-        return {
-            one.name: str(one.parameter.declaration.address_space)
-            for one in inputs
-            if one.is_view or one.name in passed or program.problems
-        }
-
 
 def _seen(array: ArrayArgument, *, is_atomic: bool) -> ArrayArgument:
     """Return an array as the body sees it: MLX declares all outputs as atomic, or none."""
     is_other = is_atomic and array.role != "input" and not array.is_atomic
     return replace(array, is_view=True) if is_other else array
-
-
-def _role(array: ArrayArgument, uses: OutputUses | None) -> ArrayRole:
-    """Return the role of a writable array.
-
-    Args:
-        array: declared without ``const``.
-        uses: None where the body is not understood.
-
-    Raises:
-        PortError: the uses do not show it.
-    """
-    if uses is not None and array.is_atomic:
-        return "output"
-    if uses is None or uses.escapes or uses.atomic_updates:
-        name = array.name
-        message = f"unclear use of `{name}`: pass --input, --output or --update {name}"
-        raise PortError(message, array.parameter.place)
-    if uses.updates or (uses.stores and uses.reads):
-        return "updated"
-    return "output" if uses.stores else "input"

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from embercoach.metal.library import ADDRESS_SPACES, is_standard_header
+from embercoach.metal.library import is_standard_header
 from embercoach.metal.porting.entry_points import PortError
 from embercoach.metal.preprocessor import Macro, directives, preprocess
 from embercoach.metal.program.lowering import evaluate
-from embercoach.metal.text_facts import TextSpan
-from embercoach.metal.tokens import Token, tokens, tokens_of
+from embercoach.metal.tokens import Token, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -319,7 +318,7 @@ def _unused(text: str) -> list[_Splice]:
     defines = [one for one in directives(found) if one.name == "define"]
     makers = _makers(defines)
     mentioned = {token.text for token in found if token.kind == "name"}
-    counts = {name: 0 for name in makers}
+    counts = dict.fromkeys(makers, 0)
     for token in found:
         if token.text in counts:
             counts[token.text] += 1

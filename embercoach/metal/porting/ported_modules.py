@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from embercoach.metal.porting.bodies import PortedKernel
-    from embercoach.metal.porting.entry_points import ArrayArgument, ArrayRole, KernelFile
+    from embercoach.metal.porting.entry_points import KernelFile
     from embercoach.metal.porting.flat_texts import Read
+    from embercoach.metal.porting.kernel_arguments import ArrayArgument, ArrayRole
 
 _HEAD = '''\
 """Metal kernels for mx.fast.metal_kernel, ported by `embercoach port`.
@@ -108,7 +109,10 @@ def _module(
     file: KernelFile, kernels: Sequence[PortedKernel], roles: Mapping[str, ArrayRole]
 ) -> str:
     writable = {
-        one.name for kernel in kernels for one in kernel.arrays if not one.parameter.constant
+        one.parameter.name
+        for kernel in kernels
+        for one in kernel.arrays
+        if not one.parameter.constant
     }
     if unknown := roles.keys() - writable:
         raise PortError(f"no writable array `{min(unknown)}`")
@@ -206,7 +210,7 @@ class _Wrapper:
         kernel = self._kernel
         for one in kernel.inputs:
             kind = "bool | " if one.dtype == "bool_" else "float | " if _is_float(one) else "int | "
-            yield f"{self._name(one.name)}: {kind if one.is_scalar else ''}mx.array"
+            yield f"{self._name(one.label)}: {kind if one.is_scalar else ''}mx.array"
         yield "*"
         for one in kernel.outputs:
             if one.role == "output":
@@ -217,28 +221,28 @@ class _Wrapper:
         yield "grid: tuple[int, int, int]"
         yield "threadgroup: tuple[int, int, int]"
         if self._has_undefined:
-            default = "0" if kernel.is_atomic else "None"
-            yield f"init_value: float{'' if kernel.is_atomic else ' | None'} = {default}"
+            default = " = 0" if kernel.adds_up else " | None = None"
+            yield f"init_value: float{default}"
 
     @property
     def _has_undefined(self) -> bool:
         return any(one.role == "output" for one in self._kernel.outputs)
 
     def _shape(self, array: ArrayArgument) -> str:
-        return self._name(f"{array.name}_shape")
+        return self._name(f"{array.label}_shape")
 
     def _documentation(self) -> list[str]:
         kernel = self._kernel
         lines = [f'"""Launch the kernel `{kernel.kernel.name}`.', ""]
         for one in kernel.inputs:
             what = "scalar" if one.is_scalar else "array"
-            line = f"{self._name(one.name)}: {what} of dtype {one.dtype}"
+            line = f"{self._name(one.label)}: {what} of dtype {one.dtype}"
             if one.role == "updated":
                 line += ", which is copied: the result has the new values"
             lines.append(line + ".")
-        lines += [f"Returns `{one.name}`: array of dtype {one.dtype}." for one in kernel.outputs]
+        lines += [f"Returns `{one.label}`: array of dtype {one.dtype}." for one in kernel.outputs]
         if self._has_undefined:
-            rest = "" if kernel.is_atomic else ", undefined for None"
+            rest = "" if kernel.adds_up else ", undefined for None"
             lines.append(f"The output begins as `init_value`{rest}.")
         if any(one.role == "updated" for one in kernel.outputs):
             lines.append(
@@ -254,7 +258,7 @@ class _Wrapper:
     def _checks(self) -> Iterator[str]:
         for one in self._kernel.inputs:
             if not one.is_scalar:
-                name = self._name(one.name)
+                name = self._name(one.label)
                 space = self._kernel.spaces.get(one.name)
                 last = f", {_quoted(space)}" if space else ""
                 yield f"_check({_quoted(name)}, {name}, {self._dtype(one)}{last})"
@@ -265,13 +269,13 @@ class _Wrapper:
     def _launch(self) -> Iterator[str]:
         kernel = self._kernel
         inputs = [
-            f"mx.array({self._name(one.name)}, dtype={self._dtype(one)})"
+            f"mx.array({self._name(one.label)}, dtype={self._dtype(one)})"
             if one.is_scalar
-            else self._name(one.name)
+            else self._name(one.label)
             for one in kernel.inputs
         ]
         shapes = [
-            self._shape(one) if one.role == "output" else f"{self._name(one.name)}.shape"
+            self._shape(one) if one.role == "output" else f"{self._name(one.label)}.shape"
             for one in kernel.outputs
         ]
         yield f"outputs = {_constant(kernel)}("
