@@ -416,7 +416,7 @@ class _Port:
             message = f"`{self._kernel.name}` has {len(arrays)} arrays, Metal {_MAX_BUFFERS} buffers"
             raise PortError(message, self._kernel.place)
         is_atomic = any(one.is_atomic and one.role != "input" for one in arrays)
-        arrays = tuple(_seen(one, is_atomic=is_atomic) for one in arrays)
+        arrays = tuple(self._bound(_seen(one, is_atomic=is_atomic)) for one in arrays)
         sizes = []
         for one in arguments:
             if isinstance(one, AttributeArgument):
@@ -550,16 +550,22 @@ class _Port:
             raise PortError(message, array.parameter.place)
         return space
 
+    def _bound(self, array: ArrayArgument) -> ArrayArgument:
+        """Return an array as MLX passes it, under another name where the body keeps the name."""
+        flow = self._flows.get(array.parameter.name)
+        if array.is_vector and not array.field and (flow is None or flow.is_passed):
+            array = replace(array, is_view=True)
+        is_renamed = array.is_view or (array.is_reference and not array.is_scalar)
+        if is_renamed and not self._names.is_clear(array.parameter.declaration):
+            array = replace(array, name=self._names.unique(f"{array.name}_values"))
+        return array
+
     def _elements(self, array: ArrayArgument, name: str) -> list[Edit]:
         """Get the edits that name an array, which is a pointer in MLX unless it is a 0-d input."""
         element = f"{name}[0]" if array.is_reference and not array.is_scalar else name
         if element == array.parameter.name and not array.field:
             return []
-        declaration = array.parameter.declaration
-        if not self._names.is_clear(declaration):
-            message = f"cannot rename `{array.parameter.name}`: a macro may use it"
-            raise PortError(message, declaration.place)
-        uses: list[SyntaxNode] = self._names.uses(declaration)
+        uses = self._names.uses(array.parameter.declaration)
         if array.field:
             above = [self._names.parsed.parent(use) for use in uses]
             uses = [part for part in above if part and self._names.names_field(part, array.field)]
@@ -582,13 +588,23 @@ class _Port:
 
     def _array(self, array: ArrayArgument, space: str | None) -> None:
         """Name an array; one whose element type differs from MLX's is seen through a pointer."""
-        name = array.name
+        name, value = array.parameter.name, array.name
+        is_clear = self._names.is_clear(array.parameter.declaration)
+        constant = "const " if array.role == "input" else ""
+        kind = f"{constant}{space or 'device'} {array.element}"
         if array.is_view:
-            name = self._names.unique(f"{array.name}_view")
-            constant = "const " if array.role == "input" else ""
-            pointer = f"{constant}{space or 'device'} {array.element}*"
-            self._prologue.append(f"{pointer} {name} = reinterpret_cast<{pointer}>({array.name});")
-        self._edits += self._elements(array, name)
+            value = f"reinterpret_cast<{kind}*>({value})"
+            if is_clear:
+                name = self._names.unique(f"{array.name}_view")
+                self._prologue.append(f"{kind}* {name} = {value};")
+        if is_clear:
+            self._edits += self._elements(array, name if array.is_view else value)
+        elif array.is_vector:
+            values = ", ".join(f"{value}[{at}]" for at in range(array.size))
+            self._prologue.append(f"const {array.element} {name} = {array.element}({values});")
+        elif value != name:
+            mark, value = ("&", f"*{value}") if array.is_reference else ("*", value)
+            self._prologue.append(f"{kind}{mark} {name} = {value};")
 
     def _copies(self, arrays: Sequence[ArrayArgument], *, is_atomic: bool) -> bool:
         """Add the copies of updated arrays; whether a launch must have one threadgroup."""

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from embercoach.metal.library import is_standard_header
+from embercoach.metal.library import MLX_NAMES, is_standard_header
 from embercoach.metal.porting.entry_points import PortError
-from embercoach.metal.preprocessor import Macro, directives, preprocess
+from embercoach.metal.preprocessor import Macro, directives, preprocess, read_macros
 from embercoach.metal.program.lowering import evaluate
+from embercoach.metal.program.texts import as_written
+from embercoach.metal.program.types import NAMED
+from embercoach.metal.program.written_names import names_of
 from embercoach.metal.tokens import Token, tokens
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 _MAX_CHARACTERS = 4_000_000
 _MAX_ROUNDS = 40
 _MAX_INCLUDED = 200
+#: Names that are in every version of MLX's preamble.
+_OF_PREAMBLE = ("struct Limits", "elem_to_loc", "bfloat16_t")
 #: MLX compiles for Metal 3.1 or later, which has bfloat.
 _VERSIONS = ("310", "1000")
 
@@ -111,9 +116,22 @@ def _included(text: str, name: str, read: Read, seen: set[str]) -> FlatText:
         new = FlatText("", ((name, 1),))
         if file[0] not in seen:
             seen.add(file[0])
-            new = _included(file[1].rstrip("\n"), file[0], read, seen)
+            if not _is_preamble(file[1], text):
+                new = _included(file[1].rstrip("\n"), file[0], read, seen)
         splices.append(_Splice(*_stretch(found, one), new))
     return _spliced(flat, splices)
+
+
+def _is_preamble(text: str, includer: str) -> bool:
+    """Return whether a file is a copy of what MLX puts in front of a kernel, in what is used."""
+    if not all(name in text for name in _OF_PREAMBLE):
+        return False
+    macros = read_macros(text)
+    scopes = names_of(as_written(text, "file", macros.blanks), macros)
+    outer = (one for one in scopes.declarations if one.depth == 0 and one.kind != "namespace")
+    own = {one.name for one in outer} | macros.names
+    used = {token.text for token in tokens(includer) if token.kind == "name"}
+    return not (own - MLX_NAMES - NAMED.keys()) & used
 
 
 def _stretch(found: Sequence[Token], one: Directive) -> tuple[int, int]:
@@ -284,13 +302,12 @@ def _bound(macro: Macro, given: list[str]) -> dict[str, str] | None:
 def _substituted(maker: _Maker, arguments: Mapping[str, str]) -> str:
     """Return the body of a macro with its arguments put in, on as many lines as it is written."""
     pieces: list[str] = []
-    body = [token for token in maker.body if token.kind != "space" or "\n" in token.text]
     quoted = pasted = False
-    before = -1
     for token in maker.body:
         if token.kind == "space":
             if not pasted:
-                pieces.append("\n".join(part.rstrip() for part in token.text.split("\\\n")))
+                *lines, last = token.text.split("\\\n")
+                pieces.append("".join(f"{line.rstrip()}\n" for line in lines) + last)
             continue
         text = token.text
         if text == "##":

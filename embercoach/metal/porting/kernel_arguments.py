@@ -127,11 +127,6 @@ def arguments_of(
 def _plain_argument(parameter: KernelParameter) -> AttributeArgument | ThreadgroupArgument | None:
     """Return a parameter as an argument that is no array of MLX's, None for an array."""
     marks = [mark.name for mark in parameter.marks]
-    if "function_constant" in marks:
-        raise PortError(
-            f"`{parameter.name}` depends on a function constant: MLX always passes it",
-            parameter.place,
-        )
     attribute = next((name for name in marks if name in ATTRIBUTES), None)
     if attribute is not None:
         return _attribute(parameter, attribute)
