@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -34,7 +35,7 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import is_address
-from embercoach.metal.program.walk import below, changed, with_path
+from embercoach.metal.program.walk import base, below, changed, with_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -218,7 +219,7 @@ def _is_moved(parent: Node, current: Node) -> bool:
 
 def reads_before_stores(function: MetalFunction, flow: ArrayFlow) -> list[Access]:
     """Return the reads that may find what the thread itself has not written."""
-    keys = _Keys(function)
+    keys = Keys(function)
     stores = [one for one in flow.accesses if one.kind == "store" and one.is_own]
     return [
         one
@@ -228,7 +229,7 @@ def reads_before_stores(function: MetalFunction, flow: ArrayFlow) -> list[Access
     ]
 
 
-class _Keys:
+class Keys:
     """Values that are the same wherever the kernel computes them, as keys that compare equal."""
 
     def __init__(self, function: MetalFunction) -> None:
@@ -240,11 +241,12 @@ class _Keys:
         for node in below(self._body):
             if isinstance(node, Declare) and node.initial is not None:
                 self._initial[node.variable] = node.initial
-            elif isinstance(node, (Assign, Call, OpaqueExpression)) or (
-                isinstance(node, Unary) and node.operator == "&"
-            ):
-                for variable in changed(node):
-                    self._changes[variable] = self._changes.get(variable, 0) + 1
+            for variable in _changed_by(node):
+                self._changes[variable] = self._changes.get(variable, 0) + 1
+
+    def initial(self, variable: Variable) -> Expression | None:
+        """Return the first value of a variable that has no other."""
+        return None if variable in self._changes else self._initial.get(variable)
 
     def place(self, access: Access, loops: Sequence[Loop] = ()) -> tuple[Key, Key] | None:
         """Return the address of an element and its component, None where it may change."""
@@ -262,9 +264,8 @@ class _Keys:
             variable = node.variable
             if variable.kind == "parameter":
                 return None if variable in self._changes else (variable,)
-            initial = self._initial.get(variable)
-            fixed = initial is not None and variable not in self._changes
-            return self._address(initial, numbers) if fixed and initial is not None else None
+            initial = self.initial(variable)
+            return None if initial is None else self._address(initial, numbers)
         if isinstance(node, Cast):
             inner = self._address(node.operand, numbers)
             return None if inner is None else (*inner, ("as", node.type.scalar, node.type.width))
@@ -277,7 +278,9 @@ class _Keys:
         if isinstance(node, Index):
             pair = node.base, node.index
         elif isinstance(node, Binary) and node.operator == "+":
-            pair = (node.left, node.right) if is_address(node.left.type) else (node.right, node.left)
+            pair = node.left, node.right
+            if not is_address(node.left.type):
+                pair = node.right, node.left
         if pair is None:
             return None
         address, offset = self._address(pair[0], numbers), self._value(pair[1], numbers)
@@ -348,9 +351,9 @@ class _Keys:
 
     def _matched(self, store: Path, read: Path) -> tuple[list[Loop], list[Loop]] | None:
         """Return the loops around a store with those around a read that run the same rounds."""
-        pending = iter(list(zip(read, read[1:], strict=False)))
+        pending = pairwise(read)
         ours, theirs = list[Loop](), list[Loop]()
-        for node, inner in zip(store, store[1:], strict=False):
+        for node, inner in pairwise(store):
             if isinstance(node, (Block, Evaluate)):
                 continue
             if not isinstance(node, (Loop, If)):
@@ -358,14 +361,14 @@ class _Keys:
                 return None
             if isinstance(node, Loop) and (inner is not node.body or _jumps(node.body)):
                 return None
-            key = self._frame(node, inner, ours)
+            key = self.frame(node, inner, ours)
             found = next(
                 (
                     frame
                     for frame, below_it in pending
                     if key is not None
                     and isinstance(frame, (Loop, If))
-                    and self._frame(frame, below_it, theirs) == key
+                    and self.frame(frame, below_it, theirs) == key
                 ),
                 None,
             )
@@ -376,7 +379,7 @@ class _Keys:
                 theirs.append(found)
         return ours, theirs
 
-    def _frame(self, node: Loop | If, inner: Node, loops: Sequence[Loop]) -> Key | None:
+    def frame(self, node: Loop | If, inner: Node, loops: Sequence[Loop]) -> Key | None:
         """Return what decides how often a statement runs in the statement around it."""
         outer = {one: at for at, loop in enumerate(loops) for one in _started(loop)}
         if isinstance(node, If):
@@ -393,6 +396,22 @@ class _Keys:
         last, by = self._value(node.condition, numbers), self._value(step.value, numbers)
         found = (node.kind, first, last, step.operator, by)
         return None if None in found else found
+
+
+def _changed_by(node: Node) -> Iterator[Variable]:
+    """Yield the variables that a node itself may change; not what pointers point to."""
+    if isinstance(node, Assign):
+        variable = base(node.target)
+        if variable is not None and (isinstance(node.target, Name) or not variable.type.pointer):
+            yield variable
+    elif isinstance(node, Call):
+        writes = node.method is not None or node.name in _WRITERS
+        writes |= any(
+            one.type.reference for function in node.functions for one in function.parameters
+        )
+        yield from (v for v in changed(node) if writes or v.type.dimensions)
+    elif isinstance(node, OpaqueExpression) or (isinstance(node, Unary) and node.operator == "&"):
+        yield from (v for v in changed(node) if not isinstance(node, Unary) or not v.type.pointer)
 
 
 def _started(loop: Loop) -> Iterator[Variable]:
@@ -416,4 +435,3 @@ def _jumps(node: Node) -> bool:
 def _is_constant_array(node: Expression) -> bool:
     """Return whether nothing changes the elements of an array: a constant one that is passed."""
     return isinstance(node, Name) and node.variable.kind == "parameter" and node.variable.constant
-

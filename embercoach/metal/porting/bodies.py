@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from itertools import pairwise
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.metal.contract import ATTRIBUTES, shape_names
+from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.porting.array_flows import array_flow, reads_before_stores
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
+from embercoach.metal.porting.initial_copies import copied
 from embercoach.metal.porting.kernel_arguments import (
     ArrayArgument,
     AttributeArgument,
@@ -22,6 +23,7 @@ from embercoach.metal.porting.kernel_arguments import (
     with_own_names,
 )
 from embercoach.metal.program.lowering import lower_unit
+from embercoach.metal.program.nodes import Block
 from embercoach.metal.program.texts import unpack_initialized
 from embercoach.metal.program.types import NAMED, SCALARS, Type, is_address
 from embercoach.metal.program.written_names import NAMES
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from embercoach.metal.porting.array_flows import ArrayFlow
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
     from embercoach.metal.porting.kernel_arguments import Argument, ArrayRole
+    from embercoach.metal.program.nodes import Expression, MetalFunction
     from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.program.walk import Path
     from embercoach.metal.text_facts import Declaration
 
 #: The child of each that is written.
@@ -66,9 +70,9 @@ class KernelNames:
         self._uses: dict[int, list[SyntaxNode]] = {}
         self._unbound: set[str] = set()
         self._changed: dict[int, bool] = {}
-        for part in kernel.body.below():
-            if part.kind in NAMES:
-                self._note(part)
+        self._named = [part for part in kernel.body.below() if part.kind in NAMES]
+        for part in self._named:
+            self._note(part)
         self._taken = {d.name for d in file.scopes.declarations} | file.scopes.macros.mentioned
 
     def _note(self, part: SyntaxNode) -> None:
@@ -161,6 +165,23 @@ class KernelNames:
         place = self.parsed.place(part)
         return Edit(place.start, place.end, text)
 
+    def mentions(self, *words: str) -> bool:
+        """Return whether the file has a name with one of these words."""
+        return any(word in name for word in words for name in (*self._unbound, *self._taken))
+
+    def statement_of(self, element: Expression, path: Path) -> SyntaxNode | None:
+        """Return the part that is the last statement of a path to an element."""
+        start = element.spot.place.start
+        use = next((one for one in self._named if self.parsed.place(one).start == start), None)
+        around = [] if use is None else [use, *self.parsed.around(use)]
+        blocks = [
+            part
+            for part, above in pairwise(around)
+            if above.kind == "compound_statement" and above.start >= self._body.start
+        ]
+        depth = sum(isinstance(node, Block) for node in path[:-1])
+        return blocks[-depth] if len(blocks) >= depth else None
+
     def before(self, part: SyntaxNode, text: str) -> Edit:
         """Return the edit that inserts a line in front of a statement."""
         place = self.parsed.place(part)
@@ -207,138 +228,6 @@ def _is_place(part: SyntaxNode, above: SyntaxNode) -> bool:
     if above.kind in ("field_expression", "subscript_expression"):
         return part.role == "argument"
     return above.kind in ("parenthesized_expression", "conditional_expression")
-
-
-_PLAIN = frozenset({"expression_statement", "declaration"})
-_CONDITIONAL = frozenset({"conditional_expression", "&&", "||", "lambda_expression"})
-#: Parts of an index that has the same value wherever it is computed.
-_PURE = frozenset(
-    {
-        *("subscript_argument_list", "identifier", "number_literal", "binary_expression"),
-        *("parenthesized_expression", "field_expression", "field_identifier"),
-    }
-)
-
-
-class InitialCopy(Struct, frozen=True):
-    """The copy of an array's first values.
-
-    Attributes:
-        edits: the line in front of the first use of the thread's element; none for a whole copy.
-        prologue: the lines in front of the body for a whole copy.
-    """
-
-    edits: tuple[Edit, ...] = ()
-    prologue: tuple[str, ...] = ()
-
-
-def copied(
-    array: ArrayArgument, names: KernelNames, edits: list[Edit], *, is_atomic: bool
-) -> InitialCopy:
-    """Return the copy that an updated array needs.
-
-    Args:
-        array: an updated one.
-        names: of the kernel.
-        edits: those of the body so far, which apply to the index of an element as well.
-        is_atomic: MLX declares the outputs as atomic.
-    """
-    if not (array.is_view or array.is_atomic or array.is_reference):
-        index = _own_element(array, names)
-        statement = None if index is None else _first_statement(array, names)
-        if index is not None and statement is not None and _is_declared(index, statement, names):
-            element = names.part_text(index, edits)
-            line = f"{array.name}{element} = {array.initial}{element};"
-            return InitialCopy((names.before(statement, line),))
-    return InitialCopy(prologue=_whole(array, is_atomic=is_atomic))
-
-
-def _own_element(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
-    """Return the brackets with the one index at which a thread uses an array, None for several."""
-    declaration = array.parameter.declaration
-    if not names.is_clear(declaration):
-        return None
-    found: dict[tuple[object, ...], SyntaxNode] = {}
-    for use in names.uses(declaration):
-        above = names.parsed.parent(use)
-        index = None if above is None else above.get("indices")
-        if index is None or use.role != "argument":
-            return None
-        key = _fixed(index, names)
-        if key is None:
-            return None
-        found.setdefault(key, index)
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _fixed(index: SyntaxNode, names: KernelNames) -> tuple[object, ...] | None:
-    """Return the text and the variables of an index, None where it may change."""
-    key: list[object] = [names.part_text(index, ())]
-    for part in index.below():
-        if part.named and part.kind not in _PURE:
-            return None
-        if part.kind == "identifier":
-            declaration = names.binding(part)
-            if declaration is None or names.is_changed(declaration):
-                return None
-            key.append(id(declaration))
-    return tuple(key)
-
-
-def _first_statement(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
-    """Return the statement that uses an array first, if every thread that uses it runs this one."""
-    uses = [use.start for use in names.uses(array.parameter.declaration)]
-    block = names.body
-    while True:
-        users = [part for part in block.inner if _holds(part, uses)]
-        first = users[0]
-        if first.kind in _PLAIN:
-            is_certain = _CONDITIONAL.isdisjoint(part.kind for part in first.below())
-            return first if is_certain else None
-        inner = first if first.kind == "compound_statement" else first.get("consequence")
-        if len(users) > 1 or inner is None or inner.kind != "compound_statement":
-            return None
-        if not inner.start <= uses[0] <= uses[-1] < inner.end:
-            return None
-        block = inner
-
-
-def _is_declared(index: SyntaxNode, statement: SyntaxNode, names: KernelNames) -> bool:
-    """Return whether the variables of an index are declared in front of a statement."""
-    start = names.replaced(statement, "").start
-    bindings = [names.binding(part) for part in index.below() if part.kind == "identifier"]
-    return all(one is not None and one.place.start < start for one in bindings)
-
-
-def _holds(part: SyntaxNode, uses: list[int]) -> bool:
-    """Return whether one of the sorted uses is in a part."""
-    first = bisect_left(uses, part.start)
-    return first < len(uses) and uses[first] < part.end
-
-
-def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
-    shape, _, ndim = shape_names(array.initial)
-    copy = f"{array.name}[copy_index] = {array.initial}[copy_index];"
-    if is_atomic:
-        copy = (
-            f"atomic_store_explicit(&{array.name}[copy_index], {array.initial}[copy_index], "
-            "memory_order_relaxed);"
-        )
-    return (
-        "{",
-        "    uint copy_size = 1;",
-        f"    for (int axis = 0; axis < {ndim}; ++axis) {{",
-        f"        copy_size *= {shape}[axis];",
-        "    }",
-        "    uint3 copy_threads = threads_per_threadgroup;",
-        "    uint copy_step = copy_threads.x * copy_threads.y * copy_threads.z;",
-        "    for (uint copy_index = thread_index_in_threadgroup; copy_index < copy_size;",
-        "         copy_index += copy_step) {",
-        f"        {copy}",
-        "    }",
-        "}",
-        "threadgroup_barrier(mem_flags::mem_device);",
-    )
 
 
 class PortedKernel(Struct, frozen=True):
@@ -402,6 +291,7 @@ class _Port:
         self._edits: list[Edit] = []
         self._prologue: list[str] = []
         self._flows: dict[str, ArrayFlow] = {}
+        self._function: MetalFunction | None = None
 
     def result(self) -> PortedKernel:
         kernel, types = self._with_attributes(), self._types()
@@ -413,7 +303,9 @@ class _Port:
         if all(one.role == "input" for one in arrays):
             raise PortError(f"`{self._kernel.name}` writes no array", self._kernel.place)
         if len(arrays) > _MAX_BUFFERS:
-            message = f"`{self._kernel.name}` has {len(arrays)} arrays, Metal {_MAX_BUFFERS} buffers"
+            message = (
+                f"`{self._kernel.name}` has {len(arrays)} arrays, Metal {_MAX_BUFFERS} buffers"
+            )
             raise PortError(message, self._kernel.place)
         is_atomic = any(one.is_atomic and one.role != "input" for one in arrays)
         arrays = tuple(self._bound(_seen(one, is_atomic=is_atomic)) for one in arrays)
@@ -520,7 +412,7 @@ class _Port:
         flow = self._flows.get(array.parameter.name)
         if array.is_atomic or (flow is not None and flow.is_atomic and not flow.is_unclear):
             return "output"
-        if flow is None or flow.is_unclear:
+        if self._function is None or flow is None or flow.is_unclear:
             name = array.parameter.name
             raise PortError(
                 f"unclear whether `{name}` is read: pass --output {name} if the kernel writes all "
@@ -611,7 +503,8 @@ class _Port:
         is_one_threadgroup = False
         for array in arrays:
             if array.role == "updated":
-                copy = copied(array, self._names, self._edits, is_atomic=is_atomic)
+                function, flow = self._function, self._flows.get(array.parameter.name)
+                copy = copied(array, self._names, self._edits, function, flow, is_atomic=is_atomic)
                 self._edits += copy.edits
                 self._prologue += copy.prologue
                 is_one_threadgroup = is_one_threadgroup or not copy.edits

@@ -224,7 +224,9 @@ def _makers(defines: Sequence[Directive], found: Sequence[Token] = ()) -> dict[s
 
 def _has_mark(macro: Macro) -> bool:
     words = [token.text for token in macro.body]
-    return "kernel" in words or any(pair == ("[", "[") for pair in zip(words, words[1:], strict=False))
+    return "kernel" in words or any(
+        pair == ("[", "[") for pair in zip(words, words[1:], strict=False)
+    )
 
 
 def _written(found: Sequence[Token], one: Directive) -> tuple[Token, ...]:
@@ -340,12 +342,18 @@ def _unused(text: str) -> list[_Splice]:
         if token.text in counts:
             counts[token.text] += 1
     own = {
-        name: sum(token.text == name for one in defines if one.macro and one.macro.name in makers
-                  for token in found[one.mark : one.end])
+        name: sum(
+            token.text == name
+            for one in defines
+            if one.macro and one.macro.name in makers
+            for token in found[one.mark : one.end]
+        )
         for name in makers
     }
     return [
         _Splice(*_stretch(found, one), "")
         for one in defines
-        if one.macro is not None and one.macro.name in makers and counts[one.macro.name] == own[one.macro.name]
+        if one.macro is not None
+        and one.macro.name in makers
+        and counts[one.macro.name] == own[one.macro.name]
     ]

@@ -211,8 +211,7 @@ def _of_matrix(scalar: str) -> tuple[str, int]:
 
 
 def _layout(struct: MetalStruct, structs: Mapping[str, MetalStruct]) -> tuple[str, int] | None:
-    """Return the dtype of all fields of a struct and their number; None with other or padded ones.
-    """
+    """Return the dtype of all fields of a struct and their number; None with other or padded ones."""
     found, count = set[tuple[str, int]](), 0
     for one in struct.fields:
         kind, times = one.type, 1

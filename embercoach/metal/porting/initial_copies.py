@@ -1,0 +1,291 @@
+"""The copies of the caller's values that an updated array begins with.
+
+An array that a kernel reads and writes is an input and an output for MLX. Where each thread has
+elements that no other thread uses, it copies them in front of their first use; otherwise the
+threads of one threadgroup copy the whole array.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from embercoach.metal.contract import shape_names
+from embercoach.metal.porting.array_flows import Access, Keys
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Block,
+    Call,
+    Conditional,
+    If,
+    Index,
+    Jump,
+    Loop,
+    Member,
+    Name,
+    Return,
+    Switch,
+)
+from embercoach.metal.program.walk import below
+
+if TYPE_CHECKING:
+    from embercoach.metal.porting.array_flows import ArrayFlow
+    from embercoach.metal.porting.bodies import Edit, KernelNames
+    from embercoach.metal.porting.kernel_arguments import ArrayArgument
+    from embercoach.metal.program.nodes import Expression, MetalFunction
+    from embercoach.metal.program.walk import Path
+
+
+class InitialCopy(Struct, frozen=True):
+    """The copy of an array's first values.
+
+    Attributes:
+        edits: the lines in front of the first use of the thread's elements; none for a whole copy.
+        prologue: the lines in front of the body for a whole copy.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    prologue: tuple[str, ...] = ()
+
+
+def copied(
+    array: ArrayArgument,
+    names: KernelNames,
+    edits: list[Edit],
+    function: MetalFunction | None,
+    flow: ArrayFlow | None,
+    *,
+    is_atomic: bool,
+) -> InitialCopy:
+    """Return the copy that an updated array needs.
+
+    Args:
+        array: an updated one.
+        names: of the kernel.
+        edits: those of the body so far, which apply to the elements as well.
+        function: the kernel as a program, None where it is not understood.
+        flow: what it does with the array.
+        is_atomic: MLX declares the outputs as atomic.
+    """
+    if function is not None and flow is not None and names.is_clear(array.parameter.declaration):
+        own = not (array.is_atomic or array.is_reference or flow.is_unclear or flow.is_atomic)
+        if own and all(one.is_own for one in flow.accesses):
+            found = _Copies(array, names, edits, function, flow).edits()
+            if found:
+                return InitialCopy(found)
+    return InitialCopy(prologue=_whole(array, is_atomic=is_atomic))
+
+
+class _Copies:
+    def __init__(
+        self,
+        array: ArrayArgument,
+        names: KernelNames,
+        edits: list[Edit],
+        function: MetalFunction,
+        flow: ArrayFlow,
+    ) -> None:
+        self._array = array
+        self._names = names
+        self._edits = edits
+        self._accesses = sorted(map(_whole_element, flow.accesses), key=_start)
+        self._keys = Keys(function)
+
+    def edits(self) -> tuple[Edit, ...]:
+        """Return the line that copies each element once, none where that is not certain."""
+        first = self._accesses[0]
+        path = self._statement(first)
+        guards = None if path is None else _guards(first, len(path) - 1)
+        if path is None or guards is None or len(guards) > 1:
+            return ()
+        elements = self._elements(path, guards)
+        statement = self._names.statement_of(first.element, path)
+        if not elements or statement is None:
+            return ()
+        start = self._names.parsed.place(statement).start
+        lines = [self._line(one.element, start) for one in elements]
+        if None in lines or not all(_is_pure(one) and _is_before(one, start) for one in guards):
+            return ()
+        text = " ".join(line for line in lines if line is not None)
+        for guard in guards:
+            text = f"if ({self._text(guard)}) {{ {text} }}"
+        return (self._names.before(statement, text),)
+
+    def _statement(self, first: Access) -> Path | None:
+        """Return the path to the innermost statement that a thread runs once for an element."""
+        path = first.path
+        for at in range(len(path) - 1, 0, -1):
+            loops = [node for node in path[:at] if isinstance(node, Loop)]
+            if isinstance(path[at - 1], Block) and self._is_once(first, loops, path):
+                return path[: at + 1]
+        return None
+
+    def _is_once(self, first: Access, loops: list[Loop], path: Path) -> bool:
+        """Return whether each round of the loops has another element."""
+        if not loops:
+            return True
+        frame = self._keys.frame(loops[0], path[path.index(loops[0]) + 1], ())
+        place = self._keys.place(first, loops)
+        if len(loops) > 1 or frame is None or place is None:
+            return False
+        moved = [offset for offset in place[0][1:] if _has_round(offset)]
+        return len(moved) == 1 and _is_moved(moved[0])
+
+    def _elements(self, path: Path, guards: list[Expression]) -> list[Access]:
+        """Return an access to each element to copy, none where others may be used."""
+        found: list[Access] = []
+        for one in self._accesses:
+            if any(self._is_copied(one, copy, path) for copy in found):
+                continue
+            if self._keys.place(one) is None or (found and not _exists(one, path, guards)):
+                return []
+            found.append(one)
+        is_apart = len(found) == 1 or not self._names.mentions("barrier", "atomic")
+        return found if is_apart else []
+
+    def _is_copied(self, one: Access, copy: Access, path: Path) -> bool:
+        """Return whether an access is to an element that is copied in front of a statement."""
+        if any(node is path[-1] for node in one.path):
+            return self._keys.place(one) == self._keys.place(copy) is not None
+        return self._keys.is_covered(one, Access("store", copy.element, path, is_own=True))
+
+    def _line(self, element: Expression, start: int) -> str | None:
+        """Return the statement that copies an element."""
+        offsets = _offsets(element, self._keys)
+        if offsets is None or not all(_is_before(one, start) for one in (element, *offsets)):
+            return None
+        texts = [
+            f"({self._text(one)})" if len(offsets) > 1 and _is_loose(one) else self._text(one)
+            for one in offsets
+        ]
+        initial = self._array.initial
+        if self._array.is_view:
+            initial = f"reinterpret_cast<const device {self._array.element}*>({initial})"
+        return f"{self._text(element)} = {initial}[{' + '.join(texts) or 0}];"
+
+    def _text(self, part: Expression) -> str:
+        place = part.spot.place
+        return self._names.text(place.start, place.end, self._edits)
+
+
+def _whole_element(access: Access) -> Access:
+    """Return an access to all components of an element."""
+    element = access.element
+    while isinstance(element, Member):
+        element = element.base
+    return Access(access.kind, element, access.path, access.is_own)
+
+
+def _start(access: Access) -> int:
+    return access.element.spot.place.start
+
+
+def _has_round(offset: object) -> bool:
+    return isinstance(offset, tuple) and (offset[:1] == ("loop",) or any(map(_has_round, offset)))
+
+
+def _is_moved(offset: object) -> bool:
+    """Return whether an offset differs between rounds: their number, times or plus constants."""
+    if offset == ("loop", 0):
+        return True
+    if not isinstance(offset, tuple) or len(offset) != 3 or offset[0] not in (("+",), ("*",)):
+        return False
+    moved = [part for part in offset[1:] if _has_round(part)]
+    others = [part for part in offset[1:] if not _has_round(part)]
+    is_multiple = offset[0] == ("*",)
+    is_plain = not is_multiple or (others and isinstance(others[0][0], int) and others[0][0] > 0)
+    return len(moved) == 1 and bool(is_plain) and _is_moved(moved[0])
+
+
+def _guards(access: Access, at: int) -> list[Expression] | None:
+    """Return the conditions under which a statement of a path makes an access; None for others."""
+    guards: list[Expression] = []
+    for node, inner in pairwise((*access.path[at:], access.element)):
+        is_right = isinstance(node, Binary) and inner is node.right
+        if isinstance(node, Binary) and node.operator == "&&" and is_right:
+            guards.append(node.left)
+        elif (
+            (isinstance(node, Binary) and node.operator == "||" and is_right)
+            or (isinstance(node, (If, Conditional)) and inner is not node.condition)
+            or isinstance(node, Switch)
+            or (isinstance(node, Loop) and inner is node.step)
+        ):
+            return None
+    return guards
+
+
+def _exists(one: Access, path: Path, guards: list[Expression]) -> bool:
+    """Return whether an element exists in front of a statement, where another one does."""
+    block = path[-2]
+    at = next((at for at, node in enumerate(one.path) if node is block), None)
+    if at is None or any(isinstance(node, Loop) for node in path):
+        return False
+    assert isinstance(block, Block)
+    first, last = (
+        next(at for at, node in enumerate(block.statements) if node is part)
+        for part in (path[-1], one.path[at + 1])
+    )
+    passed = block.statements[first:last]
+    leaves = any(isinstance(node, (Return, Jump)) for part in passed for node in below(part))
+    return not leaves and _guards(one, at + 1) == guards
+
+
+def _is_before(part: Expression, start: int) -> bool:
+    """Return whether the variables of an expression are declared in front of a place."""
+    return all(
+        node.variable.kind != "local" or node.variable.spot.place.start < start
+        for node in below(part)
+        if isinstance(node, Name)
+    )
+
+
+def _offsets(element: Expression, keys: Keys) -> list[Expression] | None:
+    """Return what is added to an array's address for an element, through pointers."""
+    if isinstance(element, Name):
+        initial = keys.initial(element.variable)
+        if element.variable.kind == "parameter":
+            return []
+        return None if initial is None else _offsets(initial, keys)
+    if isinstance(element, Index):
+        inner = _offsets(element.base, keys)
+        return None if inner is None else [*inner, element.index]
+    if isinstance(element, Binary) and element.operator == "+":
+        inner = _offsets(element.left, keys)
+        return None if inner is None else [*inner, element.right]
+    return None
+
+
+def _is_loose(part: Expression) -> bool:
+    return isinstance(part, (Binary, Conditional)) and getattr(part, "operator", "") != "*"
+
+
+def _is_pure(part: Expression) -> bool:
+    return not any(isinstance(node, (Assign, Call)) for node in below(part))
+
+
+def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
+    shape, _, ndim = shape_names(array.initial)
+    copy = f"{array.name}[copy_index] = {array.initial}[copy_index];"
+    if is_atomic:
+        copy = (
+            f"atomic_store_explicit(&{array.name}[copy_index], {array.initial}[copy_index], "
+            "memory_order_relaxed);"
+        )
+    return (
+        "{",
+        "    uint copy_size = 1;",
+        f"    for (int axis = 0; axis < {ndim}; ++axis) {{",
+        f"        copy_size *= {shape}[axis];",
+        "    }",
+        "    uint3 copy_threads = threads_per_threadgroup;",
+        "    uint copy_step = copy_threads.x * copy_threads.y * copy_threads.z;",
+        "    for (uint copy_index = thread_index_in_threadgroup; copy_index < copy_size;",
+        "         copy_index += copy_step) {",
+        f"        {copy}",
+        "    }",
+        "}",
+        "threadgroup_barrier(mem_flags::mem_device);",
+    )
