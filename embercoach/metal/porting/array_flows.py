@@ -35,7 +35,7 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import is_address
-from embercoach.metal.program.walk import base, below, changed, with_path
+from embercoach.metal.program.walk import base, below, changed, children, with_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -217,6 +217,14 @@ def _is_moved(parent: Node, current: Node) -> bool:
     return isinstance(parent, Cast) and is_address(parent.type)
 
 
+def whole_element(access: Access) -> Access:
+    """Return an access to all components of an element."""
+    element = access.element
+    while isinstance(element, Member):
+        element = element.base
+    return Access(access.kind, element, access.path, access.is_own)
+
+
 def reads_before_stores(function: MetalFunction, flow: ArrayFlow) -> list[Access]:
     """Return the reads that may find what the thread itself has not written."""
     keys = Keys(function)
@@ -229,6 +237,80 @@ def reads_before_stores(function: MetalFunction, flow: ArrayFlow) -> list[Access
     ]
 
 
+def may_keep_values(function: MetalFunction, flow: ArrayFlow) -> bool:
+    """Return whether data decide which elements are written: the others keep their values."""
+    keys = Keys(function)
+    stores = [one for one in flow.accesses if one.kind == "store" and one.is_own]
+    rounds = [keys.rounds(one) for one in stores]
+    for one, key in zip(stores, rounds, strict=True):
+        if keys.is_at_data(one):
+            return True
+        same = [
+            other.element
+            for other, its in zip(stores, rounds, strict=True)
+            if other is one or (key is not None and its == key)
+        ]
+        if any(_Ways(keys, same).ends(function.bodies[0])):
+            return True
+    return False
+
+
+class _Ways:
+    """The ways through statements on which an element is not stored.
+
+    A condition on thread attributes and scalars says which elements a thread has: a way on which
+    it has none does not count.
+    """
+
+    def __init__(self, keys: Keys, stores: Sequence[Expression]) -> None:
+        self._keys = keys
+        self._stores = stores
+
+    def _holds(self, node: Node | None) -> bool:
+        return node is not None and any(inner in self._stores for inner in below(node))
+
+    def ends(self, node: Node) -> tuple[bool, bool]:
+        """Return whether a statement ends without the store: by going on, and by leaving."""
+        if isinstance(node, (Return, Jump)):
+            return False, True
+        if isinstance(node, Block):
+            leaves = False
+            for statement in node.statements:
+                goes_on, left = self.ends(statement)
+                leaves |= left
+                if not goes_on:
+                    return False, leaves
+            return True, leaves
+        if isinstance(node, If):
+            return self._branches(node)
+        if isinstance(node, Loop):
+            if self._holds(node):
+                return self.ends(node.body)
+            return True, self._keys.leaves_for_data(node)
+        if isinstance(node, Switch):
+            return True, self._keys.leaves_for_data(node)
+        return not (self._holds(node) and not self._is_skipped(node)), False
+
+    def _branches(self, node: If) -> tuple[bool, bool]:
+        ways = [self.ends(node.then)]
+        ways.append((True, False) if node.otherwise is None else self.ends(node.otherwise))
+        if not self._keys.depends_on_data(node.condition):
+            parts = (node.then, node.otherwise)
+            ways = [way for way, part in zip(ways, parts, strict=True) if self._holds(part)] or [
+                (True, False)
+            ]
+        return any(way[0] for way in ways), any(way[1] for way in ways)
+
+    def _is_skipped(self, node: Node) -> bool:
+        """Return whether a part of an expression that may be skipped holds the store."""
+        return any(
+            (isinstance(inner, Conditional) and not self._holds(inner.condition))
+            or (isinstance(inner, Binary) and inner.operator in ("&&", "||"))
+            for inner in below(node)
+            if self._holds(inner)
+        )
+
+
 class Keys:
     """Values that are the same wherever the kernel computes them, as keys that compare equal."""
 
@@ -238,11 +320,85 @@ class Keys:
         #: How often each variable may get another value.
         self._changes: dict[Variable, int] = {}
         self._work = _MAX_WORK
-        for node in below(self._body):
+        #: What decides the values that variables get after the first one; None for anything.
+        self._sources: dict[Variable, list[Expression | None]] = {}
+        for node, path in with_path(self._body):
             if isinstance(node, Declare) and node.initial is not None:
                 self._initial[node.variable] = node.initial
             for variable in _changed_by(node):
                 self._changes[variable] = self._changes.get(variable, 0) + 1
+                value = node.value if isinstance(node, Assign) else None
+                tests = (one.condition for one in path if isinstance(one, (If, Loop)))
+                found = [value, *(test for test in tests if test is not None)]
+                self._sources.setdefault(variable, []).extend(found)
+
+    def depends_on_data(self, node: Expression) -> bool:
+        """Return whether elements of arrays decide a value; one at a fixed place is a scalar."""
+        pending: list[Node] = [node]
+        seen: set[Variable] = set()
+        while pending:
+            current = pending.pop()
+            if isinstance(current, OpaqueExpression):
+                return True
+            if isinstance(current, Index):
+                is_scalar = isinstance(current.index, NumberLiteral) and isinstance(
+                    current.base, Name
+                )
+                if not is_scalar or current.base.variable.kind != "parameter":
+                    return True
+            if isinstance(current, Name) and current.variable not in seen:
+                variable = current.variable
+                seen.add(variable)
+                sources = [*self._sources.get(variable, ()), self._initial.get(variable, current)]
+                if None in sources:
+                    return True
+                pending += [one for one in sources if one is not None]
+            pending.extend(children(current))
+        return False
+
+    def is_at_data(self, access: Access) -> bool:
+        """Return whether elements of arrays decide where an element is."""
+        element: Expression = whole_element(access).element
+        offsets: list[Expression] = []
+        while not isinstance(element, Name) or element.variable.kind != "parameter":
+            if isinstance(element, Index):
+                offsets.append(element.index)
+                element = element.base
+            elif isinstance(element, Member):
+                element = element.base
+            elif isinstance(element, Binary):
+                offsets.append(element.right)
+                element = element.left
+            else:
+                initial = self.initial(element.variable) if isinstance(element, Name) else None
+                if initial is None:
+                    return True
+                element = initial
+        return any(map(self.depends_on_data, offsets))
+
+    def rounds(self, access: Access) -> Key | None:
+        """Return the loops around an access and its place, equal for those to the same elements."""
+        loops: list[Loop] = []
+        frames: list[object] = []
+        for node, inner in pairwise(access.path):
+            if isinstance(node, Loop):
+                frames.append(self.frame(node, inner, loops))
+                loops.append(node)
+        place = self.place(access, loops)
+        return None if place is None or None in frames else (*frames, place)
+
+    def leaves_for_data(self, node: Node) -> bool:
+        """Return whether data decide if a statement leaves the loop or the kernel around it."""
+        return any(
+            isinstance(inner, (Return, Jump))
+            and any(
+                isinstance(above, (If, Loop))
+                and above.condition is not None
+                and self.depends_on_data(above.condition)
+                for above in path
+            )
+            for inner, path in with_path(node)
+        )
 
     def initial(self, variable: Variable) -> Expression | None:
         """Return the first value of a variable that has no other."""

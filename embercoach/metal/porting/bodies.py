@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.porting.array_flows import array_flow, reads_before_stores
+from embercoach.metal.porting.array_flows import array_flow, may_keep_values, reads_before_stores
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.porting.initial_copies import copied
 from embercoach.metal.porting.kernel_arguments import (
@@ -23,7 +23,7 @@ from embercoach.metal.porting.kernel_arguments import (
     with_own_names,
 )
 from embercoach.metal.program.lowering import lower_unit
-from embercoach.metal.program.nodes import Block
+from embercoach.metal.program.nodes import Block, If, Loop
 from embercoach.metal.program.texts import unpack_initialized
 from embercoach.metal.program.types import NAMED, SCALARS, Type, is_address
 from embercoach.metal.program.written_names import NAMES
@@ -46,6 +46,8 @@ _WRITTEN = {
     "pointer_expression": "argument",
 }
 _MAX_BUFFERS = 31
+#: A thread attribute gets a short name from so many uses on.
+_MANY_USES = 3
 #: MLX passes arrays of fewer elements in constant memory.
 _SMALL = 8
 #: A name in these is more than a value.
@@ -174,22 +176,30 @@ class KernelNames:
         start = element.spot.place.start
         use = next((one for one in self._named if self.parsed.place(one).start == start), None)
         around = [] if use is None else [use, *self.parsed.around(use)]
-        blocks = [
+        statements = [
             part
             for part, above in pairwise(around)
-            if above.kind == "compound_statement" and above.start >= self._body.start
+            if above.start >= self._body.start and _is_statement(part, above)
         ]
-        depth = sum(isinstance(node, Block) for node in path[:-1])
-        return blocks[-depth] if len(blocks) >= depth else None
+        depth = sum(
+            isinstance(node, (Block, If, Loop)) and not isinstance(inner, Block)
+            for node, inner in pairwise(path)
+        )
+        return statements[-depth] if len(statements) >= depth else None
 
-    def before(self, part: SyntaxNode, text: str) -> Edit:
-        """Return the edit that inserts a line in front of a statement."""
+    def before(self, part: SyntaxNode, lines: Sequence[str]) -> Iterator[Edit]:
+        """Yield the edits that insert lines in front of a statement, in braces if it is alone."""
         place = self.parsed.place(part)
         start = place.start
         line = self._file.flat.text.rfind("\n", 0, start) + 1
         indent = self._file.flat.text[line:start]
         between = f"\n{indent}" if not indent.strip() else " "
-        return Edit(start, start, f"{text}{between}")
+        above = self.parsed.parent(part)
+        is_alone = above is None or above.kind != "compound_statement"
+        text = "".join(f"{line}{between}" for line in lines)
+        yield Edit(start, start, f"{{ {text}" if is_alone else text)
+        if is_alone:
+            yield Edit(place.end, place.end, " }")
 
     def renamed(self, use: SyntaxNode, attribute: str, component: str) -> Edit:
         """Return the edit that turns the use of a parameter into that of a thread attribute."""
@@ -221,6 +231,14 @@ class KernelNames:
         place = self.parsed.place(self._body)
         text = self.text(place.start + 1, place.end - 1, edits)
         return dedent(text.strip("\n").rstrip()) if "\n" in text else text.strip()
+
+
+def _is_statement(part: SyntaxNode, above: SyntaxNode) -> bool:
+    """Return whether a part is a statement of a block, or alone in a loop or a condition."""
+    if part.kind in ("compound_statement", "else_clause"):
+        return False
+    alone = part.role in ("body", "consequence") or above.kind == "else_clause"
+    return above.kind == "compound_statement" or alone
 
 
 def _is_place(part: SyntaxNode, above: SyntaxNode) -> bool:
@@ -321,7 +339,7 @@ class _Port:
         spaces = {one.name: space for one in arrays if (space := self._space(one))}
         for array in arrays:
             self._array(array, spaces.get(array.name))
-        is_one_threadgroup = self._copies(arrays, is_atomic=is_atomic)
+        arrays, is_one_threadgroup = self._copies(arrays, is_atomic=is_atomic)
         template = (*self._kernel.template, *self._function_constants(), *sizes)
         return PortedKernel(
             self._kernel,
@@ -404,8 +422,14 @@ class _Port:
         """Return an array with the role that the body shows, or that the caller gave."""
         if array.role == "input":
             return array
-        given = self._roles.get(array.parameter.name)
-        return replace(array, role=given or self._role(array))
+        role = self._roles.get(array.parameter.name)
+        if role is None:
+            role = self._role(array)
+            flow = self._flows.get(array.parameter.name)
+            if role == "output" and self._function is not None and flow is not None:
+                keeps = not flow.is_atomic and may_keep_values(self._function, flow)
+                array = replace(array, keeps=keeps)
+        return replace(array, role=role)
 
     def _role(self, array: ArrayArgument) -> ArrayRole:
         """Return the role of a writable array that the body shows."""
@@ -468,7 +492,8 @@ class _Port:
     def _attribute(self, one: AttributeArgument) -> None:
         names, declaration = self._names, one.parameter.declaration
         uses, is_clear = names.uses(declaration), names.is_clear(declaration)
-        if one.is_exact and is_clear and not names.is_changed(declaration):
+        is_once = len(uses) < _MANY_USES or declaration.name in ATTRIBUTES
+        if is_once and one.is_exact and is_clear and not names.is_changed(declaration):
             self._edits += (names.renamed(use, one.attribute, one.component) for use in uses)
         elif uses or not is_clear:
             if declaration.name in ATTRIBUTES:
@@ -498,17 +523,23 @@ class _Port:
             mark, value = ("&", f"*{value}") if array.is_reference else ("*", value)
             self._prologue.append(f"{kind}{mark} {name} = {value};")
 
-    def _copies(self, arrays: Sequence[ArrayArgument], *, is_atomic: bool) -> bool:
+    def _copies(
+        self, arrays: Sequence[ArrayArgument], *, is_atomic: bool
+    ) -> tuple[tuple[ArrayArgument, ...], bool]:
         """Add the copies of updated arrays; whether a launch must have one threadgroup."""
+        found: list[ArrayArgument] = []
         is_one_threadgroup = False
         for array in arrays:
-            if array.role == "updated":
+            if array.role == "updated" or array.keeps:
                 function, flow = self._function, self._flows.get(array.parameter.name)
                 copy = copied(array, self._names, self._edits, function, flow, is_atomic=is_atomic)
-                self._edits += copy.edits
-                self._prologue += copy.prologue
-                is_one_threadgroup = is_one_threadgroup or not copy.edits
-        return is_one_threadgroup
+                if copy.edits or array.role == "updated":
+                    array = replace(array, role="updated", keeps=False)
+                    self._edits += copy.edits
+                    self._prologue += copy.prologue
+                    is_one_threadgroup = is_one_threadgroup or not copy.edits
+            found.append(array)
+        return tuple(found), is_one_threadgroup
 
     def _function_constants(self) -> list[TemplateParameter]:
         """Return the function constants that the body uses."""

@@ -7,13 +7,13 @@ threads of one threadgroup copy the whole array.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.metal.contract import shape_names
-from embercoach.metal.porting.array_flows import Access, Keys
+from embercoach.metal.porting.array_flows import Access, Keys, whole_element
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -24,7 +24,6 @@ from embercoach.metal.program.nodes import (
     Index,
     Jump,
     Loop,
-    Member,
     Name,
     Return,
     Switch,
@@ -91,15 +90,18 @@ class _Copies:
         self._array = array
         self._names = names
         self._edits = edits
-        self._accesses = sorted(map(_whole_element, flow.accesses), key=_start)
+        self._accesses = sorted(map(whole_element, flow.accesses), key=_start)
         self._keys = Keys(function)
 
     def edits(self) -> tuple[Edit, ...]:
         """Return the line that copies each element once, none where that is not certain."""
         first = self._accesses[0]
         path = self._statement(first)
-        guards = None if path is None else _guards(first, len(path) - 1)
-        if path is None or guards is None or len(guards) > 1:
+        if any(map(self._keys.is_at_data, self._accesses)):
+            # Elements at places that no thread gets keep their values.
+            return ()
+        guards = None if path is None else self._guards(first, len(path) - 1)
+        if path is None or guards is None:
             return ()
         elements = self._elements(path, guards)
         statement = self._names.statement_of(first.element, path)
@@ -109,19 +111,35 @@ class _Copies:
         lines = [self._line(one.element, start) for one in elements]
         if None in lines or not all(_is_pure(one) and _is_before(one, start) for one in guards):
             return ()
-        text = " ".join(line for line in lines if line is not None)
-        for guard in guards:
-            text = f"if ({self._text(guard)}) {{ {text} }}"
-        return (self._names.before(statement, text),)
+        shown = [line for line in lines if line is not None]
+        if guards:
+            tests = " && ".join(
+                f"({self._text(one)})" if len(guards) > 1 else self._text(one) for one in guards
+            )
+            shown = [f"if ({tests}) {{", *(f"    {line}" for line in shown), "}"]
+        return tuple(self._names.before(statement, shown))
 
     def _statement(self, first: Access) -> Path | None:
-        """Return the path to the innermost statement that a thread runs once for an element."""
+        """Return the path to the innermost statement that a thread runs once for each element."""
         path = first.path
         for at in range(len(path) - 1, 0, -1):
             loops = [node for node in path[:at] if isinstance(node, Loop)]
-            if isinstance(path[at - 1], Block) and self._is_once(first, loops, path):
-                return path[: at + 1]
+            if isinstance(path[at - 1], (Block, If, Loop)) and self._is_once(first, loops, path):
+                chosen = path[: at + 1]
+                if not self._is_for_data(chosen):
+                    return chosen
         return None
+
+    def _is_for_data(self, path: Path) -> bool:
+        """Return whether data decide if a thread comes to the end of a path."""
+        for node, inner in pairwise(path):
+            if isinstance(node, If) and self._keys.depends_on_data(node.condition):
+                return True
+            if isinstance(node, Block):
+                passed = takewhile(lambda one, inner=inner: one is not inner, node.statements)
+                if any(self._keys.leaves_for_data(one) for one in passed):
+                    return True
+        return False
 
     def _is_once(self, first: Access, loops: list[Loop], path: Path) -> bool:
         """Return whether each round of the loops has another element."""
@@ -134,17 +152,65 @@ class _Copies:
         moved = [offset for offset in place[0][1:] if _has_round(offset)]
         return len(moved) == 1 and _is_moved(moved[0])
 
+    def _guards(self, access: Access, at: int) -> list[Expression] | None:
+        """Return under which conditions on the thread a statement of a path makes an access.
+
+        Conditions on data are left out: without them the element keeps its value.
+
+        Returns:
+            None where it may not exist for other reasons.
+        """
+        guards: list[Expression] = []
+        for node, inner in pairwise((*access.path[at:], access.element)):
+            if isinstance(node, Binary) and node.operator == "&&" and inner is node.right:
+                guards += self._on_thread(node.left)
+            elif isinstance(node, If) and inner is node.then:
+                guards += self._on_thread(node.condition)
+            elif isinstance(node, If) and inner is node.otherwise:
+                if self._on_thread(node.condition):
+                    return None
+            elif (
+                (isinstance(node, Binary) and node.operator == "||" and inner is node.right)
+                or (isinstance(node, Conditional) and inner is not node.condition)
+                or (isinstance(node, Loop) and inner is node.step)
+                or isinstance(node, Switch)
+            ):
+                return None
+        return guards
+
+    def _on_thread(self, condition: Expression) -> list[Expression]:
+        """Return the parts of a condition that do not depend on data."""
+        if isinstance(condition, Binary) and condition.operator == "&&":
+            return [*self._on_thread(condition.left), *self._on_thread(condition.right)]
+        return [] if self._keys.depends_on_data(condition) else [condition]
+
     def _elements(self, path: Path, guards: list[Expression]) -> list[Access]:
         """Return an access to each element to copy, none where others may be used."""
         found: list[Access] = []
         for one in self._accesses:
             if any(self._is_copied(one, copy, path) for copy in found):
                 continue
-            if self._keys.place(one) is None or (found and not _exists(one, path, guards)):
+            if self._keys.place(one) is None or (found and not self._exists(one, path, guards)):
                 return []
             found.append(one)
         is_apart = len(found) == 1 or not self._names.mentions("barrier", "atomic")
         return found if is_apart else []
+
+    def _exists(self, one: Access, path: Path, guards: list[Expression]) -> bool:
+        """Return whether an element exists in front of a statement, where another one does."""
+        block = path[-2]
+        if not isinstance(block, Block):
+            return False
+        at = next((at for at, node in enumerate(one.path) if node is block), None)
+        if at is None or any(isinstance(node, Loop) for node in path):
+            return False
+        first, last = (
+            next(at for at, node in enumerate(block.statements) if node is part)
+            for part in (path[-1], one.path[at + 1])
+        )
+        passed = block.statements[first:last]
+        leaves = any(isinstance(node, (Return, Jump)) for part in passed for node in below(part))
+        return not leaves and self._guards(one, at + 1) == guards
 
     def _is_copied(self, one: Access, copy: Access, path: Path) -> bool:
         """Return whether an access is to an element that is copied in front of a statement."""
@@ -171,14 +237,6 @@ class _Copies:
         return self._names.text(place.start, place.end, self._edits)
 
 
-def _whole_element(access: Access) -> Access:
-    """Return an access to all components of an element."""
-    element = access.element
-    while isinstance(element, Member):
-        element = element.base
-    return Access(access.kind, element, access.path, access.is_own)
-
-
 def _start(access: Access) -> int:
     return access.element.spot.place.start
 
@@ -198,39 +256,6 @@ def _is_moved(offset: object) -> bool:
     is_multiple = offset[0] == ("*",)
     is_plain = not is_multiple or (others and isinstance(others[0][0], int) and others[0][0] > 0)
     return len(moved) == 1 and bool(is_plain) and _is_moved(moved[0])
-
-
-def _guards(access: Access, at: int) -> list[Expression] | None:
-    """Return the conditions under which a statement of a path makes an access; None for others."""
-    guards: list[Expression] = []
-    for node, inner in pairwise((*access.path[at:], access.element)):
-        is_right = isinstance(node, Binary) and inner is node.right
-        if isinstance(node, Binary) and node.operator == "&&" and is_right:
-            guards.append(node.left)
-        elif (
-            (isinstance(node, Binary) and node.operator == "||" and is_right)
-            or (isinstance(node, (If, Conditional)) and inner is not node.condition)
-            or isinstance(node, Switch)
-            or (isinstance(node, Loop) and inner is node.step)
-        ):
-            return None
-    return guards
-
-
-def _exists(one: Access, path: Path, guards: list[Expression]) -> bool:
-    """Return whether an element exists in front of a statement, where another one does."""
-    block = path[-2]
-    at = next((at for at, node in enumerate(one.path) if node is block), None)
-    if at is None or any(isinstance(node, Loop) for node in path):
-        return False
-    assert isinstance(block, Block)
-    first, last = (
-        next(at for at, node in enumerate(block.statements) if node is part)
-        for part in (path[-1], one.path[at + 1])
-    )
-    passed = block.statements[first:last]
-    leaves = any(isinstance(node, (Return, Jump)) for part in passed for node in below(part))
-    return not leaves and _guards(one, at + 1) == guards
 
 
 def _is_before(part: Expression, start: int) -> bool:

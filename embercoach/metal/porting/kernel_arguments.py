@@ -40,6 +40,7 @@ class ArrayArgument(Struct, frozen=True):
         is_reference: written with ``&``.
         size: values of the dtype in an element, 0 where that is not known.
         struct: that of the elements.
+        keeps: data decide which elements of the output the kernel writes.
         field: the field of the parameter's struct that it holds; empty for all of it.
     """
 
@@ -53,6 +54,7 @@ class ArrayArgument(Struct, frozen=True):
     is_reference: bool = False
     size: int = 1
     struct: MetalStruct | None = None
+    keeps: bool = False
     field: str = ""
 
     @property

@@ -221,7 +221,8 @@ class _Wrapper:
         yield "grid: tuple[int, int, int]"
         yield "threadgroup: tuple[int, int, int]"
         if self._has_undefined:
-            default = " = 0" if kernel.adds_up else " | None = None"
+            keeps = any(one.keeps for one in kernel.outputs)
+            default = " = 0" if kernel.adds_up else "" if keeps else " | None = None"
             yield f"init_value: float{default}"
 
     @property
@@ -242,7 +243,8 @@ class _Wrapper:
             lines.append(line + ".")
         lines += [f"Returns `{one.label}`: array of dtype {one.dtype}." for one in kernel.outputs]
         if self._has_undefined:
-            rest = "" if kernel.adds_up else ", undefined for None"
+            keeps = kernel.adds_up or any(one.keeps for one in kernel.outputs)
+            rest = "" if keeps else ", undefined for None"
             lines.append(f"The output begins as `init_value`{rest}.")
         if any(one.role == "updated" for one in kernel.outputs):
             lines.append(
