@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.execution.parameter_uses import MAX_CALLS, OF_VALUES
 from embercoach.metal.program.nodes import (
     Assign,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.walk import Node, Path
 
 _MAX_WORK = 20_000
+_GRID = "thread_position_in_grid"
 #: Functions of Metal's library that write through an argument.
 _WRITERS = frozenset({"sincos", "modf", "frexp", "fract"})
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "&&", "||"})
@@ -245,26 +247,31 @@ def may_keep_values(function: MetalFunction, flow: ArrayFlow) -> bool:
     for one, key in zip(stores, rounds, strict=True):
         if keys.is_at_data(one):
             return True
+        if any(keys.is_covered(one, other) for other in stores if other is not one):
+            continue
         same = [
             other.element
             for other, its in zip(stores, rounds, strict=True)
             if other is one or (key is not None and its == key)
         ]
-        if any(_Ways(keys, same).ends(function.bodies[0])):
+        if any(Ways(keys, same).ends(function.bodies[0])):
             return True
     return False
 
 
-class _Ways:
+class Ways:
     """The ways through statements on which an element is not stored.
 
     A condition on thread attributes and scalars says which elements a thread has: a way on which
-    it has none does not count.
+    it has none does not count, unless all conditions do.
     """
 
-    def __init__(self, keys: Keys, stores: Sequence[Expression]) -> None:
+    def __init__(
+        self, keys: Keys, stores: Sequence[Expression], *, all_conditions: bool = False
+    ) -> None:
         self._keys = keys
         self._stores = stores
+        self._all = all_conditions
 
     def _holds(self, node: Node | None) -> bool:
         return node is not None and any(inner in self._stores for inner in below(node))
@@ -294,7 +301,7 @@ class _Ways:
     def _branches(self, node: If) -> tuple[bool, bool]:
         ways = [self.ends(node.then)]
         ways.append((True, False) if node.otherwise is None else self.ends(node.otherwise))
-        if not self._keys.depends_on_data(node.condition):
+        if not self._all and not self._keys.depends_on_data(node.condition):
             parts = (node.then, node.otherwise)
             ways = [way for way, part in zip(ways, parts, strict=True) if self._holds(part)] or [
                 (True, False)
@@ -356,25 +363,77 @@ class Keys:
             pending.extend(children(current))
         return False
 
-    def is_at_data(self, access: Access) -> bool:
-        """Return whether elements of arrays decide where an element is."""
+    def thread_parts(self, node: Expression) -> set[tuple[str, str]]:
+        """Return the thread attributes that decide a value, each with its component."""
+        found: set[tuple[str, str]] = set()
+        pending: list[Node] = [node]
+        seen: set[Variable] = set()
+        while pending:
+            current = pending.pop()
+            part = current.base if isinstance(current, Member) else current
+            variable = part.variable if isinstance(part, Name) else None
+            # A thread attribute at file scope has its name at best.
+            name = "" if variable is None else variable.attribute or variable.name
+            if variable is not None and variable.kind != "local" and name in ATTRIBUTES:
+                found.add((name, current.field if isinstance(current, Member) else ""))
+            elif isinstance(current, Name) and current.variable not in seen:
+                seen.add(current.variable)
+                sources = [
+                    *self._sources.get(current.variable, ()),
+                    self._initial.get(current.variable),
+                ]
+                pending += [one for one in sources if one is not None]
+            else:
+                pending.extend(children(current))
+        return found
+
+    def is_of_one_thread(self, access: Access) -> bool:
+        """Return whether no two threads of a grid get the element, from the form of its index."""
+        offsets = self.offsets(access)
+        if offsets is None or len(offsets) != 1:
+            return False
+        terms: list[Expression] = []
+        pending = [offsets[0]]
+        while pending:
+            one = pending.pop()
+            initial = self.initial(one.variable) if isinstance(one, Name) else None
+            if isinstance(one, Binary) and one.operator == "+":
+                pending += (one.left, one.right)
+            elif initial is not None:
+                pending.append(initial)
+            else:
+                terms.append(one)
+        parts = [part for one in terms for part in self.thread_parts(one)]
+        names = {(_GRID, "")} if (_GRID, "") in parts else {(_GRID, "x"), (_GRID, "y")}
+        plain = [one for one in terms if isinstance(one, (Name, Member)) and self.thread_parts(one)]
+        others = [one for one in terms if one not in plain and self.thread_parts(one)]
+        is_product = all(isinstance(one, Binary) and one.operator == "*" for one in others)
+        return len(parts) == len(set(parts)) and {*parts} == names and bool(plain) and is_product
+
+    def offsets(self, access: Access) -> list[Expression] | None:
+        """Return what is added to an array's address for an element, None where it changes."""
         element: Expression = whole_element(access).element
-        offsets: list[Expression] = []
+        found: list[Expression] = []
         while not isinstance(element, Name) or element.variable.kind != "parameter":
             if isinstance(element, Index):
-                offsets.append(element.index)
+                found.insert(0, element.index)
                 element = element.base
             elif isinstance(element, Member):
                 element = element.base
-            elif isinstance(element, Binary):
-                offsets.append(element.right)
+            elif isinstance(element, Binary) and element.operator == "+":
+                found.insert(0, element.right)
                 element = element.left
             else:
                 initial = self.initial(element.variable) if isinstance(element, Name) else None
                 if initial is None:
-                    return True
+                    return None
                 element = initial
-        return any(map(self.depends_on_data, offsets))
+        return found
+
+    def is_at_data(self, access: Access) -> bool:
+        """Return whether elements of arrays decide where an element is."""
+        offsets = self.offsets(access)
+        return offsets is None or any(map(self.depends_on_data, offsets))
 
     def rounds(self, access: Access) -> Key | None:
         """Return the loops around an access and its place, equal for those to the same elements."""

@@ -47,7 +47,7 @@ _WRITTEN = {
 }
 _MAX_BUFFERS = 31
 #: A thread attribute gets a short name from so many uses on.
-_MANY_USES = 3
+_MANY_USES = 2
 #: MLX passes arrays of fewer elements in constant memory.
 _SMALL = 8
 #: A name in these is more than a value.

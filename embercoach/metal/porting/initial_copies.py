@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.metal.contract import shape_names
-from embercoach.metal.porting.array_flows import Access, Keys, whole_element
+from embercoach.metal.porting.array_flows import Access, Keys, Ways, whole_element
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -21,7 +21,6 @@ from embercoach.metal.program.nodes import (
     Call,
     Conditional,
     If,
-    Index,
     Jump,
     Loop,
     Name,
@@ -104,11 +103,13 @@ class _Copies:
         if path is None or guards is None:
             return ()
         elements = self._elements(path, guards)
+        if not all(self._is_private(one, path) for one in elements):
+            return ()
         statement = self._names.statement_of(first.element, path)
         if not elements or statement is None:
             return ()
         start = self._names.parsed.place(statement).start
-        lines = [self._line(one.element, start) for one in elements]
+        lines = [self._line(one, start) for one in elements]
         if None in lines or not all(_is_pure(one) and _is_before(one, start) for one in guards):
             return ()
         shown = [line for line in lines if line is not None]
@@ -212,16 +213,48 @@ class _Copies:
         leaves = any(isinstance(node, (Return, Jump)) for part in passed for node in below(part))
         return not leaves and self._guards(one, at + 1) == guards
 
+    def _is_private(self, one: Access, path: Path) -> bool:
+        """Return whether no other thread stores an element that a thread copies."""
+        place = self._keys.place(one)
+        stores = [
+            other.element
+            for other in self._accesses
+            if other.kind == "store"
+            and (self._keys.place(other) == place or self._is_copied(other, one, path))
+        ]
+        if self._is_hoisted(one, path):
+            return self._keys.is_of_one_thread(one)
+        parts = self._keys.thread_parts(one.element)
+        if any(name.startswith("thread_") for name, _ in parts):
+            return True
+        block = path[-2]
+        ways = Ways(self._keys, stores, all_conditions=True)
+        return isinstance(block, Block) and not any(ways.ends(block))
+
+    def _is_hoisted(self, one: Access, path: Path) -> bool:
+        """Return whether data decide if a thread that copies an element uses it."""
+        at = len(path) - 1
+        if all(node is not path[-1] for node in one.path):
+            return False
+        for node, inner in pairwise((*one.path[at:], one.element)):
+            tested = isinstance(node, Binary) and node.operator == "&&" and inner is node.right
+            condition = node.left if tested else getattr(node, "condition", None)
+            is_branch = isinstance(node, If) and inner is not node.condition
+            if (tested or is_branch) and self._keys.depends_on_data(condition):
+                return True
+        return False
+
     def _is_copied(self, one: Access, copy: Access, path: Path) -> bool:
         """Return whether an access is to an element that is copied in front of a statement."""
         if any(node is path[-1] for node in one.path):
             return self._keys.place(one) == self._keys.place(copy) is not None
         return self._keys.is_covered(one, Access("store", copy.element, path, is_own=True))
 
-    def _line(self, element: Expression, start: int) -> str | None:
+    def _line(self, one: Access, start: int) -> str | None:
         """Return the statement that copies an element."""
-        offsets = _offsets(element, self._keys)
-        if offsets is None or not all(_is_before(one, start) for one in (element, *offsets)):
+        offsets = self._keys.offsets(one)
+        element = one.element
+        if offsets is None or not all(_is_before(part, start) for part in (element, *offsets)):
             return None
         texts = [
             f"({self._text(one)})" if len(offsets) > 1 and _is_loose(one) else self._text(one)
@@ -265,22 +298,6 @@ def _is_before(part: Expression, start: int) -> bool:
         for node in below(part)
         if isinstance(node, Name)
     )
-
-
-def _offsets(element: Expression, keys: Keys) -> list[Expression] | None:
-    """Return what is added to an array's address for an element, through pointers."""
-    if isinstance(element, Name):
-        initial = keys.initial(element.variable)
-        if element.variable.kind == "parameter":
-            return []
-        return None if initial is None else _offsets(initial, keys)
-    if isinstance(element, Index):
-        inner = _offsets(element.base, keys)
-        return None if inner is None else [*inner, element.index]
-    if isinstance(element, Binary) and element.operator == "+":
-        inner = _offsets(element.left, keys)
-        return None if inner is None else [*inner, element.right]
-    return None
 
 
 def _is_loose(part: Expression) -> bool:
