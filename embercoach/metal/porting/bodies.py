@@ -154,6 +154,8 @@ class KernelNames:
         if above is not None and len(word) == 1 and word in "xyzwrgba":
             at = "xyzwrgba".index(word) % 4
             return self.replaced(above, f"{array.name}[{at}]")
+        if above is not None and above.kind == "subscript_expression" and use.role == "argument":
+            return self.replaced(use, array.name)
         values = ", ".join(f"{array.name}[{at}]" for at in range(array.size))
         return self.replaced(use, f"{array.element}({values})")
 
@@ -209,6 +211,8 @@ class KernelNames:
             if use.role == "argument" and field is not None:
                 # The first components of the attribute are those of the parameter.
                 component = ""
+        elif component in (".xy", "") and above is not None and use.role == "argument":
+            component = "" if above.kind == "subscript_expression" else component
         return self.replaced(use, attribute + component)
 
     def text(self, start: int, end: int, edits: Sequence[Edit]) -> str:
@@ -458,7 +462,7 @@ class _Port:
             return declared if is_passed else None
         is_small = array.is_reference and 0 < array.size < _SMALL
         space = "constant" if is_small else "device"
-        if not array.is_reference and is_passed:
+        if not array.is_reference and is_passed and array.size < _SMALL:
             return declared
         if is_passed and space != declared:
             name = array.parameter.name
