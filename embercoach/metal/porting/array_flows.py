@@ -389,11 +389,26 @@ class Keys:
 
     def is_of_one_thread(self, access: Access) -> bool:
         """Return whether no two threads of a grid get the element, from the form of its index."""
-        offsets = self.offsets(access)
-        if offsets is None or len(offsets) != 1:
-            return False
+        terms = self._terms(access)
+        parts = [part for one in terms for part in self.thread_parts(one)]
+        names = {(_GRID, "")} if (_GRID, "") in parts else {(_GRID, "x"), (_GRID, "y")}
+        return len(parts) == len(set(parts)) and {*parts} == names and self.is_dense(access)
+
+    def is_dense(self, access: Access) -> bool:
+        """Return whether neighbours get the elements side by side, from the form of the index."""
+        terms = self._terms(access)
+        steps = [one for one in terms if isinstance(one, (Name, Member))]
+        products = [one for one in terms if isinstance(one, Binary) and one.operator == "*"]
+        return (
+            len(steps) == 1
+            and len(terms) == len(steps) + len(products)
+            and all(map(self.thread_parts, terms))
+        )
+
+    def _terms(self, access: Access) -> list[Expression]:
+        """Return what is added up to the place of an element."""
         terms: list[Expression] = []
-        pending = [offsets[0]]
+        pending = self.offsets(access) or []
         while pending:
             one = pending.pop()
             initial = self.initial(one.variable) if isinstance(one, Name) else None
@@ -401,14 +416,9 @@ class Keys:
                 pending += (one.left, one.right)
             elif initial is not None:
                 pending.append(initial)
-            else:
+            elif not (isinstance(one, NumberLiteral) and one.value == 0):
                 terms.append(one)
-        parts = [part for one in terms for part in self.thread_parts(one)]
-        names = {(_GRID, "")} if (_GRID, "") in parts else {(_GRID, "x"), (_GRID, "y")}
-        plain = [one for one in terms if isinstance(one, (Name, Member)) and self.thread_parts(one)]
-        others = [one for one in terms if one not in plain and self.thread_parts(one)]
-        is_product = all(isinstance(one, Binary) and one.operator == "*" for one in others)
-        return len(parts) == len(set(parts)) and {*parts} == names and bool(plain) and is_product
+        return terms
 
     def offsets(self, access: Access) -> list[Expression] | None:
         """Return what is added to an array's address for an element, None where it changes."""

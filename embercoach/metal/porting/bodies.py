@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.porting.array_flows import array_flow, may_keep_values, reads_before_stores
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
-from embercoach.metal.porting.initial_copies import copied
+from embercoach.metal.porting.initial_copies import InitialCopy, copied, whole_copy
 from embercoach.metal.porting.kernel_arguments import (
     ArrayArgument,
     AttributeArgument,
@@ -537,8 +537,12 @@ class _Port:
             if array.role == "updated" or array.keeps:
                 function, flow = self._function, self._flows.get(array.parameter.name)
                 copy = copied(array, self._names, self._edits, function, flow, is_atomic=is_atomic)
+                others = any(one.role == "output" for one in arrays if one is not array)
+                if copy.written and (others or is_atomic):
+                    # The marks begin as zeros, the other outputs as the caller wants.
+                    copy = InitialCopy(prologue=whole_copy(array, is_atomic=is_atomic))
                 if copy.edits or array.role == "updated":
-                    array = replace(array, role="updated", keeps=False)
+                    array = replace(array, role="updated", keeps=False, written=copy.written)
                     self._edits += copy.edits
                     self._prologue += copy.prologue
                     is_one_threadgroup = is_one_threadgroup or not copy.edits

@@ -37,15 +37,20 @@ if TYPE_CHECKING:
     from embercoach.metal.program.walk import Path
 
 
+_MANY_MARKS = 4
+
+
 class InitialCopy(Struct, frozen=True):
     """The copy of an array's first values.
 
     Attributes:
         edits: the lines in front of the first use of the thread's elements; none for a whole copy.
         prologue: the lines in front of the body for a whole copy.
+        written: an output that marks the elements that threads copy; empty where all are copied.
     """
 
     edits: tuple[Edit, ...] = ()
+    written: str = ""
     prologue: tuple[str, ...] = ()
 
 
@@ -71,10 +76,10 @@ def copied(
     if function is not None and flow is not None and names.is_clear(array.parameter.declaration):
         own = not (array.is_atomic or array.is_reference or flow.is_unclear or flow.is_atomic)
         if own and all(one.is_own for one in flow.accesses):
-            found = _Copies(array, names, edits, function, flow).edits()
-            if found:
-                return InitialCopy(found)
-    return InitialCopy(prologue=_whole(array, is_atomic=is_atomic))
+            found = _Copies(array, names, edits, function, flow).copy()
+            if found.edits:
+                return found
+    return InitialCopy(prologue=whole_copy(array, is_atomic=is_atomic))
 
 
 class _Copies:
@@ -91,9 +96,14 @@ class _Copies:
         self._edits = edits
         self._accesses = sorted(map(whole_element, flow.accesses), key=_start)
         self._keys = Keys(function)
+        self._written = ""
 
-    def edits(self) -> tuple[Edit, ...]:
-        """Return the line that copies each element once, none where that is not certain."""
+    def copy(self) -> InitialCopy:
+        """Return the copy of each element by its thread, an empty one where that is not certain."""
+        edits = self._copied()
+        return InitialCopy(edits, self._written) if edits else InitialCopy()
+
+    def _copied(self) -> tuple[Edit, ...]:
         first = self._accesses[0]
         path = self._statement(first)
         if any(map(self._keys.is_at_data, self._accesses)):
@@ -108,11 +118,13 @@ class _Copies:
         statement = self._names.statement_of(first.element, path)
         if not elements or statement is None:
             return ()
+        if not (len(elements) == 1 and self._keys.is_dense(elements[0])):
+            self._written = self._names.unique(f"{self._array.name}_written")
         start = self._names.parsed.place(statement).start
-        lines = [self._line(one, start) for one in elements]
+        lines = [self._lines(one, start) for one in elements]
         if None in lines or not all(_is_pure(one) and _is_before(one, start) for one in guards):
             return ()
-        shown = [line for line in lines if line is not None]
+        shown = [line for several in lines for line in several or ()]
         if guards:
             tests = " && ".join(
                 f"({self._text(one)})" if len(guards) > 1 else self._text(one) for one in guards
@@ -250,8 +262,8 @@ class _Copies:
             return self._keys.place(one) == self._keys.place(copy) is not None
         return self._keys.is_covered(one, Access("store", copy.element, path, is_own=True))
 
-    def _line(self, one: Access, start: int) -> str | None:
-        """Return the statement that copies an element."""
+    def _lines(self, one: Access, start: int) -> list[str] | None:
+        """Return the statements that copy an element and mark it."""
         offsets = self._keys.offsets(one)
         element = one.element
         if offsets is None or not all(_is_before(part, start) for part in (element, *offsets)):
@@ -260,10 +272,16 @@ class _Copies:
             f"({self._text(one)})" if len(offsets) > 1 and _is_loose(one) else self._text(one)
             for one in offsets
         ]
-        initial = self._array.initial
+        initial, size = self._array.initial, self._array.size
+        index = " + ".join(texts) or "0"
+        marks = [f"{self._written}[{index}] = true;"]
         if self._array.is_view:
+            if self._written and not 1 <= size <= _MANY_MARKS:
+                return None
             initial = f"reinterpret_cast<const device {self._array.element}*>({initial})"
-        return f"{self._text(element)} = {initial}[{' + '.join(texts) or 0}];"
+            marks = [f"{self._written}[({index}) * {size} + {at}] = true;" for at in range(size)]
+        copy = f"{self._text(element)} = {initial}[{index}];"
+        return [copy, *(marks if self._written else ())]
 
     def _text(self, part: Expression) -> str:
         place = part.spot.place
@@ -308,7 +326,8 @@ def _is_pure(part: Expression) -> bool:
     return not any(isinstance(node, (Assign, Call)) for node in below(part))
 
 
-def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
+def whole_copy(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
+    """Return the lines with which the threads of one threadgroup copy an array."""
     shape, _, ndim = shape_names(array.initial)
     copy = f"{array.name}[copy_index] = {array.initial}[copy_index];"
     if is_atomic:

@@ -41,6 +41,7 @@ class ArrayArgument(Struct, frozen=True):
         size: values of the dtype in an element, 0 where that is not known.
         struct: that of the elements.
         keeps: data decide which elements of the output the kernel writes.
+        written: the output that marks the elements of an updated array that threads copy.
         field: the field of the parameter's struct that it holds; empty for all of it.
     """
 
@@ -55,6 +56,7 @@ class ArrayArgument(Struct, frozen=True):
     size: int = 1
     struct: MetalStruct | None = None
     keeps: bool = False
+    written: str = ""
     field: str = ""
 
     @property

@@ -152,6 +152,7 @@ def _built(kernel: PortedKernel, *, has_header: bool) -> str:
     """Return the statement that builds a kernel."""
     inputs = [one.initial if one.role == "updated" else one.name for one in kernel.inputs]
     outputs = [one.name for one in kernel.outputs]
+    outputs += [one.written for one in kernel.outputs if one.written]
     lines = [
         f"{_constant(kernel)} = mx.fast.metal_kernel(",
         f'    name="{kernel.kernel.name}",',
@@ -247,11 +248,12 @@ class _Wrapper:
             rest = "" if keeps else ", undefined for None"
             lines.append(f"The output begins as `init_value`{rest}.")
         if any(one.role == "updated" for one in kernel.outputs):
-            lines.append(
-                "A launch must have one threadgroup: its threads copy the array first."
-                if kernel.is_one_threadgroup
-                else "Elements that no thread updates are undefined."
-            )
+            if kernel.is_one_threadgroup:
+                lines.append(
+                    "A launch must have one threadgroup: its threads copy the array first."
+                )
+            elif any(one.role == "updated" and not one.written for one in kernel.outputs):
+                lines.append("Elements that no thread updates are undefined.")
         instances = [one for one in kernel.kernel.instances if _is_harmless(one)]
         if instances:
             lines.append(f"Instantiated in the file as: {'; '.join(instances)}.")
@@ -280,6 +282,9 @@ class _Wrapper:
             self._shape(one) if one.role == "output" else f"{self._name(one.label)}.shape"
             for one in kernel.outputs
         ]
+        written = [one for one in kernel.outputs if one.written]
+        dtypes = [*map(self._dtype, kernel.outputs), *("mx.bool_" for _ in written)]
+        shapes += [f"{self._name(one.label)}.shape" for one in written]
         yield f"outputs = {_constant(kernel)}("
         yield f"    inputs=[{', '.join(inputs)}],"
         if kernel.template:
@@ -288,14 +293,16 @@ class _Wrapper:
         yield "    grid=grid,"
         yield "    threadgroup=threadgroup,"
         yield f"    output_shapes=[{', '.join(shapes)}],"
-        yield f"    output_dtypes=[{', '.join(map(self._dtype, kernel.outputs))}],"
-        if self._has_undefined:
-            yield "    init_value=init_value,"
+        yield f"    output_dtypes=[{', '.join(dtypes)}],"
+        if self._has_undefined or written:
+            yield f"    init_value={'init_value' if self._has_undefined else 0},"
         yield ")"
-        if len(kernel.outputs) == 1:
-            yield "return outputs[0]"
-        else:
-            yield f"return {', '.join(f'outputs[{n}]' for n in range(len(kernel.outputs)))}"
+        results = [f"outputs[{at}]" for at in range(len(kernel.outputs))]
+        for at, one in enumerate(written, len(results)):
+            place = kernel.outputs.index(one)
+            kept = self._name(one.label)
+            results[place] = f"mx.where(outputs[{at}], {results[place]}, {kept})"
+        yield f"return {', '.join(results)}"
 
     def _dtype(self, array: ArrayArgument) -> str:
         is_template = any(one.name == array.dtype for one in self._kernel.template)
