@@ -443,8 +443,8 @@ class _Port:
         if self._function is None or flow is None or flow.is_unclear:
             name = array.parameter.name
             raise PortError(
-                f"unclear whether `{name}` is read: pass --output {name} if the kernel writes all "
-                f"that it reads of it, --update {name} if it reads values of the caller",
+                f"unclear use of `{name}`: pass --output {name} if the kernel fills a new array, "
+                f"--update {name} if it changes the caller's values",
                 array.parameter.place,
             )
         if not any(one.kind == "store" for one in flow.accesses):
@@ -453,6 +453,8 @@ class _Port:
 
     def _space(self, array: ArrayArgument) -> str | None:
         """Return the address space that an input must be in, None for any."""
+        if array.role == "updated" and array.is_view:
+            return "device"
         if array.role != "input" or array.is_scalar or array.field:
             return None
         flow = self._flows.get(array.parameter.name)

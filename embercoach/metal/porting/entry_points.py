@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,15 +15,17 @@ from embercoach.metal.program import written_names
 from embercoach.metal.program.texts import as_written, unpack
 from embercoach.metal.program.types import INTEGER_NAMES
 from embercoach.metal.program.written_names import NestingError, names_of
+from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.tokens import tokens_of
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from embercoach.metal.porting.flat_texts import FlatText
     from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
     from embercoach.metal.program.written_names import Scopes
-    from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
+    from embercoach.metal.text_facts import AttributeMark, Declaration
 
 _FUNCTIONS = ("function_definition", "template_instantiation")
 
@@ -54,12 +58,14 @@ class KernelParameter(Struct, frozen=True):
         constant: its type is ``const``, or in the constant address space.
         declarator: its stars, reference and dimensions.
         marks: its attributes.
+        comment: that behind it on its line, often the shape of an array.
     """
 
     declaration: Declaration
     constant: bool
     declarator: Declarator
     marks: tuple[AttributeMark, ...]
+    comment: str = ""
 
     @property
     def name(self) -> str:
@@ -92,6 +98,7 @@ class EntryPoint(Struct, frozen=True):
         whole: its definition, with the template around it.
         body: from brace to brace.
         instances: the template arguments of its instantiations, as written.
+        comments: those in front of it.
     """
 
     name: str
@@ -101,14 +108,16 @@ class EntryPoint(Struct, frozen=True):
     parameters: tuple[KernelParameter, ...]
     template: tuple[TemplateParameter, ...]
     instances: tuple[str, ...]
+    comments: str
 
 
 class KernelFile(Struct, frozen=True):
     """A ``.metal`` file with its kernels.
 
     Attributes:
-        header: the text without kernels, their instantiations, function constants, thread
-            attributes, and the includes that MLX has already.
+        cuts: what the header has not: kernels with their comments, their instantiations, function
+            constants, thread attributes, and the includes that MLX has already.
+        structs: the definitions of structs, by name.
         refused: the kernels that cannot be read, by name.
         function_constants: template arguments of every kernel that uses them.
         attributes: thread attributes at file scope, which every kernel may use.
@@ -117,11 +126,37 @@ class KernelFile(Struct, frozen=True):
     flat: FlatText
     parsed: Parsed
     scopes: Scopes
-    header: str
+    cuts: tuple[tuple[int, int], ...]
+    structs: Mapping[str, tuple[int, int]]
     kernels: tuple[EntryPoint, ...]
     refused: Mapping[str, PortError]
     function_constants: tuple[TemplateParameter, ...]
     attributes: tuple[KernelParameter, ...]
+
+    def header(self, sources: Sequence[str]) -> str:
+        """Return the text around the kernels, without structs that only their signatures name."""
+        text = self.flat.text
+        names = Counter(
+            name for part in (_without(text, self.cuts), *sources) for name in _names(part)
+        )
+        unused = [self.structs[name] for name in self.structs if names[name] == 1]
+        lines = [line.rstrip() for line in _without(text, [*self.cuts, *unused]).splitlines()]
+        kept = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
+        return "\n".join(kept).strip("\n")
+
+
+def _names(text: str) -> Iterator[str]:
+    return (token.text for token in tokens_of(text) if token.kind == "name")
+
+
+def _without(text: str, cuts: Iterable[tuple[int, int]]) -> str:
+    """Return a text without some stretches of it."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(cuts):
+        pieces.append(text[done : max(start, done)])
+        done = max(end, done)
+    return "".join((*pieces, text[done:]))
 
 
 def read_kernels(flat: FlatText) -> KernelFile:
@@ -154,20 +189,32 @@ class _Reader:
         self._constants: list[TemplateParameter] = []
         self._attributes: list[KernelParameter] = []
         self._refused: dict[str, PortError] = {}
+        self._structs: dict[str, tuple[int, int]] = {}
+        #: The comments in front of kernels.
+        self._comments: dict[SyntaxNode, list[SyntaxNode]] = {}
 
     def file(self) -> KernelFile:
+        before = 0
         for part in self._outermost():
+            count = len(self._cuts)
             self._note(part)
+            if len(self._cuts) > count and part.kind != "preproc_include":
+                self._comments[part] = [
+                    one for one in self._parsed.comments if before <= one.start < part.start
+                ]
+            before = part.end
         moved = {id(definition) for _, definition, _ in self._kernels}
         for part in self._parsed.of_kinds("function_definition"):
             if id(part) not in moved and self._entry(part) and self._is_own(part):
                 self._refuse(part, "kernel in a namespace, a class or under `#if`")
         self._check_declared()
+        self._check_left()
         return KernelFile(
             self._flat,
             self._parsed,
             self._scopes,
-            self._header(),
+            tuple(self._stretch(cut) for cut in self._cuts),
+            self._structs,
             tuple(self._entry_points()),
             self._refused,
             tuple(self._constants),
@@ -217,6 +264,8 @@ class _Reader:
         elif part.kind == "using_declaration":
             if "".join(self._parsed.word(part).split()) == "usingnamespacemetal;":
                 self._cuts.append(part)
+        elif part.kind in ("struct_specifier", "class_specifier"):
+            self._struct(part)
         elif part.kind == "declaration":
             self._outer_attribute(part) or self._function_constant(part)
 
@@ -244,6 +293,13 @@ class _Reader:
             message = f"MLX cannot include {target}: paste the declarations that the kernel uses"
             raise PortError(message, self._parsed.place(part))
         self._cuts.append(part)
+
+    def _struct(self, part: SyntaxNode) -> None:
+        """Note the definition of a struct, up to its semicolon."""
+        name, place = part.get("name"), self._parsed.place(part)
+        end = self._text.find(";", place.end)
+        if name is not None and end >= 0 and not self._text[place.end : end].strip():
+            self._structs[self._parsed.word(name)] = place.start, end + 1
 
     def _outer_attribute(self, part: SyntaxNode) -> bool:
         """Note a thread attribute at file scope; return whether a declaration is one."""
@@ -280,17 +336,26 @@ class _Reader:
                 message = f"`{name}` is used outside of kernels: pass it as an argument"
                 raise PortError(message, self._parsed.place(part))
 
-    def _header(self) -> str:
-        pieces: list[str] = []
-        done = 0
-        for cut in self._cuts:
-            place = self._parsed.place(cut)
-            pieces.append(self._text[done : place.start])
-            done = place.end
-        pieces.append(self._text[done:])
-        lines = [line.rstrip() for line in "".join(pieces).splitlines()]
-        kept = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
-        return "\n".join(kept).strip("\n")
+    def _check_left(self) -> None:
+        """Refuse a kernel of which the parser has made something else."""
+        seen = [self._stretch(cut) for cut in self._cuts]
+        seen += [
+            self._stretch(part)
+            for part in self._parsed.of_kinds("function_definition", "preproc_def")
+        ]
+        seen += [self._stretch(part) for part in self._parsed.of_kinds("preproc_function_def")]
+        for token in tokens_of(self._text) if not self._refused else ():
+            is_entry = token.kind == "name" and token.text == "kernel"
+            if is_entry and not any(start <= token.start < end for start, end in seen):
+                row = self._text.count("\n", 0, token.start) + 1
+                place = TextSpan(token.start, token.end, row, 1)
+                self._refused["a kernel"] = PortError("kernel that is not understood", place)
+
+    def _stretch(self, part: SyntaxNode) -> tuple[int, int]:
+        """Return the characters of a part, with the comments in front of a kernel."""
+        place = self._parsed.place(part)
+        before = self._comments.get(part)
+        return self._parsed.place(before[0]).start if before else place.start, place.end
 
     def _entry_point(
         self, whole: SyntaxNode, definition: SyntaxNode, declarator: Declarator
@@ -308,6 +373,7 @@ class _Reader:
             tuple(self._parameter(part) for part in listed.inner),
             tuple(self._template(whole)),
             tuple(self._instances.get(parsed.word(name), ())),
+            "\n".join(dedent(parsed.word(one)) for one in self._comments.get(whole, ())),
         )
 
     def _parameter(self, part: SyntaxNode) -> KernelParameter:
@@ -319,8 +385,16 @@ class _Reader:
         _plain_name(declaration.name, declaration.place)
         constant = declaration.address_space == "constant" or parsed.is_constant(part)
         return KernelParameter(
-            declaration, constant, declarator, tuple(parsed.declared_marks(part))
+            declaration,
+            constant,
+            declarator,
+            tuple(parsed.declared_marks(part)),
+            self._comment_behind(parsed.place(part).end),
         )
+
+    def _comment_behind(self, end: int) -> str:
+        rest = self._text[end : self._text.find("\n", end)].lstrip(" \t,)")
+        return rest.strip("/* \t") if rest.startswith(("//", "/*")) else ""
 
     def _template(self, whole: SyntaxNode) -> Iterator[TemplateParameter]:
         listed = whole.get("parameters") if whole.kind == "template_declaration" else None

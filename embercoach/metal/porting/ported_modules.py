@@ -13,6 +13,7 @@ from msgspec import Struct
 from embercoach.metal.porting.bodies import ported
 from embercoach.metal.porting.entry_points import PortError, chosen, read_kernels
 from embercoach.metal.porting.flat_texts import flat_text
+from embercoach.metal.tokens import tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +46,8 @@ def _check(name: str, array: mx.array, dtype: mx.Dtype, space: str = "") -> None
         bound = "fewer than 8" if space == "constant" else "8 or more"
         raise ValueError(f"{name} must have {bound} elements, got {array.size}")
 '''
+_WIDTH = 92
+_BLANK = ("space", "newline")
 #: Names that a wrapper uses itself.
 _OWN = frozenset({"mx", "grid", "threadgroup", "init_value", "outputs", "zip", "any", "ValueError"})
 
@@ -117,18 +120,32 @@ def _module(
     if unknown := roles.keys() - writable:
         raise PortError(f"no writable array `{min(unknown)}`")
     parts = [_HEAD]
-    if file.header:
-        parts.append(f"HEADER = {_literal(file.header)}\n")
+    header = file.header([kernel.source for kernel in kernels])
+    if header and all(token.kind in _BLANK for token in tokens_of(header)):
+        # A license stays; other comments have lost what they were about.
+        first = next((t.start for t in tokens_of(file.flat.text) if t.kind not in _BLANK), 0)
+        start = file.flat.text[:first].strip()
+        parts[:0] = [_commented(start)] if start and header.startswith(start) else []
+        header = ""
+    if header:
+        parts.append(f"HEADER = {_literal(header)}\n")
     taken = {"mx", "HEADER", "_check", "any", "zip", "TypeError", "ValueError"}
     taken.update(map(_constant, kernels))
     has_arrays = any(not one.is_scalar for kernel in kernels for one in kernel.inputs)
     functions = [_CHECKS] if has_arrays else []
     for kernel in kernels:
-        parts.append(_built(kernel, has_header=bool(file.header)))
+        parts.append(_built(kernel, has_header=bool(header)))
         name = _python_name(kernel.kernel.name, taken)
         taken.add(name)
         functions.append(_Wrapper(kernel).text(name))
     return "\n".join(parts) + "\n\n" + "\n\n".join(functions)
+
+
+def _commented(text: str) -> str:
+    """Return the comments of a text as comments of Python, without what a runner of CI reads."""
+    lines = [line.strip().strip("/*").strip() for line in text.splitlines()]
+    shown = [line for line in lines if line.isprintable() and "##" not in line]
+    return "".join(f"# {line}".rstrip() + "\n" for line in shown)
 
 
 def _literal(text: str) -> str:
@@ -153,12 +170,13 @@ def _built(kernel: PortedKernel, *, has_header: bool) -> str:
     inputs = [one.initial if one.role == "updated" else one.name for one in kernel.inputs]
     outputs = [one.name for one in kernel.outputs]
     outputs += [one.written for one in kernel.outputs if one.written]
+    comments = f"{kernel.kernel.comments}\n" if kernel.kernel.comments else ""
     lines = [
         f"{_constant(kernel)} = mx.fast.metal_kernel(",
         f'    name="{kernel.kernel.name}",',
         f"    input_names={_names(inputs)},",
         f"    output_names={_names(outputs)},",
-        f"    source={_literal(kernel.source)},",
+        f"    source={_literal(comments + kernel.source)},",
         *(["    header=HEADER,"] if has_header else []),
         "    ensure_row_contiguous=True,",
         *(["    atomic_outputs=True,"] if kernel.is_atomic else []),
@@ -238,11 +256,14 @@ class _Wrapper:
         lines = [f'"""Launch the kernel `{kernel.kernel.name}`.', ""]
         for one in kernel.inputs:
             what = "scalar" if one.is_scalar else "array"
-            line = f"{self._name(one.label)}: {what} of dtype {one.dtype}"
+            line = f"{self._name(one.label)}: {what} of dtype {one.dtype}{_remark(one)}"
             if one.role == "updated":
                 line += ", which is copied: the result has the new values"
             lines.append(line + ".")
-        lines += [f"Returns `{one.label}`: array of dtype {one.dtype}." for one in kernel.outputs]
+        lines += [
+            f"Returns `{one.label}`: array of dtype {one.dtype}{_remark(one)}."
+            for one in kernel.outputs
+        ]
         if self._has_undefined:
             keeps = kernel.adds_up or any(one.keeps for one in kernel.outputs)
             rest = "" if keeps else ", undefined for None"
@@ -286,14 +307,14 @@ class _Wrapper:
         dtypes = [*map(self._dtype, kernel.outputs), *("mx.bool_" for _ in written)]
         shapes += [f"{self._name(one.label)}.shape" for one in written]
         yield f"outputs = {_constant(kernel)}("
-        yield f"    inputs=[{', '.join(inputs)}],"
+        yield from _listed("inputs", inputs)
         if kernel.template:
             pairs = (f'("{one.name}", {self._name(one.name)})' for one in kernel.template)
             yield f"    template=[{', '.join(pairs)}],"
         yield "    grid=grid,"
         yield "    threadgroup=threadgroup,"
-        yield f"    output_shapes=[{', '.join(shapes)}],"
-        yield f"    output_dtypes=[{', '.join(dtypes)}],"
+        yield from _listed("output_shapes", shapes)
+        yield from _listed("output_dtypes", dtypes)
         if self._has_undefined or written:
             yield f"    init_value={'init_value' if self._has_undefined else 0},"
         yield ")"
@@ -307,6 +328,30 @@ class _Wrapper:
     def _dtype(self, array: ArrayArgument) -> str:
         is_template = any(one.name == array.dtype for one in self._kernel.template)
         return self._name(array.dtype) if is_template else f"mx.{array.dtype}"
+
+
+def _listed(name: str, items: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of an argument that is a list."""
+    line = f"    {name}=[{', '.join(items)}],"
+    if len(line) <= _WIDTH:
+        yield line
+    else:
+        yield from (f"    {name}=[", *(f"        {item}," for item in items), "    ],")
+
+
+def _remark(array: ArrayArgument) -> str:
+    """Return what the docstring says of the elements of an array: their form, and its comment."""
+    found = ""
+    if array.struct is not None:
+        size = f" ({array.size} values each)" if array.size > 1 else ""
+        found = f", the memory of `{array.struct.name}` structs{size}"
+    elif array.is_view and not array.is_atomic:
+        found = f", seen as `{array.element}`"
+    elif array.is_vector:
+        found = f", the {array.size} components of a `{array.element}`"
+    comment = array.parameter.comment
+    is_shown = comment and len(comment) <= _WIDTH and not array.field and _is_harmless(comment)
+    return f"{found} ({comment})" if is_shown else found
 
 
 def _is_float(array: ArrayArgument) -> bool:
