@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.metal.porting.entry_points import PortError
-from embercoach.metal.porting.ported_modules import ported_module
+from embercoach.metal.porting.ported_modules import ported_file
 
 AT = "uint id [[thread_position_in_grid]]"
 

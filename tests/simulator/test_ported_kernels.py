@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from embercoach.metal.porting.ported_modules import ported_module
+from embercoach.metal.porting.ported_modules import ported_file
 from embercoach.simulator import activate
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.execution.parameter_uses import MAX_CALLS, OF_VALUES
 from embercoach.metal.program.nodes import (
     Assign,
@@ -39,7 +38,7 @@ from embercoach.metal.program.types import is_address
 from embercoach.metal.program.walk import base, below, changed, children, with_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from embercoach.metal.program.nodes import Expression, MetalFunction, Program, Variable
     from embercoach.metal.program.walk import Node, Path
@@ -227,9 +226,8 @@ def whole_element(access: Access) -> Access:
     return Access(access.kind, element, access.path, access.is_own)
 
 
-def reads_before_stores(function: MetalFunction, flow: ArrayFlow) -> list[Access]:
+def reads_before_stores(keys: Keys, flow: ArrayFlow) -> list[Access]:
     """Return the reads that may find what the thread itself has not written."""
-    keys = Keys(function)
     stores = [one for one in flow.accesses if one.kind == "store" and one.is_own]
     return [
         one
@@ -239,13 +237,12 @@ def reads_before_stores(function: MetalFunction, flow: ArrayFlow) -> list[Access
     ]
 
 
-def may_keep_values(function: MetalFunction, flow: ArrayFlow) -> bool:
-    """Return whether data decide which elements are written: the others keep their values."""
-    keys = Keys(function)
+def may_keep_values(keys: Keys, flow: ArrayFlow) -> bool:
+    """Return whether some elements may keep their values, by data or by where the others are."""
     stores = [one for one in flow.accesses if one.kind == "store" and one.is_own]
     rounds = [keys.rounds(one) for one in stores]
     for one, key in zip(stores, rounds, strict=True):
-        if keys.is_at_data(one):
+        if keys.is_at_data(one) or all(map(keys.is_shifted, stores)):
             return True
         if any(keys.is_covered(one, other) for other in stores if other is not one):
             continue
@@ -254,7 +251,7 @@ def may_keep_values(function: MetalFunction, flow: ArrayFlow) -> bool:
             for other, its in zip(stores, rounds, strict=True)
             if other is one or (key is not None and its == key)
         ]
-        if any(Ways(keys, same).ends(function.bodies[0])):
+        if any(Ways(keys, same).ends(keys.body)):
             return True
     return False
 
@@ -321,15 +318,22 @@ class Ways:
 class Keys:
     """Values that are the same wherever the kernel computes them, as keys that compare equal."""
 
-    def __init__(self, function: MetalFunction) -> None:
-        self._body = function.bodies[0]
+    def __init__(self, function: MetalFunction, outer: Mapping[str, str]) -> None:
+        """Read a kernel.
+
+        Args:
+            function: the kernel.
+            outer: thread attributes at file scope, by the names that the file gives them.
+        """
+        self.body = function.bodies[0]
+        self._outer = outer
         self._initial: dict[Variable, Expression] = {}
         #: How often each variable may get another value.
         self._changes: dict[Variable, int] = {}
         self._work = _MAX_WORK
         #: What decides the values that variables get after the first one; None for anything.
         self._sources: dict[Variable, list[Expression | None]] = {}
-        for node, path in with_path(self._body):
+        for node, path in with_path(self.body):
             if isinstance(node, Declare) and node.initial is not None:
                 self._initial[node.variable] = node.initial
             for variable in _changed_by(node):
@@ -348,10 +352,9 @@ class Keys:
             if isinstance(current, OpaqueExpression):
                 return True
             if isinstance(current, Index):
-                is_scalar = isinstance(current.index, NumberLiteral) and isinstance(
-                    current.base, Name
-                )
-                if not is_scalar or current.base.variable.kind != "parameter":
+                array = current.base.variable if isinstance(current.base, Name) else None
+                is_fixed = isinstance(current.index, NumberLiteral)
+                if array is None or array.kind != "parameter" or not is_fixed:
                     return True
             if isinstance(current, Name) and current.variable not in seen:
                 variable = current.variable
@@ -372,9 +375,10 @@ class Keys:
             current = pending.pop()
             part = current.base if isinstance(current, Member) else current
             variable = part.variable if isinstance(part, Name) else None
-            # A thread attribute at file scope has its name at best.
-            name = "" if variable is None else variable.attribute or variable.name
-            if variable is not None and variable.kind != "local" and name in ATTRIBUTES:
+            name = "" if variable is None else variable.attribute
+            if variable is not None and variable.kind != "local":
+                name = name or self._outer.get(variable.name, "")
+            if name:
                 found.add((name, current.field if isinstance(current, Member) else ""))
             elif isinstance(current, Name) and current.variable not in seen:
                 seen.add(current.variable)
@@ -403,6 +407,22 @@ class Keys:
             len(steps) == 1
             and len(terms) == len(steps) + len(products)
             and all(map(self.thread_parts, terms))
+        )
+
+    def is_shifted(self, access: Access) -> bool:
+        """Return whether all threads get elements from a common place on, such as a row's."""
+        return any(
+            not (isinstance(one, NumberLiteral) or self.thread_parts(one) or self._counts(one))
+            for one in self._terms(access)
+        )
+
+    def _counts(self, term: Expression) -> bool:
+        """Return whether a value is another one in each round of a loop."""
+        names = (node.variable for node in below(term) if isinstance(node, Name))
+        return any(
+            self._is_counter(one)
+            or ((initial := self.initial(one)) is not None and self._counts(initial))
+            for one in names
         )
 
     def _terms(self, access: Access) -> list[Expression]:
@@ -521,6 +541,7 @@ class Keys:
             return (node.value,)
         if isinstance(node, Name):
             return self._variable(node.variable, numbers)
+        kind: Key
         parts: tuple[Expression, ...]
         if isinstance(node, Binary):
             kind, parts = (node.operator,), (node.left, node.right)
@@ -550,7 +571,7 @@ class Keys:
         """Return whether only the step of its loop changes a variable."""
         return self._changes.get(variable) == 1 and any(
             variable in _started(node) and node.step is not None and variable in changed(node.step)
-            for node in below(self._body)
+            for node in below(self.body)
             if isinstance(node, Loop)
         )
 

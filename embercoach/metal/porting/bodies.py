@@ -10,7 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES
-from embercoach.metal.porting.array_flows import array_flow, may_keep_values, reads_before_stores
+from embercoach.metal.porting.array_flows import (
+    Keys,
+    array_flow,
+    may_keep_values,
+    reads_before_stores,
+)
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.porting.initial_copies import InitialCopy, copied, whole_copy
 from embercoach.metal.porting.kernel_arguments import (
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from embercoach.metal.porting.array_flows import ArrayFlow
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
     from embercoach.metal.porting.kernel_arguments import Argument, ArrayRole
-    from embercoach.metal.program.nodes import Expression, MetalFunction
+    from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.program.walk import Path
     from embercoach.metal.text_facts import Declaration
@@ -313,7 +318,7 @@ class _Port:
         self._edits: list[Edit] = []
         self._prologue: list[str] = []
         self._flows: dict[str, ArrayFlow] = {}
-        self._function: MetalFunction | None = None
+        self._keys: Keys | None = None
 
     def result(self) -> PortedKernel:
         kernel, types = self._with_attributes(), self._types()
@@ -376,7 +381,13 @@ class _Port:
         }
         for function in self._program.functions.get(self._kernel.name, ()):
             if function.entry and [v.name for v in function.parameters] == list(types):
-                self._function = function
+                outer = {
+                    one.name: mark.name
+                    for one in self._file.attributes
+                    for mark in one.marks
+                    if mark.name in ATTRIBUTES
+                }
+                self._keys = Keys(function, outer)
                 for variable in function.parameters:
                     types[variable.name] = variable.type
                     if is_address(variable.type) or variable.type.reference:
@@ -430,8 +441,8 @@ class _Port:
         if role is None:
             role = self._role(array)
             flow = self._flows.get(array.parameter.name)
-            if role == "output" and self._function is not None and flow is not None:
-                keeps = not flow.is_atomic and may_keep_values(self._function, flow)
+            if role == "output" and self._keys is not None and flow is not None:
+                keeps = not flow.is_atomic and may_keep_values(self._keys, flow)
                 array = replace(array, keeps=keeps)
         return replace(array, role=role)
 
@@ -440,7 +451,7 @@ class _Port:
         flow = self._flows.get(array.parameter.name)
         if array.is_atomic or (flow is not None and flow.is_atomic and not flow.is_unclear):
             return "output"
-        if self._function is None or flow is None or flow.is_unclear:
+        if self._keys is None or flow is None or flow.is_unclear:
             name = array.parameter.name
             raise PortError(
                 f"unclear use of `{name}`: pass --output {name} if the kernel fills a new array, "
@@ -449,7 +460,7 @@ class _Port:
             )
         if not any(one.kind == "store" for one in flow.accesses):
             return "input"
-        return "updated" if reads_before_stores(self._function, flow) else "output"
+        return "updated" if reads_before_stores(self._keys, flow) else "output"
 
     def _space(self, array: ArrayArgument) -> str | None:
         """Return the address space that an input must be in, None for any."""
@@ -533,23 +544,33 @@ class _Port:
         self, arrays: Sequence[ArrayArgument], *, is_atomic: bool
     ) -> tuple[tuple[ArrayArgument, ...], bool]:
         """Add the copies of updated arrays; whether a launch must have one threadgroup."""
+        copies: dict[str, InitialCopy] = {}
+        for one in arrays:
+            if one.role == "updated" or one.keeps:
+                flow = self._flows.get(one.parameter.name)
+                copy = copied(one, self._names, self._edits, self._keys, flow, is_atomic=is_atomic)
+                if one.role == "updated" or copy.edits:
+                    copies[one.name] = copy
+        outputs = [one.name for one in arrays if one.role == "output"]
+        if is_atomic or not copies.keys() >= set(outputs):
+            # The marks begin as zeros, the other outputs as the caller wants.
+            for name, copy in list(copies.items()):
+                if copy.written:
+                    del copies[name]
         found: list[ArrayArgument] = []
-        is_one_threadgroup = False
-        for array in arrays:
-            if array.role == "updated" or array.keeps:
-                function, flow = self._function, self._flows.get(array.parameter.name)
-                copy = copied(array, self._names, self._edits, function, flow, is_atomic=is_atomic)
-                others = any(one.role == "output" for one in arrays if one is not array)
-                if copy.written and (others or is_atomic):
-                    # The marks begin as zeros, the other outputs as the caller wants.
-                    copy = InitialCopy(prologue=whole_copy(array, is_atomic=is_atomic))
-                if copy.edits or array.role == "updated":
-                    array = replace(array, role="updated", keeps=False, written=copy.written)
-                    self._edits += copy.edits
-                    self._prologue += copy.prologue
-                    is_one_threadgroup = is_one_threadgroup or not copy.edits
-            found.append(array)
-        return tuple(found), is_one_threadgroup
+        whole = False
+        for one in arrays:
+            chosen = copies.get(one.name)
+            if chosen is None and one.role == "updated":
+                chosen = InitialCopy(prologue=whole_copy(one, is_atomic=is_atomic))
+            if chosen is None:
+                found.append(one)
+                continue
+            self._edits += chosen.edits
+            self._prologue += chosen.prologue
+            whole |= not chosen.edits
+            found.append(replace(one, role="updated", keeps=False, written=chosen.written))
+        return tuple(found), whole
 
     def _function_constants(self) -> list[TemplateParameter]:
         """Return the function constants that the body uses."""

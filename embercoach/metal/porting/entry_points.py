@@ -267,7 +267,8 @@ class _Reader:
         elif part.kind in ("struct_specifier", "class_specifier"):
             self._struct(part)
         elif part.kind == "declaration":
-            self._outer_attribute(part) or self._function_constant(part)
+            if not self._outer_attribute(part):
+                self._function_constant(part)
 
     def _is_own(self, part: SyntaxNode) -> bool:
         """Return whether a part is not in an included file."""

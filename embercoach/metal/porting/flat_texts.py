@@ -7,7 +7,7 @@ that make no kernel stay. ``ported_modules`` reads kernels from it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -194,7 +194,7 @@ def _without(
     answer = answers.pop()
     if answers or not (answer == "" or answer.isdigit()):
         return
-    for at, (one, after) in enumerate(zip(group, group[1:], strict=False)):
+    for at, (one, after) in enumerate(pairwise(group)):
         start, end = _stretch(found, one)
         yield _Splice(start, end if str(at) == answer else found[after.mark].start, "")
     yield _Splice(*_stretch(found, group[-1]), "")
@@ -224,9 +224,7 @@ def _makers(defines: Sequence[Directive], found: Sequence[Token] = ()) -> dict[s
 
 def _has_mark(macro: Macro) -> bool:
     words = [token.text for token in macro.body]
-    return "kernel" in words or any(
-        pair == ("[", "[") for pair in zip(words, words[1:], strict=False)
-    )
+    return "kernel" in words or ("[", "[") in pairwise(words)
 
 
 def _written(found: Sequence[Token], one: Directive) -> tuple[Token, ...]:
@@ -332,28 +330,16 @@ def _substituted(maker: _Maker, arguments: Mapping[str, str]) -> str:
 
 
 def _unused(text: str) -> list[_Splice]:
-    """Return the removal of definitions of macros that made kernels, and make none any more."""
+    """Return the removal of macros that made kernels, where nothing else names them."""
     found = tokens(text)
-    defines = [one for one in directives(found) if one.name == "define"]
+    defines = [one for one in directives(found) if one.name == "define" and one.macro is not None]
     makers = _makers(defines)
-    mentioned = {token.text for token in found if token.kind == "name"}
-    counts = dict.fromkeys(makers, 0)
-    for token in found:
-        if token.text in counts:
-            counts[token.text] += 1
-    own = {
-        name: sum(
-            token.text == name
-            for one in defines
-            if one.macro and one.macro.name in makers
-            for token in found[one.mark : one.end]
-        )
-        for name in makers
+    bodies = {
+        at for one in defines if one.words[0].text in makers for at in range(one.mark, one.end)
     }
+    named = {token.text for at, token in enumerate(found) if at not in bodies}
     return [
         _Splice(*_stretch(found, one), "")
         for one in defines
-        if one.macro is not None
-        and one.macro.name in makers
-        and counts[one.macro.name] == own[one.macro.name]
+        if one.words[0].text in makers and one.words[0].text not in named
     ]

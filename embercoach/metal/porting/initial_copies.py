@@ -7,13 +7,13 @@ threads of one threadgroup copy the whole array.
 
 from __future__ import annotations
 
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.metal.contract import shape_names
-from embercoach.metal.porting.array_flows import Access, Keys, Ways, whole_element
+from embercoach.metal.porting.array_flows import Access, Ways, whole_element
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -30,10 +30,10 @@ from embercoach.metal.program.nodes import (
 from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
-    from embercoach.metal.porting.array_flows import ArrayFlow
+    from embercoach.metal.porting.array_flows import ArrayFlow, Keys
     from embercoach.metal.porting.bodies import Edit, KernelNames
     from embercoach.metal.porting.kernel_arguments import ArrayArgument
-    from embercoach.metal.program.nodes import Expression, MetalFunction
+    from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.walk import Path
 
 
@@ -58,7 +58,7 @@ def copied(
     array: ArrayArgument,
     names: KernelNames,
     edits: list[Edit],
-    function: MetalFunction | None,
+    keys: Keys | None,
     flow: ArrayFlow | None,
     *,
     is_atomic: bool,
@@ -69,14 +69,14 @@ def copied(
         array: an updated one.
         names: of the kernel.
         edits: those of the body so far, which apply to the elements as well.
-        function: the kernel as a program, None where it is not understood.
+        keys: the values in the kernel, None where it is not understood.
         flow: what it does with the array.
         is_atomic: MLX declares the outputs as atomic.
     """
-    if function is not None and flow is not None and names.is_clear(array.parameter.declaration):
+    if keys is not None and flow is not None and names.is_clear(array.parameter.declaration):
         own = not (array.is_atomic or array.is_reference or flow.is_unclear or flow.is_atomic)
         if own and all(one.is_own for one in flow.accesses):
-            found = _Copies(array, names, edits, function, flow).copy()
+            found = _Copies(array, names, edits, keys, flow).copy()
             if found.edits:
                 return found
     return InitialCopy(prologue=whole_copy(array, is_atomic=is_atomic))
@@ -88,14 +88,14 @@ class _Copies:
         array: ArrayArgument,
         names: KernelNames,
         edits: list[Edit],
-        function: MetalFunction,
+        keys: Keys,
         flow: ArrayFlow,
     ) -> None:
         self._array = array
         self._names = names
         self._edits = edits
         self._accesses = sorted(map(whole_element, flow.accesses), key=_start)
-        self._keys = Keys(function)
+        self._keys = keys
         self._written = ""
 
     def copy(self) -> InitialCopy:
@@ -149,8 +149,8 @@ class _Copies:
             if isinstance(node, If) and self._keys.depends_on_data(node.condition):
                 return True
             if isinstance(node, Block):
-                passed = takewhile(lambda one, inner=inner: one is not inner, node.statements)
-                if any(self._keys.leaves_for_data(one) for one in passed):
+                at = next(at for at, one in enumerate(node.statements) if one is inner)
+                if any(map(self._keys.leaves_for_data, node.statements[:at])):
                     return True
         return False
 
@@ -249,10 +249,12 @@ class _Copies:
         if all(node is not path[-1] for node in one.path):
             return False
         for node, inner in pairwise((*one.path[at:], one.element)):
-            tested = isinstance(node, Binary) and node.operator == "&&" and inner is node.right
-            condition = node.left if tested else getattr(node, "condition", None)
-            is_branch = isinstance(node, If) and inner is not node.condition
-            if (tested or is_branch) and self._keys.depends_on_data(condition):
+            condition = None
+            if isinstance(node, Binary) and node.operator == "&&" and inner is node.right:
+                condition = node.left
+            elif isinstance(node, If) and inner is not node.condition:
+                condition = node.condition
+            if condition is not None and self._keys.depends_on_data(condition):
                 return True
         return False
 

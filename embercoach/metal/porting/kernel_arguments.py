@@ -1,4 +1,4 @@
-"""What each parameter of a kernel becomes for MLX: arrays, thread attributes, threadgroup memory."""
+"""What a kernel's parameters become for MLX: arrays, thread attributes, threadgroup memory."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _of_matrix(scalar: str) -> tuple[str, int]:
 
 
 def _layout(struct: MetalStruct, structs: Mapping[str, MetalStruct]) -> tuple[str, int] | None:
-    """Return the dtype of all fields of a struct and their number; None with other or padded ones."""
+    """Return the dtype of a struct's fields and their number; None for several or for padding."""
     found, count = set[tuple[str, int]](), 0
     for one in struct.fields:
         kind, times = one.type, 1
@@ -226,7 +226,7 @@ def _layout(struct: MetalStruct, structs: Mapping[str, MetalStruct]) -> tuple[st
         if parts is not None:
             dtype, width, count = parts[0], 1, count + times * parts[1]
         elif kind.scalar in SIZES and (kind.packed or kind.width != 3):
-            dtype, width = _OF_SCALAR[kind.scalar], 1 if kind.packed else kind.width
+            dtype, width = _OF_SCALAR[str(kind.scalar)], 1 if kind.packed else kind.width
             count += times * kind.width
         else:
             return None
@@ -252,7 +252,7 @@ def field_argument(array: ArrayArgument, field: str, name: str) -> ArrayArgument
         return None
     return replace(
         array,
-        dtype=_OF_SCALAR[kind.scalar],
+        dtype=_OF_SCALAR[str(kind.scalar)],
         element=f"{kind.scalar}{kind.width}" if kind.width > 1 else kind.scalar,
         name=name,
         is_view=False,
@@ -282,21 +282,19 @@ def with_own_names(
         PortError: it declares the name of something else.
     """
     generated = {**dict.fromkeys(ATTRIBUTES, ""), **generated_names(arguments)}
-    for one in kernel.template:
-        if one.declaration is not None and one.name in generated:
-            message = f"`{one.name}` is a name that MLX generates: rename it"
-            raise PortError(message, one.declaration.place)
+    for parameter in kernel.template:
+        if parameter.declaration is not None and parameter.name in generated:
+            message = f"`{parameter.name}` is a name that MLX generates: rename it"
+            raise PortError(message, parameter.declaration.place)
     found: list[Argument] = []
-    for argument in arguments:
-        if not isinstance(argument, AttributeArgument) and argument.parameter.name in generated:
-            if isinstance(argument, ThreadgroupArgument):
-                message = f"`{argument.parameter.name}` is a name that MLX generates: rename it"
-                raise PortError(message, argument.parameter.place)
-            argument = replace(argument, name=unique(f"{argument.name}_"))
-        elif isinstance(argument, AttributeArgument) and argument.parameter.name in (
-            generated.keys() - ATTRIBUTES.keys()
-        ):
-            message = f"`{argument.parameter.name}` is a name that MLX generates: rename it"
-            raise PortError(message, argument.parameter.place)
-        found.append(argument)
+    for one in arguments:
+        name = one.parameter.name
+        if isinstance(one, ArrayArgument):
+            found.append(replace(one, name=unique(f"{one.name}_")) if name in generated else one)
+        elif name in generated and not (isinstance(one, AttributeArgument) and name in ATTRIBUTES):
+            raise PortError(
+                f"`{name}` is a name that MLX generates: rename it", one.parameter.place
+            )
+        else:
+            found.append(one)
     return tuple(found)

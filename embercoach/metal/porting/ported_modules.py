@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from embercoach.metal.porting.bodies import PortedKernel
-    from embercoach.metal.porting.entry_points import KernelFile
+    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
     from embercoach.metal.porting.flat_texts import Read
     from embercoach.metal.porting.kernel_arguments import ArrayArgument, ArrayRole
 
@@ -94,18 +94,29 @@ def _kernels(
     file: KernelFile, names: Sequence[str], roles: Mapping[str, ArrayRole]
 ) -> tuple[list[PortedKernel], dict[str, PortError]]:
     """Return the kernels that can be ported, and the others with the reasons."""
-    kernels, refused = [], {} if names else dict(file.refused)
+    refused = {} if names else dict(file.refused)
+    kernels = []
     for kernel in chosen(file, names):
-        try:
-            kernels.append(ported(file, kernel, roles))
-        except PortError as error:
+        found = _attempt(file, kernel, roles)
+        if isinstance(found, PortError):
             if names:
-                raise
-            refused[kernel.name] = error
+                raise found
+            refused[kernel.name] = found
+        else:
+            kernels.append(found)
     if not kernels:
         raise min(refused.values(), key=lambda error: error.line)
     located = {name: error.located(file.flat.origin) for name, error in refused.items()}
     return kernels, located
+
+
+def _attempt(
+    file: KernelFile, kernel: EntryPoint, roles: Mapping[str, ArrayRole]
+) -> PortedKernel | PortError:
+    try:
+        return ported(file, kernel, roles)
+    except PortError as error:
+        return error
 
 
 def _module(
