@@ -101,7 +101,7 @@ kernel void total(device const float* x, device float& sum, constant int& lambda
 
 @pytest.fixture(scope="module")
 def module() -> str:
-    return ported_module(KERNELS, (), {})
+    return ported_file(KERNELS, (), {}).module
 
 
 @pytest.fixture

@@ -266,9 +266,8 @@ class _Reader:
                 self._cuts.append(part)
         elif part.kind in ("struct_specifier", "class_specifier"):
             self._struct(part)
-        elif part.kind == "declaration":
-            if not self._outer_attribute(part):
-                self._function_constant(part)
+        elif part.kind == "declaration" and not self._outer_attribute(part):
+            self._function_constant(part)
 
     def _is_own(self, part: SyntaxNode) -> bool:
         """Return whether a part is not in an included file."""
@@ -328,13 +327,14 @@ class _Reader:
 
     def _check_declared(self) -> None:
         """Refuse function constants and attributes that the header uses: it does not see them."""
-        declared = {id(one.declaration): one.name for one in self._constants}
-        declared |= {id(one.declaration): one.name for one in self._attributes}
+        declared = {id(one.declaration): f"function constant `{one.name}`" for one in self._constants}
+        for one in self._attributes:
+            declared[id(one.declaration)] = f"thread attribute `{one.name}`"
         cuts = [(cut.start, cut.end) for cut in self._cuts]
         for part in self._parsed.of_kinds("identifier") if declared else ():
             name = declared.get(id(self._scopes.bindings.get(part.start)))
             if name and not any(start <= part.start < end for start, end in cuts):
-                message = f"`{name}` is used outside of kernels: pass it as an argument"
+                message = f"{name} is used outside of kernels"
                 raise PortError(message, self._parsed.place(part))
 
     def _check_left(self) -> None:
@@ -349,8 +349,8 @@ class _Reader:
             is_entry = token.kind == "name" and token.text == "kernel"
             if is_entry and not any(start <= token.start < end for start, end in seen):
                 row = self._text.count("\n", 0, token.start) + 1
-                place = TextSpan(token.start, token.end, row, 1)
-                self._refused["a kernel"] = PortError("kernel that is not understood", place)
+                place = next(iter(self._parsed.faults), TextSpan(token.start, token.end, row, 1))
+                self._refused["a kernel"] = PortError("the parser does not understand this", place)
 
     def _stretch(self, part: SyntaxNode) -> tuple[int, int]:
         """Return the characters of a part, with the comments in front of a kernel."""

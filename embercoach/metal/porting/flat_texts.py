@@ -177,17 +177,12 @@ def _without(
         f"#{one.name} {' '.join(word.text for word in one.words)}\n{at}\n"
         for at, one in enumerate(group[:-1])
     )
-    # What a condition asks for is defined after it, as in an include guard.
-    names = {word.text for one in group for word in one.words}
-    guard = next((one for one in directives(found) if one.mark > group[0].mark), None)
-    macros = dict(known)
-    if guard is not None and guard.name == "define" and guard.words[0].text in names:
-        macros.pop(guard.words[0].text, None)
     answers = {
         preprocess(
             f"{asked}#endif\n",
             evaluate,
-            {**macros, "__METAL_VERSION__": _number("__METAL_VERSION__", version)},
+            {**known, "__METAL_VERSION__": _number("__METAL_VERSION__", version)},
+            foreign=True,
         ).text.strip()
         for version in _VERSIONS
     }
