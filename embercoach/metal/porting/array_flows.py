@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.walk import Node, Path
 
 _MAX_WORK = 20_000
-_GRID = "thread_position_in_grid"
 #: Functions of Metal's library that write through an argument.
 _WRITERS = frozenset({"sincos", "modf", "frexp", "fract"})
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "&&", "||"})
@@ -240,79 +239,19 @@ def reads_before_stores(keys: Keys, flow: ArrayFlow) -> list[Access]:
 def may_keep_values(keys: Keys, flow: ArrayFlow) -> bool:
     """Return whether some elements may keep their values, by data or by where the others are."""
     stores = [one for one in flow.accesses if one.kind == "store" and one.is_own]
+    if any(map(keys.is_at_data, stores)) or (stores and all(map(keys.is_shifted, stores))):
+        return True
     rounds = [keys.rounds(one) for one in stores]
     for one, key in zip(stores, rounds, strict=True):
-        if keys.is_at_data(one) or all(map(keys.is_shifted, stores)):
-            return True
-        if any(keys.is_covered(one, other) for other in stores if other is not one):
-            continue
         same = [
-            other.element
+            id(other.element)
             for other, its in zip(stores, rounds, strict=True)
             if other is one or (key is not None and its == key)
         ]
-        if any(Ways(keys, same).ends(keys.body)):
+        is_left = keys.is_for_data(one.path, same)
+        if is_left and not any(keys.is_covered(one, other) for other in stores if other is not one):
             return True
     return False
-
-
-class Ways:
-    """The ways through statements on which an element is not stored.
-
-    A condition on thread attributes and scalars says which elements a thread has: a way on which
-    it has none does not count, unless all conditions do.
-    """
-
-    def __init__(
-        self, keys: Keys, stores: Sequence[Expression], *, all_conditions: bool = False
-    ) -> None:
-        self._keys = keys
-        self._stores = stores
-        self._all = all_conditions
-
-    def _holds(self, node: Node | None) -> bool:
-        return node is not None and any(inner in self._stores for inner in below(node))
-
-    def ends(self, node: Node) -> tuple[bool, bool]:
-        """Return whether a statement ends without the store: by going on, and by leaving."""
-        if isinstance(node, (Return, Jump)):
-            return False, True
-        if isinstance(node, Block):
-            leaves = False
-            for statement in node.statements:
-                goes_on, left = self.ends(statement)
-                leaves |= left
-                if not goes_on:
-                    return False, leaves
-            return True, leaves
-        if isinstance(node, If):
-            return self._branches(node)
-        if isinstance(node, Loop):
-            if self._holds(node):
-                return self.ends(node.body)
-            return True, self._keys.leaves_for_data(node)
-        if isinstance(node, Switch):
-            return True, self._keys.leaves_for_data(node)
-        return not (self._holds(node) and not self._is_skipped(node)), False
-
-    def _branches(self, node: If) -> tuple[bool, bool]:
-        ways = [self.ends(node.then)]
-        ways.append((True, False) if node.otherwise is None else self.ends(node.otherwise))
-        if not self._all and not self._keys.depends_on_data(node.condition):
-            parts = (node.then, node.otherwise)
-            ways = [way for way, part in zip(ways, parts, strict=True) if self._holds(part)] or [
-                (True, False)
-            ]
-        return any(way[0] for way in ways), any(way[1] for way in ways)
-
-    def _is_skipped(self, node: Node) -> bool:
-        """Return whether a part of an expression that may be skipped holds the store."""
-        return any(
-            (isinstance(inner, Conditional) and not self._holds(inner.condition))
-            or (isinstance(inner, Binary) and inner.operator in ("&&", "||"))
-            for inner in below(node)
-            if self._holds(inner)
-        )
 
 
 class Keys:
@@ -325,7 +264,7 @@ class Keys:
             function: the kernel.
             outer: thread attributes at file scope, by the names that the file gives them.
         """
-        self.body = function.bodies[0]
+        self._body = function.bodies[0]
         self._outer = outer
         self._initial: dict[Variable, Expression] = {}
         #: How often each variable may get another value.
@@ -333,7 +272,7 @@ class Keys:
         self._work = _MAX_WORK
         #: What decides the values that variables get after the first one; None for anything.
         self._sources: dict[Variable, list[Expression | None]] = {}
-        for node, path in with_path(self.body):
+        for node, path in with_path(self._body):
             if isinstance(node, Declare) and node.initial is not None:
                 self._initial[node.variable] = node.initial
             for variable in _changed_by(node):
@@ -390,13 +329,6 @@ class Keys:
             else:
                 pending.extend(children(current))
         return found
-
-    def is_of_one_thread(self, access: Access) -> bool:
-        """Return whether no two threads of a grid get the element, from the form of its index."""
-        terms = self._terms(access)
-        parts = [part for one in terms for part in self.thread_parts(one)]
-        names = {(_GRID, "")} if (_GRID, "") in parts else {(_GRID, "x"), (_GRID, "y")}
-        return len(parts) == len(set(parts)) and {*parts} == names and self.is_dense(access)
 
     def is_dense(self, access: Access) -> bool:
         """Return whether neighbours get the elements side by side, from the form of the index."""
@@ -476,7 +408,30 @@ class Keys:
         place = self.place(access, loops)
         return None if place is None or None in frames else (*frames, place)
 
-    def leaves_for_data(self, node: Node) -> bool:
+    def is_for_data(self, path: Path, same: Sequence[int] = ()) -> bool:
+        """Return whether data decide if a thread comes to the end of a path.
+
+        Args:
+            path: from the body on.
+            same: by identity the elements whose use on the other ways is as good.
+        """
+        for node, inner in pairwise(path):
+            skipped: list[Node | None] = []
+            if isinstance(node, If) and inner is not node.condition:
+                skipped = [node.otherwise if inner is node.then else node.then]
+            elif isinstance(node, Conditional) and inner is not node.condition:
+                return True
+            elif isinstance(node, Block):
+                at = next(at for at, one in enumerate(node.statements) if one is inner)
+                skipped = [one for one in node.statements[:at] if self._leaves_for_data(one)]
+            if isinstance(node, If) and not self.depends_on_data(node.condition):
+                continue
+            for one in skipped:
+                if one is None or not any(id(part) in same for part in below(one)):
+                    return True
+        return False
+
+    def _leaves_for_data(self, node: Node) -> bool:
         """Return whether data decide if a statement leaves the loop or the kernel around it."""
         return any(
             isinstance(inner, (Return, Jump))
@@ -571,7 +526,7 @@ class Keys:
         """Return whether only the step of its loop changes a variable."""
         return self._changes.get(variable) == 1 and any(
             variable in _started(node) and node.step is not None and variable in changed(node.step)
-            for node in below(self.body)
+            for node in below(self._body)
             if isinstance(node, Loop)
         )
 

@@ -152,7 +152,7 @@ class KernelNames:
         return field is not None and self.parsed.word(field) == name
 
     def component(self, use: SyntaxNode, array: ArrayArgument) -> Edit:
-        """Return the edit that turns the use of a vector into that of an array of its components."""
+        """Return the edit that turns the use of a vector into that of its components."""
         above = self.parsed.parent(use)
         field = None if above is None or use.role != "argument" else above.get("field")
         word = "" if field is None else self.parsed.word(field)

@@ -327,7 +327,9 @@ class _Reader:
 
     def _check_declared(self) -> None:
         """Refuse function constants and attributes that the header uses: it does not see them."""
-        declared = {id(one.declaration): f"function constant `{one.name}`" for one in self._constants}
+        declared = {
+            id(one.declaration): f"function constant `{one.name}`" for one in self._constants
+        }
         for one in self._attributes:
             declared[id(one.declaration)] = f"thread attribute `{one.name}`"
         cuts = [(cut.start, cut.end) for cut in self._cuts]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.metal.contract import shape_names
-from embercoach.metal.porting.array_flows import Access, Ways, whole_element
+from embercoach.metal.porting.array_flows import Access, whole_element
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from embercoach.metal.porting.bodies import Edit, KernelNames
     from embercoach.metal.porting.kernel_arguments import ArrayArgument
     from embercoach.metal.program.nodes import Expression
-    from embercoach.metal.program.walk import Path
+    from embercoach.metal.program.walk import Node, Path
 
 
 _MANY_MARKS = 4
@@ -106,19 +106,17 @@ class _Copies:
     def _copied(self) -> tuple[Edit, ...]:
         first = self._accesses[0]
         path = self._statement(first)
-        if any(map(self._keys.is_at_data, self._accesses)):
-            # Elements at places that no thread gets keep their values.
-            return ()
-        guards = None if path is None else self._guards(first, len(path) - 1)
+        guards = None if path is None else _guards(first, len(path) - 1)
         if path is None or guards is None:
             return ()
         elements = self._elements(path, guards)
-        if not all(self._is_private(one, path) for one in elements):
+        if not all(map(self._is_private, elements)):
             return ()
         statement = self._names.statement_of(first.element, path)
         if not elements or statement is None:
             return ()
-        if not (len(elements) == 1 and self._keys.is_dense(elements[0])):
+        is_all = len(elements) == 1 and self._keys.is_dense(elements[0]) and not guards
+        if not is_all or self._keys.is_for_data(path):
             self._written = self._names.unique(f"{self._array.name}_written")
         start = self._names.parsed.place(statement).start
         lines = [self._lines(one, start) for one in elements]
@@ -137,22 +135,9 @@ class _Copies:
         path = first.path
         for at in range(len(path) - 1, 0, -1):
             loops = [node for node in path[:at] if isinstance(node, Loop)]
-            if isinstance(path[at - 1], (Block, If, Loop)) and self._is_once(first, loops, path):
-                chosen = path[: at + 1]
-                if not self._is_for_data(chosen):
-                    return chosen
+            if _is_statement(path[at - 1], path[at]) and self._is_once(first, loops, path):
+                return path[: at + 1]
         return None
-
-    def _is_for_data(self, path: Path) -> bool:
-        """Return whether data decide if a thread comes to the end of a path."""
-        for node, inner in pairwise(path):
-            if isinstance(node, If) and self._keys.depends_on_data(node.condition):
-                return True
-            if isinstance(node, Block):
-                at = next(at for at, one in enumerate(node.statements) if one is inner)
-                if any(map(self._keys.leaves_for_data, node.statements[:at])):
-                    return True
-        return False
 
     def _is_once(self, first: Access, loops: list[Loop], path: Path) -> bool:
         """Return whether each round of the loops has another element."""
@@ -165,38 +150,6 @@ class _Copies:
         moved = [offset for offset in place[0][1:] if _has_round(offset)]
         return len(moved) == 1 and _is_moved(moved[0])
 
-    def _guards(self, access: Access, at: int) -> list[Expression] | None:
-        """Return under which conditions on the thread a statement of a path makes an access.
-
-        Conditions on data are left out: without them the element keeps its value.
-
-        Returns:
-            None where it may not exist for other reasons.
-        """
-        guards: list[Expression] = []
-        for node, inner in pairwise((*access.path[at:], access.element)):
-            if isinstance(node, Binary) and node.operator == "&&" and inner is node.right:
-                guards += self._on_thread(node.left)
-            elif isinstance(node, If) and inner is node.then:
-                guards += self._on_thread(node.condition)
-            elif isinstance(node, If) and inner is node.otherwise:
-                if self._on_thread(node.condition):
-                    return None
-            elif (
-                (isinstance(node, Binary) and node.operator == "||" and inner is node.right)
-                or (isinstance(node, Conditional) and inner is not node.condition)
-                or (isinstance(node, Loop) and inner is node.step)
-                or isinstance(node, Switch)
-            ):
-                return None
-        return guards
-
-    def _on_thread(self, condition: Expression) -> list[Expression]:
-        """Return the parts of a condition that do not depend on data."""
-        if isinstance(condition, Binary) and condition.operator == "&&":
-            return [*self._on_thread(condition.left), *self._on_thread(condition.right)]
-        return [] if self._keys.depends_on_data(condition) else [condition]
-
     def _elements(self, path: Path, guards: list[Expression]) -> list[Access]:
         """Return an access to each element to copy, none where others may be used."""
         found: list[Access] = []
@@ -206,6 +159,11 @@ class _Copies:
             if self._keys.place(one) is None or (found and not self._exists(one, path, guards)):
                 return []
             found.append(one)
+        stores = [one for one in self._accesses if one.kind == "store"]
+        for copy in found:
+            # Another thread may store an element that this one only reads.
+            if not any(one is copy or self._is_copied(one, copy, path) for one in stores):
+                return []
         is_apart = len(found) == 1 or not self._names.mentions("barrier", "atomic")
         return found if is_apart else []
 
@@ -223,40 +181,11 @@ class _Copies:
         )
         passed = block.statements[first:last]
         leaves = any(isinstance(node, (Return, Jump)) for part in passed for node in below(part))
-        return not leaves and self._guards(one, at + 1) == guards
+        return not leaves and _guards(one, at + 1) == guards
 
-    def _is_private(self, one: Access, path: Path) -> bool:
-        """Return whether no other thread stores an element that a thread copies."""
-        place = self._keys.place(one)
-        stores = [
-            other.element
-            for other in self._accesses
-            if other.kind == "store"
-            and (self._keys.place(other) == place or self._is_copied(other, one, path))
-        ]
-        if self._is_hoisted(one, path):
-            return self._keys.is_of_one_thread(one)
-        parts = self._keys.thread_parts(one.element)
-        if any(name.startswith("thread_") for name, _ in parts):
-            return True
-        block = path[-2]
-        ways = Ways(self._keys, stores, all_conditions=True)
-        return isinstance(block, Block) and not any(ways.ends(block))
-
-    def _is_hoisted(self, one: Access, path: Path) -> bool:
-        """Return whether data decide if a thread that copies an element uses it."""
-        at = len(path) - 1
-        if all(node is not path[-1] for node in one.path):
-            return False
-        for node, inner in pairwise((*one.path[at:], one.element)):
-            condition = None
-            if isinstance(node, Binary) and node.operator == "&&" and inner is node.right:
-                condition = node.left
-            elif isinstance(node, If) and inner is not node.condition:
-                condition = node.condition
-            if condition is not None and self._keys.depends_on_data(condition):
-                return True
-        return False
+    def _is_private(self, one: Access) -> bool:
+        """Return whether threads of a threadgroup have elements of their own."""
+        return any(name.startswith("thread_") for name, _ in self._keys.thread_parts(one.element))
 
     def _is_copied(self, one: Access, copy: Access, path: Path) -> bool:
         """Return whether an access is to an element that is copied in front of a statement."""
@@ -288,6 +217,30 @@ class _Copies:
     def _text(self, part: Expression) -> str:
         place = part.spot.place
         return self._names.text(place.start, place.end, self._edits)
+
+
+def _is_statement(above: Node, node: Node) -> bool:
+    """Return whether a node is a statement in the one above it."""
+    if isinstance(above, If):
+        return node is not above.condition
+    return isinstance(above, Block) or (isinstance(above, Loop) and node is above.body)
+
+
+def _guards(access: Access, at: int) -> list[Expression] | None:
+    """Return the conditions under which a statement of a path makes an access; None for others."""
+    guards: list[Expression] = []
+    for node, inner in pairwise((*access.path[at:], access.element)):
+        is_right = isinstance(node, Binary) and inner is node.right
+        if isinstance(node, Binary) and is_right and node.operator == "&&":
+            guards.append(node.left)
+        elif (
+            (isinstance(node, Binary) and is_right and node.operator == "||")
+            or (isinstance(node, (If, Conditional)) and inner is not node.condition)
+            or (isinstance(node, Loop) and inner is node.step)
+            or isinstance(node, Switch)
+        ):
+            return None
+    return guards
 
 
 def _start(access: Access) -> int:
