@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -43,7 +44,11 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Expression, MetalFunction, Program, Variable
     from embercoach.metal.program.walk import Node, Path
 
-_MAX_WORK = 20_000
+_MAX_WORK = 200_000
+_MAX_DEPTH = 40
+_MAX_POINTERS = 40
+#: Accesses of a kernel to one array that are compared with each other.
+_MAX_ACCESSES = 128
 #: Functions of Metal's library that write through an argument.
 _WRITERS = frozenset({"sincos", "modf", "frexp", "fract"})
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "&&", "||"})
@@ -82,7 +87,9 @@ class ArrayFlow(Struct):
 
 def array_flow(program: Program, function: MetalFunction, parameter: Variable) -> ArrayFlow:
     """Return what a kernel does with an array that is a parameter of it."""
-    return _Follower(program, function, parameter).flow
+    flow = _Follower(program, function, parameter).flow
+    flow.is_unclear |= len(flow.accesses) > _MAX_ACCESSES
+    return flow
 
 
 class _Follower:
@@ -98,8 +105,9 @@ class _Follower:
             return
         self._seen.add(variable)
         is_pointer = not variable.type.reference
-        self.flow.is_unclear |= depth > MAX_CALLS
-        for body in bodies if depth <= MAX_CALLS else ():
+        is_far = depth > MAX_CALLS or len(self._seen) > _MAX_POINTERS
+        self.flow.is_unclear |= is_far
+        for body in bodies if not is_far else ():
             extent = body.spot.place
             self.flow.is_unclear |= any(extent.start <= at < extent.end for at in self._problems)
             for node, path in with_path(body):
@@ -269,7 +277,7 @@ class Keys:
         self._initial: dict[Variable, Expression] = {}
         #: How often each variable may get another value.
         self._changes: dict[Variable, int] = {}
-        self._work = _MAX_WORK
+        self._work, self._depth = _MAX_WORK, 0
         #: What decides the values that variables get after the first one; None for anything.
         self._sources: dict[Variable, list[Expression | None]] = {}
         for node, path in with_path(self._body):
@@ -282,53 +290,36 @@ class Keys:
                 found = [value, *(test for test in tests if test is not None)]
                 self._sources.setdefault(variable, []).extend(found)
 
+    def _behind(self, node: Expression) -> Iterator[Node | None]:
+        """Yield all that decides a value, through variables; None for what is not known."""
+        pending: list[Node | None] = [node]
+        seen: set[Variable] = set()
+        while pending:
+            current = pending.pop()
+            yield current
+            if current is None:
+                continue
+            pending.extend(children(current))
+            if isinstance(current, Name) and current.variable not in seen:
+                seen.add(current.variable)
+                pending += self._sources.get(current.variable, ())
+                initial = self._initial.get(current.variable)
+                pending += [] if initial is None else [initial]
+
     def depends_on_data(self, node: Expression) -> bool:
         """Return whether elements of arrays decide a value; one at a fixed place is a scalar."""
-        pending: list[Node] = [node]
-        seen: set[Variable] = set()
-        while pending:
-            current = pending.pop()
-            if isinstance(current, OpaqueExpression):
-                return True
-            if isinstance(current, Index):
-                array = current.base.variable if isinstance(current.base, Name) else None
-                is_fixed = isinstance(current.index, NumberLiteral)
-                if array is None or array.kind != "parameter" or not is_fixed:
-                    return True
-            if isinstance(current, Name) and current.variable not in seen:
-                variable = current.variable
-                seen.add(variable)
-                sources = [*self._sources.get(variable, ()), self._initial.get(variable, current)]
-                if None in sources:
-                    return True
-                pending += [one for one in sources if one is not None]
-            pending.extend(children(current))
-        return False
+        return any(
+            one is None
+            or isinstance(one, OpaqueExpression)
+            or (isinstance(one, Index) and not _is_scalar(one))
+            for one in self._behind(node)
+        )
 
-    def thread_parts(self, node: Expression) -> set[tuple[str, str]]:
-        """Return the thread attributes that decide a value, each with its component."""
-        found: set[tuple[str, str]] = set()
-        pending: list[Node] = [node]
-        seen: set[Variable] = set()
-        while pending:
-            current = pending.pop()
-            part = current.base if isinstance(current, Member) else current
-            variable = part.variable if isinstance(part, Name) else None
-            name = "" if variable is None else variable.attribute
-            if variable is not None and variable.kind != "local":
-                name = name or self._outer.get(variable.name, "")
-            if name:
-                found.add((name, current.field if isinstance(current, Member) else ""))
-            elif isinstance(current, Name) and current.variable not in seen:
-                seen.add(current.variable)
-                sources = [
-                    *self._sources.get(current.variable, ()),
-                    self._initial.get(current.variable),
-                ]
-                pending += [one for one in sources if one is not None]
-            else:
-                pending.extend(children(current))
-        return found
+    def attributes_of(self, node: Expression) -> set[str]:
+        """Return the thread attributes that decide a value."""
+        variables = [one.variable for one in self._behind(node) if isinstance(one, Name)]
+        found = {one.attribute or self._outer.get(one.name, "") for one in variables}
+        return found - {""}
 
     def is_dense(self, access: Access) -> bool:
         """Return whether neighbours get the elements side by side, from the form of the index."""
@@ -338,24 +329,20 @@ class Keys:
         return (
             len(steps) == 1
             and len(terms) == len(steps) + len(products)
-            and all(map(self.thread_parts, terms))
+            and all(map(self.attributes_of, terms))
         )
 
     def is_shifted(self, access: Access) -> bool:
         """Return whether all threads get elements from a common place on, such as a row's."""
         return any(
-            not (isinstance(one, NumberLiteral) or self.thread_parts(one) or self._counts(one))
+            not (isinstance(one, NumberLiteral) or self.attributes_of(one) or self._counts(one))
             for one in self._terms(access)
         )
 
     def _counts(self, term: Expression) -> bool:
         """Return whether a value is another one in each round of a loop."""
-        names = (node.variable for node in below(term) if isinstance(node, Name))
-        return any(
-            self._is_counter(one)
-            or ((initial := self.initial(one)) is not None and self._counts(initial))
-            for one in names
-        )
+        behind = self._behind(term)
+        return any(isinstance(one, Name) and self._is_counter(one.variable) for one in behind)
 
     def _terms(self, access: Access) -> list[Expression]:
         """Return what is added up to the place of an element."""
@@ -460,6 +447,14 @@ class Keys:
 
     def _address(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         """Return what is added up to an address."""
+        if self._depth == _MAX_DEPTH:
+            return None
+        self._depth += 1
+        found = self._sum(node, numbers)
+        self._depth -= 1
+        return found
+
+    def _sum(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         if isinstance(node, Name):
             variable = node.variable
             if variable.kind == "parameter":
@@ -490,8 +485,14 @@ class Keys:
 
     def _value(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         self._work -= 1
-        if self._work < 0:
+        if self._work < 0 or self._depth == _MAX_DEPTH:
             return None
+        self._depth += 1
+        found = self._key(node, numbers)
+        self._depth -= 1
+        return found
+
+    def _key(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         if isinstance(node, NumberLiteral):
             return (node.value,)
         if isinstance(node, Name):
@@ -524,10 +525,17 @@ class Keys:
 
     def _is_counter(self, variable: Variable) -> bool:
         """Return whether only the step of its loop changes a variable."""
-        return self._changes.get(variable) == 1 and any(
-            variable in _started(node) and node.step is not None and variable in changed(node.step)
-            for node in below(self._body)
-            if isinstance(node, Loop)
+        return self._changes.get(variable) == 1 and variable in self._counters
+
+    @cached_property
+    def _counters(self) -> frozenset[Variable]:
+        """The variables that the step of their loop changes."""
+        loops = (node for node in below(self._body) if isinstance(node, Loop))
+        return frozenset(
+            variable
+            for loop in loops
+            if loop.step is not None
+            for variable in changed(loop.step).intersection(_started(loop))
         )
 
     def is_covered(self, read: Access, store: Access) -> bool:
@@ -631,6 +639,13 @@ def _is_in_order(block: Block, first: Node, second: Node) -> bool:
 
 def _jumps(node: Node) -> bool:
     return any(isinstance(inner, (Jump, Return, Switch)) for inner in below(node))
+
+
+def _is_scalar(node: Index) -> bool:
+    """Return whether an element is a scalar that is passed in a buffer: ``n[0]``."""
+    array = node.base.variable if isinstance(node.base, Name) else None
+    is_passed = array is not None and array.kind == "parameter"
+    return is_passed and isinstance(node.index, NumberLiteral)
 
 
 def _is_constant_array(node: Expression) -> bool:

@@ -185,7 +185,7 @@ class _Copies:
 
     def _is_private(self, one: Access) -> bool:
         """Return whether threads of a threadgroup have elements of their own."""
-        return any(name.startswith("thread_") for name, _ in self._keys.thread_parts(one.element))
+        return any(name.startswith("thread_") for name in self._keys.attributes_of(one.element))
 
     def _is_copied(self, one: Access, copy: Access, path: Path) -> bool:
         """Return whether an access is to an element that is copied in front of a statement."""
