@@ -70,7 +70,7 @@ def command(
     if ported.refused:
         lines = [f"not ported: {name}: {_shown(file, e)}" for name, e in ported.refused.items()]
         print_lines(([(line, "")] for line in lines), sys.stderr)
-        sys.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _shown(file: str, error: PortError) -> str:

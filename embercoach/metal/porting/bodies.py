@@ -72,7 +72,7 @@ class KernelNames:
 
     def __init__(self, file: KernelFile, kernel: EntryPoint) -> None:
         self._file = file
-        self._body = kernel.body
+        self._whole, self._body = kernel.whole, kernel.body
         self.parsed = file.parsed
         self._uses: dict[int, list[SyntaxNode]] = {}
         self._unbound: set[str] = set()
@@ -142,7 +142,13 @@ class KernelNames:
 
     def is_free(self, name: str) -> bool:
         """Return whether the kernel may declare the name of a field as one of its own."""
-        declared = (d.name for d in self._file.scopes.declarations if d.kind != "field")
+        extent = self.parsed.place(self._whole)
+        declared = (
+            one.name
+            for one in self._file.scopes.declarations
+            if one.kind != "field"
+            and (one.depth == 0 or extent.start <= one.place.start < extent.end)
+        )
         known = name in self._file.scopes.macros.mentioned or name in ATTRIBUTES or name in NAMED
         return not known and name not in self._unbound and name not in set(declared)
 
@@ -464,7 +470,7 @@ class _Port:
 
     def _space(self, array: ArrayArgument) -> str | None:
         """Return the address space that an input must be in, None for any."""
-        if array.role == "updated" and array.is_view:
+        if array.role == "updated" and array.is_view and array.width == 1:
             return "device"
         if array.role != "input" or array.is_scalar or array.field:
             return None

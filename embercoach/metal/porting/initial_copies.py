@@ -203,16 +203,19 @@ class _Copies:
             f"({self._text(one)})" if len(offsets) > 1 and _is_loose(one) else self._text(one)
             for one in offsets
         ]
-        initial, size = self._array.initial, self._array.size
+        array, size = self._array, self._array.size
         index = " + ".join(texts) or "0"
-        marks = [f"{self._written}[{index}] = true;"]
-        if self._array.is_view:
+        places, value = [index], f"{array.initial}[{index}]"
+        if array.is_view:
             if self._written and not 1 <= size <= _MANY_MARKS:
                 return None
-            initial = f"reinterpret_cast<const device {self._array.element}*>({initial})"
-            marks = [f"{self._written}[({index}) * {size} + {at}] = true;" for at in range(size)]
-        copy = f"{self._text(element)} = {initial}[{index}];"
-        return [copy, *(marks if self._written else ())]
+            places = [f"{size} * ({index}) + {at}" for at in range(size)]
+            value = f"reinterpret_cast<const device {array.element}*>({array.initial})[{index}]"
+        if array.width > 1:
+            values = (f"{array.initial}[{place}]" for place in places[: array.width])
+            value = f"{array.element}({', '.join(values)})"
+        marks = [f"{self._written}[{place}] = true;" for place in places if self._written]
+        return [f"{self._text(element)} = {value};", *marks]
 
     def _text(self, part: Expression) -> str:
         place = part.spot.place

@@ -70,6 +70,11 @@ class ArrayArgument(Struct, frozen=True):
         return f"{self.name}_initial"
 
     @property
+    def width(self) -> int:
+        """The components of an element that is a vector, 1 for others."""
+        return NAMED[self.element].width if self.element in NAMED else 1
+
+    @property
     def is_vector(self) -> bool:
         """Return whether it is one vector, which is passed as an array of its components."""
         return self.role == "input" and self.is_reference and self.size > 1 and not self.is_view

@@ -35,12 +35,16 @@ from __future__ import annotations
 import mlx.core as mx
 '''
 _CHECKS = '''\
-def _check(name: str, array: mx.array, dtype: mx.Dtype, space: str = "") -> None:
+def _check(
+    name: str, array: mx.array, dtype: mx.Dtype, space: str = "", size: int | None = None
+) -> None:
     """Refuse an array that the kernel would not compile for, or would misread."""
     if array.dtype != dtype:
         raise TypeError(f"{name} must be {dtype}, got {array.dtype}")
     if array.ndim == 0:
         raise ValueError(f"{name} must have a dimension")
+    if size is not None and array.size != size:
+        raise ValueError(f"{name} must have {size} elements, got {array.size}")
     if space and (space == "constant") != (array.size < 8):
         # MLX passes arrays of fewer than 8 elements in constant memory, others in device memory.
         bound = "fewer than 8" if space == "constant" else "8 or more"
@@ -297,6 +301,7 @@ class _Wrapper:
                 name = self._name(one.label)
                 space = self._kernel.spaces.get(one.name)
                 last = f", {_quoted(space)}" if space else ""
+                last += f", size={one.size}" if one.is_vector else ""
                 yield f"_check({_quoted(name)}, {name}, {self._dtype(one)}{last})"
         if self._kernel.is_one_threadgroup:
             yield "if any(threads > group for threads, group in zip(grid, threadgroup)):"
