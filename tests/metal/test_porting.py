@@ -15,7 +15,7 @@ from embercoach.metal.porting.ported_modules import ported_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embercoach.metal.porting.kernel_arguments import ArrayRole
+    from embercoach.metal.porting.port_arguments import ArrayRole
 
 AT = "uint id [[thread_position_in_grid]]"
 

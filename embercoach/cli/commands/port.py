@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from embercoach.metal.porting.entry_points import PortError
     from embercoach.metal.porting.flat_texts import Read
-    from embercoach.metal.porting.kernel_arguments import ArrayRole
+    from embercoach.metal.porting.port_arguments import ArrayRole
     from embercoach.metal.porting.ported_modules import PortedFile
 
 
@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Port this kernel only.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME", help="This array is only read.")
 @click.option(
-    "--output", "outputs", multiple=True, metavar="NAME", help="This array is only written."
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="NAME",
+    help="The kernel fills this array: MLX makes a new one.",
 )
 @click.option(
-    "--update", "updates", multiple=True, metavar="NAME", help="This array is read and written."
+    "--update",
+    "updates",
+    multiple=True,
+    metavar="NAME",
+    help="The kernel changes values of this array: MLX returns a changed copy.",
 )
 @click.option(
     "-o",
@@ -46,7 +54,8 @@ def command(
 
     Each `kernel void f(...)` becomes a body with its header, inputs and outputs, and a function
     that launches it. What a kernel does with an array that is not const decides between input,
-    output and both; --input, --output and --update decide where that is unclear.
+    output and update; --input, --output and --update decide otherwise. Kernels that cannot be
+    ported are listed, and the exit code is 1.
     """
     from embercoach.cli.entry import UserError
     from embercoach.metal.porting.entry_points import PortError

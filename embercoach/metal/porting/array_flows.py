@@ -1,4 +1,4 @@
-"""What a kernel does with an array: the elements that it reads and writes, through pointers too.
+"""The accesses of a kernel to an array: reads and writes of elements, through pointers too.
 
 ``bodies`` decides from it whether an array is an input, an output or both.
 """

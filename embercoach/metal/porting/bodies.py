@@ -18,7 +18,7 @@ from embercoach.metal.porting.array_flows import (
 )
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.porting.initial_copies import InitialCopy, copied, whole_copy
-from embercoach.metal.porting.kernel_arguments import (
+from embercoach.metal.porting.port_arguments import (
     ArrayArgument,
     AttributeArgument,
     ThreadgroupArgument,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.porting.array_flows import ArrayFlow
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
-    from embercoach.metal.porting.kernel_arguments import Argument, ArrayRole
+    from embercoach.metal.porting.port_arguments import Argument, ArrayRole
     from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.program.walk import Path
@@ -141,7 +141,7 @@ class KernelNames:
         return name
 
     def is_free(self, name: str) -> bool:
-        """Return whether the kernel may declare the name of a field as one of its own."""
+        """Return whether the kernel may declare the name of a field as a separate one."""
         extent = self.parsed.place(self._whole)
         declared = (
             one.name
@@ -575,7 +575,10 @@ class _Port:
             self._edits += chosen.edits
             self._prologue += chosen.prologue
             whole |= not chosen.edits
-            found.append(replace(one, role="updated", keeps=False, written=chosen.written))
+            each = one.size if chosen.is_single else 0
+            found.append(
+                replace(one, role="updated", keeps=False, written=chosen.written, each=each)
+            )
         return tuple(found), whole
 
     def _function_constants(self) -> list[TemplateParameter]:

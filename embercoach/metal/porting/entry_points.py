@@ -58,7 +58,7 @@ class KernelParameter(Struct, frozen=True):
         constant: its type is ``const``, or in the constant address space.
         declarator: its stars, reference and dimensions.
         marks: its attributes.
-        comment: that behind it on its line, often the shape of an array.
+        comment: that after it on its line, often the shape of an array.
     """
 
     declaration: Declaration
@@ -392,10 +392,10 @@ class _Reader:
             constant,
             declarator,
             tuple(parsed.declared_marks(part)),
-            self._comment_behind(parsed.place(part).end),
+            self._comment_after(parsed.place(part).end),
         )
 
-    def _comment_behind(self, end: int) -> str:
+    def _comment_after(self, end: int) -> str:
         rest = self._text[end : self._text.find("\n", end)].lstrip(" \t,)")
         return rest.strip("/* \t") if rest.startswith(("//", "/*")) else ""
 

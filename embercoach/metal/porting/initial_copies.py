@@ -32,7 +32,7 @@ from embercoach.metal.program.walk import below
 if TYPE_CHECKING:
     from embercoach.metal.porting.array_flows import ArrayFlow, Keys
     from embercoach.metal.porting.bodies import Edit, KernelNames
-    from embercoach.metal.porting.kernel_arguments import ArrayArgument
+    from embercoach.metal.porting.port_arguments import ArrayArgument
     from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.walk import Node, Path
 
@@ -47,10 +47,12 @@ class InitialCopy(Struct, frozen=True):
         edits: the lines in front of the first use of the thread's elements; none for a whole copy.
         prologue: the lines in front of the body for a whole copy.
         written: an output that marks the elements that threads copy; empty where all are copied.
+        is_single: a thread copies one element.
     """
 
     edits: tuple[Edit, ...] = ()
     written: str = ""
+    is_single: bool = False
     prologue: tuple[str, ...] = ()
 
 
@@ -100,35 +102,35 @@ class _Copies:
 
     def copy(self) -> InitialCopy:
         """Return the copy of each element by its thread, an empty one where that is not certain."""
-        edits = self._copied()
-        return InitialCopy(edits, self._written) if edits else InitialCopy()
-
-    def _copied(self) -> tuple[Edit, ...]:
         first = self._accesses[0]
         path = self._statement(first)
         guards = None if path is None else _guards(first, len(path) - 1)
         if path is None or guards is None:
-            return ()
+            return InitialCopy()
         elements = self._elements(path, guards)
         if not all(map(self._is_private, elements)):
-            return ()
+            return InitialCopy()
         statement = self._names.statement_of(first.element, path)
         if not elements or statement is None:
-            return ()
+            return InitialCopy()
         is_all = len(elements) == 1 and self._keys.is_dense(elements[0]) and not guards
         if not is_all or self._keys.is_for_data(path):
             self._written = self._names.unique(f"{self._array.name}_written")
         start = self._names.parsed.place(statement).start
         lines = [self._lines(one, start) for one in elements]
         if None in lines or not all(_is_pure(one) and _is_before(one, start) for one in guards):
-            return ()
+            return InitialCopy()
         shown = [line for several in lines for line in several or ()]
         if guards:
             tests = " && ".join(
                 f"({self._text(one)})" if len(guards) > 1 else self._text(one) for one in guards
             )
             shown = [f"if ({tests}) {{", *(f"    {line}" for line in shown), "}"]
-        return tuple(self._names.before(statement, shown))
+        return InitialCopy(
+            tuple(self._names.before(statement, shown)),
+            self._written,
+            not (self._written or any(isinstance(node, Loop) for node in path)),
+        )
 
     def _statement(self, first: Access) -> Path | None:
         """Return the path to the innermost statement that a thread runs once for each element."""
@@ -184,7 +186,7 @@ class _Copies:
         return not leaves and _guards(one, at + 1) == guards
 
     def _is_private(self, one: Access) -> bool:
-        """Return whether threads of a threadgroup have elements of their own."""
+        """Return whether threads of a threadgroup have separate elements."""
         return any(name.startswith("thread_") for name in self._keys.attributes_of(one.element))
 
     def _is_copied(self, one: Access, copy: Access, path: Path) -> bool:

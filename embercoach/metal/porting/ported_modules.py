@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.metal.porting.bodies import PortedKernel
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
     from embercoach.metal.porting.flat_texts import Read
-    from embercoach.metal.porting.kernel_arguments import ArrayArgument, ArrayRole
+    from embercoach.metal.porting.port_arguments import ArrayArgument, ArrayRole
 
 _HEAD = '''\
 """Metal kernels for mx.fast.metal_kernel, ported by `embercoach port`.
@@ -303,6 +303,11 @@ class _Wrapper:
                 last = f", {_quoted(space)}" if space else ""
                 last += f", size={one.size}" if one.is_vector else ""
                 yield f"_check({_quoted(name)}, {name}, {self._dtype(one)}{last})"
+        for one in self._kernel.outputs:
+            if one.each:
+                name, times = self._name(one.label), f" * {one.each}" if one.each > 1 else ""
+                yield f"if grid[0] * grid[1] * grid[2]{times} < {name}.size:"
+                yield f'    raise ValueError(f"{name} must have a thread per element, got {{grid}}")'
         if self._kernel.is_one_threadgroup:
             yield "if any(threads > group for threads, group in zip(grid, threadgroup)):"
             yield '    raise ValueError(f"grid must be one threadgroup, got {grid}")'

@@ -1,4 +1,4 @@
-"""What a kernel's parameters become for MLX: arrays, thread attributes, threadgroup memory."""
+"""The parameters of a kernel as MLX passes them: arrays, attributes, threadgroup memory."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class ArrayArgument(Struct, frozen=True):
         struct: that of the elements.
         keeps: data decide which elements of the output the kernel writes.
         written: the output that marks the elements of an updated array that threads copy.
+        each: values of the dtype that a thread copies of an updated array, 0 for any number.
         field: the field of the parameter's struct that it holds; empty for all of it.
     """
 
@@ -57,6 +58,7 @@ class ArrayArgument(Struct, frozen=True):
     struct: MetalStruct | None = None
     keeps: bool = False
     written: str = ""
+    each: int = 0
     field: str = ""
 
     @property
@@ -134,7 +136,7 @@ def arguments_of(
 
 
 def _plain_argument(parameter: KernelParameter) -> AttributeArgument | ThreadgroupArgument | None:
-    """Return a parameter as an argument that is no array of MLX's, None for an array."""
+    """Return a parameter as an argument other than an array of MLX's, None for an array."""
     marks = [mark.name for mark in parameter.marks]
     attribute = next((name for name in marks if name in ATTRIBUTES), None)
     if attribute is not None:
