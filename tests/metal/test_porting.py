@@ -80,6 +80,16 @@ NAMES = st.sampled_from(["id", "other", "idx"])
 
 
 @given(st.text(max_size=40))
+def test_any_text_of_a_signature_makes_a_module(text: str) -> None:
+    comment = "".join(c for c in text if c not in "\r\n\x00" and not "\ud800" <= c <= "\udfff")
+    lines = f"// {comment}\n#include <metal_stdlib>\n"
+    lines += kernel("y[id] = 1;", f"device float* y, // {comment}\n{AT}")
+    module = ported(lines)
+    ast.parse(module)
+    assert all(line.isprintable() for line in module.replace("\t", " ").split("\n"))
+
+
+@given(st.text(max_size=40))
 def test_any_text_of_a_comment_arrives_unchanged(text: str) -> None:
     comment = "".join(c for c in text if c not in "\r*/\\\x00" and not "\ud800" <= c <= "\udfff")
     lines = kernel(f"/* {comment} */ y[id] = 1;")

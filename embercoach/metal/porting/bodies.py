@@ -123,10 +123,6 @@ class KernelNames:
             return unpack_initialized(above)[0].is_address
         return above.kind in _CAPTURES
 
-    def binding(self, part: SyntaxNode) -> Declaration | None:
-        """Return the declaration that a name is bound to."""
-        return self._file.scopes.bindings.get(part.start)
-
     def locals(self) -> Iterator[Declaration]:
         """Yield the declarations in the body."""
         extent = self.parsed.place(self._body)
@@ -202,17 +198,17 @@ class KernelNames:
 
     def before(self, part: SyntaxNode, lines: Sequence[str]) -> Iterator[Edit]:
         """Yield the edits that insert lines in front of a statement, in braces if it is alone."""
-        place = self.parsed.place(part)
-        start = place.start
-        line = self._file.flat.text.rfind("\n", 0, start) + 1
-        indent = self._file.flat.text[line:start]
-        between = f"\n{indent}" if not indent.strip() else " "
+        place, text = self.parsed.place(part), self._file.flat.text
+        line = text[text.rfind("\n", 0, place.start) + 1 : place.start]
+        indent = line[: len(line) - len(line.lstrip())]
         above = self.parsed.parent(part)
-        is_alone = above is None or above.kind != "compound_statement"
-        text = "".join(f"{line}{between}" for line in lines)
-        yield Edit(start, start, f"{{ {text}" if is_alone else text)
-        if is_alone:
-            yield Edit(place.end, place.end, " }")
+        if above is None or above.kind != "compound_statement":
+            inner = "".join(f"\n{indent}    {one}" for one in (*lines, ""))
+            yield Edit(place.start, place.start, f"{{{inner}")
+            yield Edit(place.end, place.end, f"\n{indent}}}")
+        else:
+            between = " " if line.strip() else f"\n{indent}"
+            yield Edit(place.start, place.start, "".join(f"{one}{between}" for one in lines))
 
     def renamed(self, use: SyntaxNode, attribute: str, component: str) -> Edit:
         """Return the edit that turns the use of a parameter into that of a thread attribute."""
@@ -235,11 +231,6 @@ class KernelNames:
                 pieces += (self._file.flat.text[done : edit.start], edit.text)
                 done = edit.end
         return "".join(pieces) + self._file.flat.text[done:end]
-
-    def part_text(self, part: SyntaxNode, edits: Sequence[Edit]) -> str:
-        """Return a part as written, with the edits in it applied."""
-        place = self.parsed.place(part)
-        return self.text(place.start, place.end, edits)
 
     def body_text(self, edits: Sequence[Edit]) -> str:
         """Return the statements of the body, edited, without the braces and their indentation."""
@@ -414,6 +405,8 @@ class _Port:
             if above is None or above.kind != "field_expression" or field is None:
                 return (argument,)
             word = self._names.parsed.word(field)
+            if not (word.isascii() and word.isidentifier()):
+                return (argument,)
             name = word if self._names.is_free(word) else f"{argument.name}_{word}"
             part = field_argument(argument, word, self._names.unique(name, but=word))
             is_pointer = not argument.is_reference

@@ -80,7 +80,7 @@ def flat_text(text: str, read: Read) -> FlatText:
 
 
 def _spliced(flat: FlatText, splices: Sequence[_Splice]) -> FlatText:
-    rows = [0, *accumulate(map(len, flat.text.splitlines(keepends=True)))]
+    rows = [0, *accumulate(len(line) + 1 for line in flat.text.split("\n"))][:-1]
     pieces: list[str] = []
     origins = [flat.origins[0]]
     done = 0

@@ -305,9 +305,10 @@ class _Wrapper:
                 yield f"_check({_quoted(name)}, {name}, {self._dtype(one)}{last})"
         for one in self._kernel.outputs:
             if one.each:
-                name, times = self._name(one.label), f" * {one.each}" if one.each > 1 else ""
-                yield f"if grid[0] * grid[1] * grid[2]{times} < {name}.size:"
-                yield f'    raise ValueError(f"{name} must have a thread per element, got {{grid}}")'
+                name, each = self._name(one.label), f"{one.each} * " if one.each > 1 else ""
+                yield f"if {each}grid[0] * grid[1] * grid[2] < {name}.size:"
+                message = f"{name} must have a thread per element, got {{grid}}"
+                yield f'    raise ValueError(f"{message}")'
         if self._kernel.is_one_threadgroup:
             yield "if any(threads > group for threads, group in zip(grid, threadgroup)):"
             yield '    raise ValueError(f"grid must be one threadgroup, got {grid}")'
@@ -371,8 +372,9 @@ def _remark(array: ArrayArgument) -> str:
     elif array.is_vector:
         found = f", the {array.size} components of a `{array.element}`"
     comment = array.parameter.comment
-    is_shown = comment and len(comment) <= _WIDTH and not array.field and _is_harmless(comment)
-    return f"{found} ({comment})" if is_shown else found
+    if comment and len(comment) <= _WIDTH and not array.field:
+        found += f" ({comment})"
+    return found if _is_harmless(found) else ""
 
 
 def _is_float(array: ArrayArgument) -> bool:
