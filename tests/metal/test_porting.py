@@ -142,6 +142,22 @@ def test_a_role_decides_where_the_body_is_unclear() -> None:
         ported(text, y="output", z="output")
 
 
+def test_atomic_functions_that_only_load_are_refused() -> None:
+    load = "y[id] = atomic_load_explicit(&n[id], memory_order_relaxed);"
+    text = kernel(load, f"device uint* y, device atomic_uint* n, {AT}")
+    with pytest.raises(PortError, match="`n` is loaded by atomic functions alone"):
+        ported(text)
+
+
+def test_atomic_functions_on_plain_memory_add_to_init_value() -> None:
+    add = "atomic_fetch_add_explicit((device atomic_uint*)&y[0], id, memory_order_relaxed);"
+    module = ported(kernel(add, f"device uint* y, {AT}"))
+    assert "init_value: float = 0,\n" in module
+    assert "atomic_outputs" not in module
+    with pytest.raises(PortError, match="unclear use of `y`"):
+        ported(kernel(f"uint first = y[0]; {add} y[1] = first;", f"device uint* y, {AT}"))
+
+
 def test_the_header_has_what_kernels_use_and_no_kernels() -> None:
     above = "#pragma once\n#include <metal_stdlib>\nusing namespace metal;\n#define TWO 2\n"
     other = "kernel void g(texture2d<float> t [[texture(0)]]) {}\n"

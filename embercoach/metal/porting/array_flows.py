@@ -74,13 +74,13 @@ class ArrayFlow(Struct):
     """The accesses to an array, in the order of the text.
 
     Attributes:
-        is_atomic: an atomic function accesses it.
+        atomics: the atomic functions that access it.
         is_unclear: its address goes where it is not followed.
         is_passed: its address goes into a variable, a cast or a function.
     """
 
     accesses: list[Access] = field(default_factory=list)
-    is_atomic: bool = False
+    atomics: set[str] = field(default_factory=set)
     is_unclear: bool = False
     is_passed: bool = False
 
@@ -169,7 +169,7 @@ class _Follower:
                     return
                 self._variable(function.parameters[place], function.bodies, depth + 1)
         elif call.name.startswith("atomic_"):
-            self.flow.is_atomic = True
+            self.flow.atomics.add(call.name)
         elif call.name in ("simdgroup_load", "simdgroup_store") and place == 1:
             kind: Literal["read", "store"] = "read" if call.name.endswith("load") else "store"
             self.flow.accesses.append(Access(kind, call, path, is_own=False))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.porting.array_flows import (
+    ArrayFlow,
     Keys,
     array_flow,
     may_keep_values,
@@ -36,7 +37,6 @@ from embercoach.metal.program.written_names import NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from embercoach.metal.porting.array_flows import ArrayFlow
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
     from embercoach.metal.porting.port_arguments import Argument, ArrayRole
     from embercoach.metal.program.nodes import Expression
@@ -354,7 +354,7 @@ class _Port:
             "\n".join((*self._prologue, self._names.body_text(self._edits))),
             spaces,
             is_one_threadgroup,
-            any(one.is_atomic for one in self._flows.values()),
+            is_atomic or any(one.atomics for one in self._flows.values()),
         )
 
     def _with_attributes(self) -> EntryPoint:
@@ -441,25 +441,31 @@ class _Port:
             role = self._role(array)
             flow = self._flows.get(array.parameter.name)
             if role == "output" and self._keys is not None and flow is not None:
-                keeps = not flow.is_atomic and may_keep_values(self._keys, flow)
+                keeps = not flow.atomics and may_keep_values(self._keys, flow)
                 array = replace(array, keeps=keeps)
         return replace(array, role=role)
 
     def _role(self, array: ArrayArgument) -> ArrayRole:
         """Return the role of a writable array that the body shows."""
-        flow = self._flows.get(array.parameter.name)
-        if array.is_atomic or (flow is not None and flow.is_atomic and not flow.is_unclear):
+        name = array.parameter.name
+        flow = self._flows.get(name, ArrayFlow(is_unclear=True))
+        if flow.atomics and all("_load" in word for word in flow.atomics) and not flow.is_unclear:
+            message = f"`{name}` is loaded by atomic functions alone, MLX has no such inputs"
+            raise PortError(message, array.parameter.place)
+        if array.is_atomic:
             return "output"
-        if self._keys is None or flow is None or flow.is_unclear:
-            name = array.parameter.name
+        reads = None
+        if self._keys is not None and not flow.is_unclear:
+            reads = reads_before_stores(self._keys, flow)
+        if reads is None or (reads and flow.atomics):
             raise PortError(
                 f"unclear use of `{name}`: pass --output {name} if the kernel fills a new array, "
                 f"--update {name} if it changes the caller's values",
                 array.parameter.place,
             )
-        if not any(one.kind == "store" for one in flow.accesses):
+        if not flow.atomics and not any(one.kind == "store" for one in flow.accesses):
             return "input"
-        return "updated" if reads_before_stores(self._keys, flow) else "output"
+        return "updated" if reads else "output"
 
     def _space(self, array: ArrayArgument) -> str | None:
         """Return the address space that an input must be in, None for any."""

@@ -76,7 +76,7 @@ def copied(
         is_atomic: MLX declares the outputs as atomic.
     """
     if keys is not None and flow is not None and names.is_clear(array.parameter.declaration):
-        own = not (array.is_atomic or array.is_reference or flow.is_unclear or flow.is_atomic)
+        own = not (array.is_atomic or array.is_reference or flow.is_unclear or flow.atomics)
         if own and all(one.is_own for one in flow.accesses):
             found = _Copies(array, names, edits, keys, flow).copy()
             if found.edits:
