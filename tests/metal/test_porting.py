@@ -229,6 +229,18 @@ def test_an_included_file_is_part_of_the_header() -> None:
     assert (raised.value.file, raised.value.line) == ("b.h", 5)
 
 
+def test_a_copy_of_the_preamble_of_mlx_is_left_out() -> None:
+    copy = "typedef bfloat bfloat16_t;\ntemplate <typename T> struct Limits { T max; };\n"
+    copy += "struct Limits;\nuint elem_to_loc(uint i) { return i; }\nstruct Own { uint at; };\n"
+
+    def read(_includer: str, target: str) -> tuple[str, str]:
+        return target, copy
+
+    text = '#include "utils.h"\n' + kernel("Own own = {id}; y[elem_to_loc(own.at)] = 1;")
+    header = texts(ported_file(text, (), {}, read).module)["header"].strip()
+    assert header == "struct Own { uint at; };"
+
+
 def test_comments_stay_with_their_kernel() -> None:
     parameters = f"device const float* x, // [rows, columns]\n device float* y, {AT}"
     text = "// A license.\n#include <metal_stdlib>\n\n// The first.\n"

@@ -19,7 +19,7 @@ from embercoach.metal.program.lowering import evaluate
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.program.types import NAMED
 from embercoach.metal.program.written_names import names_of
-from embercoach.metal.tokens import Token, tokens
+from embercoach.metal.tokens import Token, tokens, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,22 +116,39 @@ def _included(text: str, name: str, read: Read, seen: set[str]) -> FlatText:
         new = FlatText("", ((name, 1),))
         if file[0] not in seen:
             seen.add(file[0])
-            if not _is_preamble(file[1], text):
-                new = _included(file[1].rstrip("\n"), file[0], read, seen)
+            own = _beside_preamble(file[1], text) if _is_preamble(file[1]) else file[1]
+            new = _included(own.rstrip("\n"), file[0], read, seen)
         splices.append(_Splice(*_stretch(found, one), new))
     return _spliced(flat, splices)
 
 
-def _is_preamble(text: str, includer: str) -> bool:
-    """Return whether a file is a copy of what MLX puts in front of a kernel, in what is used."""
-    if not all(name in text for name in _OF_PREAMBLE):
-        return False
+def _is_preamble(text: str) -> bool:
+    """Return whether a file is a copy of what MLX puts in front of a kernel."""
+    return all(name in text for name in _OF_PREAMBLE)
+
+
+def _beside_preamble(text: str, includer: str) -> str:
+    """Return the parts of a copy of MLX's preamble that are not in it and that are used."""
     macros = read_macros(text)
-    scopes = names_of(as_written(text, "file", macros.blanks), macros)
-    outer = (one for one in scopes.declarations if one.depth == 0 and one.kind != "namespace")
-    own = {one.name for one in outer} | macros.names
-    used = {token.text for token in tokens(includer) if token.kind == "name"}
-    return not (own - MLX_NAMES - NAMED.keys()) & used
+    parsed = as_written(text, "file", macros.blanks)
+    outer = [one for one in names_of(parsed, macros).declarations if one.depth == 0]
+    parts: dict[str, str] = {}
+    for part in parsed.tree.inner:
+        place = parsed.place(part)
+        for one in outer:
+            is_plain = one.kind != "namespace" and part.kind not in ("preproc_if", "preproc_ifdef")
+            if is_plain and place.start <= one.place.start < place.end:
+                is_open = text[place.end : place.end + 1] == ";"
+                parts[one.name] = text[place.start : place.end + is_open]
+    for name in (*MLX_NAMES, *NAMED):
+        parts.pop(name, None)
+    kept: list[str] = []
+    pending = [includer]
+    while pending:
+        for name in {token.text for token in tokens_of(pending.pop())} & parts.keys():
+            kept.insert(0, parts.pop(name))
+            pending.append(kept[0])
+    return "\n".join(kept)
 
 
 def _stretch(found: Sequence[Token], one: Directive) -> tuple[int, int]:
