@@ -42,6 +42,33 @@ def test_an_error_names_file_line_and_column(
     assert f"{kernels}:2:55: MLX has no dtype for `Item`" in ran.err
 
 
+def test_kernels_that_are_not_ported_are_listed(
+    embercoach: Callable[..., Ran], tmp_path: Path
+) -> None:
+    kernels = tmp_path / "a.metal"
+    kernels.write_text("kernel void none(device float* y) {}\n" + SCALE)
+    ran = embercoach("port", str(kernels))
+    assert ran.code == 1
+    assert "def scale(" in ran.out
+    assert ran.err.strip() == f"not ported: none: {kernels}:1:13: `none` writes no array"
+
+
+def test_files_are_included_from_the_checkout_alone(
+    embercoach: Callable[..., Ran], tmp_path: Path
+) -> None:
+    (tmp_path / "outside.h").write_text("inline float two() { return 2; }\n")
+    folder = tmp_path / "checkout"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "own.h").write_text("inline float two() { return 2; }\n")
+    kernels = folder / "a.metal"
+    kernels.write_text('#include "own.h"\n' + SCALE.replace("2 *", "two() *"))
+    assert "inline float two()" in embercoach("port", str(kernels)).out
+    kernels.write_text('#include "../outside.h"\n' + SCALE)
+    assert (
+        f'{kernels}:1:1: MLX cannot include "../outside.h"' in embercoach("port", str(kernels)).err
+    )
+
+
 def test_other_files_and_two_roles_are_refused(
     embercoach: Callable[..., Ran], tmp_path: Path
 ) -> None:

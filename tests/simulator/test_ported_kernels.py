@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from embercoach.metal.porting.ported_modules import ported_module
+from embercoach.metal.porting.ported_modules import ported_file
 from embercoach.simulator import activate
 
 if TYPE_CHECKING:
@@ -90,6 +90,39 @@ kernel void doubled(device const float4* x, device float4* y,
     y[i] = 2.0f * x[i];
 }
 
+kernel void clip_below(device float* values, constant float& least, constant uint& count,
+                       uint i [[thread_position_in_grid]]) {
+    if (i < count && values[i] < least) values[i] = least;
+}
+
+kernel void scale_rows(device float* y, constant uint& n, uint row [[threadgroup_position_in_grid]],
+                       uint lane [[thread_position_in_threadgroup]],
+                       uint threads [[threads_per_threadgroup]]) {
+    device float* row_of_y = y + row * n;
+    float sum = 0;
+    for (uint i = lane; i < n; i += threads) sum += row_of_y[i];
+    sum = simd_sum(sum);
+    for (uint i = lane; i < n; i += threads) row_of_y[i] /= sum;
+}
+
+kernel void swap_odd(device float2* pairs, uint i [[thread_position_in_grid]]) {
+    float2 first = pairs[4 * i + 1];
+    pairs[4 * i + 1] = pairs[4 * i + 3];
+    pairs[4 * i + 3] = first;
+}
+
+struct Particle { float position[3]; float mass; };
+struct Step { float time; float3 force; };
+
+kernel void move(device const Particle* before, device Particle* after, constant Step& step,
+                 uint i [[thread_position_in_grid]]) {
+    Particle one = before[i];
+    for (int axis = 0; axis < 3; ++axis) {
+        one.position[axis] += step.time * step.force[axis] / one.mass;
+    }
+    after[i] = one;
+}
+
 kernel void total(device const float* x, device float& sum, constant int& lambda,
                   uint2 at [[thread_position_in_grid]]) {
     if (at.x == 0 && at.y == 0) {
@@ -101,7 +134,7 @@ kernel void total(device const float* x, device float& sum, constant int& lambda
 
 @pytest.fixture(scope="module")
 def module() -> str:
-    return ported_module(KERNELS, (), {})
+    return ported_file(KERNELS, (), {}).module
 
 
 @pytest.fixture
@@ -175,6 +208,32 @@ def test_vectors_are_views_of_arrays_in_device_memory(kernels: Any) -> None:
     close(kernels.doubled(mx.array(X), y_shape=(20,), **threads(5)), 2 * X)
     with pytest.raises(ValueError, match="x must have 8 or more elements, got 4"):
         kernels.doubled(mx.array(X[:4]), y_shape=(4,), **threads(1))
+
+
+def test_a_conditional_update_copies_its_element(kernels: Any) -> None:
+    close(kernels.clip_below(mx.array(X), -0.5, 20, **threads(32, 8)), np.maximum(X, -0.5))
+
+
+def test_rows_are_updated_by_several_threadgroups(kernels: Any) -> None:
+    rows = np.abs(RANDOM.normal(size=(3, 40)).astype(np.float32))
+    close(kernels.scale_rows(mx.array(rows), 40, **threads(96, 32)), rows / rows.sum(1)[:, None])
+
+
+def test_elements_that_no_thread_copies_keep_their_values(kernels: Any) -> None:
+    pairs = RANDOM.normal(size=(8, 2)).astype(np.float32)
+    expected = pairs[[0, 3, 2, 1, 4, 7, 6, 5]]
+    close(kernels.swap_odd(mx.array(pairs), **threads(2)), expected)
+
+
+def test_structs_are_passed_as_their_fields_and_memory(kernels: Any) -> None:
+    before = np.abs(RANDOM.normal(size=(5, 4)).astype(np.float32))
+    force = np.array([1, -2, 3], np.float32)
+    after = kernels.move(mx.array(before), 0.5, mx.array(force), after_shape=(5, 4), **threads(5))
+    expected = before.copy()
+    expected[:, :3] += 0.5 * force / before[:, 3:]
+    close(after, expected)
+    with pytest.raises(ValueError, match="force must have 3 elements, got 4"):
+        kernels.move(mx.array(before), 0.5, mx.zeros(4), after_shape=(5, 4), **threads(5))
 
 
 def test_a_reference_to_device_memory_is_an_output(kernels: Any) -> None:

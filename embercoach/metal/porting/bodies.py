@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from itertools import pairwise
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
-from embercoach.metal.execution.parameter_uses import OutputUses, output_uses, parameter_uses
-from embercoach.metal.porting.entry_points import (
+from embercoach.metal.contract import ATTRIBUTES
+from embercoach.metal.porting.array_flows import (
+    ArrayFlow,
+    Keys,
+    array_flow,
+    may_keep_values,
+    reads_before_stores,
+)
+from embercoach.metal.porting.entry_points import PortError, TemplateParameter
+from embercoach.metal.porting.initial_copies import InitialCopy, copied, whole_copy
+from embercoach.metal.porting.port_arguments import (
     ArrayArgument,
     AttributeArgument,
-    PortError,
-    TemplateParameter,
     ThreadgroupArgument,
     arguments_of,
+    field_argument,
+    generated_names,
+    with_own_names,
 )
-from embercoach.metal.program.lowering import SignatureNames, lower_body
+from embercoach.metal.program.lowering import lower_unit
+from embercoach.metal.program.nodes import Block, If, Loop
 from embercoach.metal.program.texts import unpack_initialized
+from embercoach.metal.program.types import NAMED, SCALARS, Type, is_address
 from embercoach.metal.program.written_names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from embercoach.metal.porting.entry_points import Argument, ArrayRole, EntryPoint, KernelFile
+    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
+    from embercoach.metal.porting.port_arguments import Argument, ArrayRole
+    from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.program.walk import Path
     from embercoach.metal.text_facts import Declaration
 
 #: The child of each that is written.
@@ -36,6 +50,11 @@ _WRITTEN = {
     "update_expression": "argument",
     "pointer_expression": "argument",
 }
+_MAX_BUFFERS = 31
+#: A thread attribute gets a short name from so many uses on.
+_MANY_USES = 2
+#: MLX passes arrays of fewer elements in constant memory.
+_SMALL = 8
 #: A name in these is more than a value.
 _CAPTURES = frozenset({"lambda_capture_specifier", "for_range_loop", "initializer_list"})
 
@@ -53,14 +72,14 @@ class KernelNames:
 
     def __init__(self, file: KernelFile, kernel: EntryPoint) -> None:
         self._file = file
-        self._body = kernel.body
+        self._whole, self._body = kernel.whole, kernel.body
         self.parsed = file.parsed
         self._uses: dict[int, list[SyntaxNode]] = {}
         self._unbound: set[str] = set()
         self._changed: dict[int, bool] = {}
-        for part in kernel.body.below():
-            if part.kind in NAMES:
-                self._note(part)
+        self._named = [part for part in kernel.body.below() if part.kind in NAMES]
+        for part in self._named:
+            self._note(part)
         self._taken = {d.name for d in file.scopes.declarations} | file.scopes.macros.mentioned
 
     def _note(self, part: SyntaxNode) -> None:
@@ -104,10 +123,6 @@ class KernelNames:
             return unpack_initialized(above)[0].is_address
         return above.kind in _CAPTURES
 
-    def binding(self, part: SyntaxNode) -> Declaration | None:
-        """Return the declaration that a name is bound to."""
-        return self._file.scopes.bindings.get(part.start)
-
     def locals(self) -> Iterator[Declaration]:
         """Yield the declarations in the body."""
         extent = self.parsed.place(self._body)
@@ -115,11 +130,41 @@ class KernelNames:
             if extent.start <= declaration.place.start < extent.end:
                 yield declaration
 
-    def unique(self, name: str) -> str:
-        """Return a name that the file does not declare, made of another."""
-        while name in self._taken or name in ATTRIBUTES:
+    def unique(self, name: str, but: str = "") -> str:
+        """Return a name that the file does not declare, made of another; ``but`` it may be."""
+        while name != but and (name in self._taken or name in ATTRIBUTES):
             name += "_"
         return name
+
+    def is_free(self, name: str) -> bool:
+        """Return whether the kernel may declare the name of a field as a separate one."""
+        extent = self.parsed.place(self._whole)
+        declared = (
+            one.name
+            for one in self._file.scopes.declarations
+            if one.kind != "field"
+            and (one.depth == 0 or extent.start <= one.place.start < extent.end)
+        )
+        known = name in self._file.scopes.macros.mentioned or name in ATTRIBUTES or name in NAMED
+        return not known and name not in self._unbound and name not in set(declared)
+
+    def names_field(self, part: SyntaxNode, name: str) -> bool:
+        """Return whether a part takes a field of this name."""
+        field = part.get("field")
+        return field is not None and self.parsed.word(field) == name
+
+    def component(self, use: SyntaxNode, array: ArrayArgument) -> Edit:
+        """Return the edit that turns the use of a vector into that of its components."""
+        above = self.parsed.parent(use)
+        field = None if above is None or use.role != "argument" else above.get("field")
+        word = "" if field is None else self.parsed.word(field)
+        if above is not None and len(word) == 1 and word in "xyzwrgba":
+            at = "xyzwrgba".index(word) % 4
+            return self.replaced(above, f"{array.name}[{at}]")
+        if above is not None and above.kind == "subscript_expression" and use.role == "argument":
+            return self.replaced(use, array.name)
+        values = ", ".join(f"{array.name}[{at}]" for at in range(array.size))
+        return self.replaced(use, f"{array.element}({values})")
 
     @property
     def body(self) -> SyntaxNode:
@@ -131,14 +176,39 @@ class KernelNames:
         place = self.parsed.place(part)
         return Edit(place.start, place.end, text)
 
-    def before(self, part: SyntaxNode, text: str) -> Edit:
-        """Return the edit that inserts a line in front of a statement."""
-        place = self.parsed.place(part)
-        start = place.start
-        line = self._file.text.rfind("\n", 0, start) + 1
-        indent = self._file.text[line:start]
-        between = f"\n{indent}" if not indent.strip() else " "
-        return Edit(start, start, f"{text}{between}")
+    def mentions(self, *words: str) -> bool:
+        """Return whether the file has a name with one of these words."""
+        return any(word in name for word in words for name in (*self._unbound, *self._taken))
+
+    def statement_of(self, element: Expression, path: Path) -> SyntaxNode | None:
+        """Return the part that is the last statement of a path to an element."""
+        start = element.spot.place.start
+        use = next((one for one in self._named if self.parsed.place(one).start == start), None)
+        around = [] if use is None else [use, *self.parsed.around(use)]
+        statements = [
+            part
+            for part, above in pairwise(around)
+            if above.start >= self._body.start and _is_statement(part, above)
+        ]
+        depth = sum(
+            isinstance(node, (Block, If, Loop)) and not isinstance(inner, Block)
+            for node, inner in pairwise(path)
+        )
+        return statements[-depth] if len(statements) >= depth else None
+
+    def before(self, part: SyntaxNode, lines: Sequence[str]) -> Iterator[Edit]:
+        """Yield the edits that insert lines in front of a statement, in braces if it is alone."""
+        place, text = self.parsed.place(part), self._file.flat.text
+        line = text[text.rfind("\n", 0, place.start) + 1 : place.start]
+        indent = line[: len(line) - len(line.lstrip())]
+        above = self.parsed.parent(part)
+        if above is None or above.kind != "compound_statement":
+            inner = "".join(f"\n{indent}    {one}" for one in (*lines, ""))
+            yield Edit(place.start, place.start, f"{{{inner}")
+            yield Edit(place.end, place.end, f"\n{indent}}}")
+        else:
+            between = " " if line.strip() else f"\n{indent}"
+            yield Edit(place.start, place.start, "".join(f"{one}{between}" for one in lines))
 
     def renamed(self, use: SyntaxNode, attribute: str, component: str) -> Edit:
         """Return the edit that turns the use of a parameter into that of a thread attribute."""
@@ -148,6 +218,8 @@ class KernelNames:
             if use.role == "argument" and field is not None:
                 # The first components of the attribute are those of the parameter.
                 component = ""
+        elif component in (".xy", "") and above is not None and use.role == "argument":
+            component = "" if above.kind == "subscript_expression" else component
         return self.replaced(use, attribute + component)
 
     def text(self, start: int, end: int, edits: Sequence[Edit]) -> str:
@@ -156,14 +228,9 @@ class KernelNames:
         done = start
         for edit in sorted(edits):
             if start <= edit.start and edit.end <= end:
-                pieces += (self._file.text[done : edit.start], edit.text)
+                pieces += (self._file.flat.text[done : edit.start], edit.text)
                 done = edit.end
-        return "".join(pieces) + self._file.text[done:end]
-
-    def part_text(self, part: SyntaxNode, edits: Sequence[Edit]) -> str:
-        """Return a part as written, with the edits in it applied."""
-        place = self.parsed.place(part)
-        return self.text(place.start, place.end, edits)
+        return "".join(pieces) + self._file.flat.text[done:end]
 
     def body_text(self, edits: Sequence[Edit]) -> str:
         """Return the statements of the body, edited, without the braces and their indentation."""
@@ -172,143 +239,19 @@ class KernelNames:
         return dedent(text.strip("\n").rstrip()) if "\n" in text else text.strip()
 
 
+def _is_statement(part: SyntaxNode, above: SyntaxNode) -> bool:
+    """Return whether a part is a statement of a block, or alone in a loop or a condition."""
+    if part.kind in ("compound_statement", "else_clause"):
+        return False
+    alone = part.role in ("body", "consequence") or above.kind == "else_clause"
+    return above.kind == "compound_statement" or alone
+
+
 def _is_place(part: SyntaxNode, above: SyntaxNode) -> bool:
     """Return whether an expression is a place in the one below it: ``id.x`` is one in ``id``."""
     if above.kind in ("field_expression", "subscript_expression"):
         return part.role == "argument"
     return above.kind in ("parenthesized_expression", "conditional_expression")
-
-
-_PLAIN = frozenset({"expression_statement", "declaration"})
-_CONDITIONAL = frozenset({"conditional_expression", "&&", "||", "lambda_expression"})
-#: Parts of an index that has the same value wherever it is computed.
-_PURE = frozenset(
-    {
-        *("subscript_argument_list", "identifier", "number_literal", "binary_expression"),
-        *("parenthesized_expression", "field_expression", "field_identifier"),
-    }
-)
-
-
-class InitialCopy(Struct, frozen=True):
-    """The copy of an array's first values.
-
-    Attributes:
-        edits: the line in front of the first use of the thread's element; none for a whole copy.
-        prologue: the lines in front of the body for a whole copy.
-    """
-
-    edits: tuple[Edit, ...] = ()
-    prologue: tuple[str, ...] = ()
-
-
-def copied(
-    array: ArrayArgument, names: KernelNames, edits: list[Edit], *, is_atomic: bool
-) -> InitialCopy:
-    """Return the copy that an updated array needs.
-
-    Args:
-        array: an updated one.
-        names: of the kernel.
-        edits: those of the body so far, which apply to the index of an element as well.
-        is_atomic: MLX declares the outputs as atomic.
-    """
-    if not (array.is_view or array.is_atomic or array.is_reference):
-        index = _own_element(array, names)
-        statement = None if index is None else _first_statement(array, names)
-        if index is not None and statement is not None and _is_declared(index, statement, names):
-            element = names.part_text(index, edits)
-            line = f"{array.name}{element} = {array.initial}{element};"
-            return InitialCopy((names.before(statement, line),))
-    return InitialCopy(prologue=_whole(array, is_atomic=is_atomic))
-
-
-def _own_element(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
-    """Return the brackets with the one index at which a thread uses an array, None for several."""
-    declaration = array.parameter.declaration
-    if not names.is_clear(declaration):
-        return None
-    found: dict[tuple[object, ...], SyntaxNode] = {}
-    for use in names.uses(declaration):
-        above = names.parsed.parent(use)
-        index = None if above is None else above.get("indices")
-        if index is None or use.role != "argument":
-            return None
-        key = _fixed(index, names)
-        if key is None:
-            return None
-        found.setdefault(key, index)
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _fixed(index: SyntaxNode, names: KernelNames) -> tuple[object, ...] | None:
-    """Return the text and the variables of an index, None where it may change."""
-    key: list[object] = [names.part_text(index, ())]
-    for part in index.below():
-        if part.named and part.kind not in _PURE:
-            return None
-        if part.kind == "identifier":
-            declaration = names.binding(part)
-            if declaration is None or names.is_changed(declaration):
-                return None
-            key.append(id(declaration))
-    return tuple(key)
-
-
-def _first_statement(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
-    """Return the statement that uses an array first, if every thread that uses it runs this one."""
-    uses = [use.start for use in names.uses(array.parameter.declaration)]
-    block = names.body
-    while True:
-        users = [part for part in block.inner if _holds(part, uses)]
-        first = users[0]
-        if first.kind in _PLAIN:
-            is_certain = _CONDITIONAL.isdisjoint(part.kind for part in first.below())
-            return first if is_certain else None
-        inner = first if first.kind == "compound_statement" else first.get("consequence")
-        if len(users) > 1 or inner is None or inner.kind != "compound_statement":
-            return None
-        if not inner.start <= uses[0] <= uses[-1] < inner.end:
-            return None
-        block = inner
-
-
-def _is_declared(index: SyntaxNode, statement: SyntaxNode, names: KernelNames) -> bool:
-    """Return whether the variables of an index are declared in front of a statement."""
-    start = names.replaced(statement, "").start
-    bindings = [names.binding(part) for part in index.below() if part.kind == "identifier"]
-    return all(one is not None and one.place.start < start for one in bindings)
-
-
-def _holds(part: SyntaxNode, uses: list[int]) -> bool:
-    """Return whether one of the sorted uses is in a part."""
-    first = bisect_left(uses, part.start)
-    return first < len(uses) and uses[first] < part.end
-
-
-def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
-    shape, _, ndim = shape_names(array.initial)
-    copy = f"{array.name}[copy_index] = {array.initial}[copy_index];"
-    if is_atomic:
-        copy = (
-            f"atomic_store_explicit(&{array.name}[copy_index], {array.initial}[copy_index], "
-            "memory_order_relaxed);"
-        )
-    return (
-        "{",
-        "    uint copy_size = 1;",
-        f"    for (int axis = 0; axis < {ndim}; ++axis) {{",
-        f"        copy_size *= {shape}[axis];",
-        "    }",
-        "    uint3 copy_threads = threads_per_threadgroup;",
-        "    uint copy_step = copy_threads.x * copy_threads.y * copy_threads.z;",
-        "    for (uint copy_index = thread_index_in_threadgroup; copy_index < copy_size;",
-        "         copy_index += copy_step) {",
-        f"        {copy}",
-        "    }",
-        "}",
-        "threadgroup_barrier(mem_flags::mem_device);",
-    )
 
 
 class PortedKernel(Struct, frozen=True):
@@ -319,6 +262,7 @@ class PortedKernel(Struct, frozen=True):
         template: its template arguments, sizes of threadgroup memory included.
         spaces: inputs whose address the body passes on, with the address space that it must have.
         is_one_threadgroup: the copies of updated arrays need a launch of one threadgroup.
+        adds_up: atomic functions access an output, whose first values are those of ``init_value``.
     """
 
     kernel: EntryPoint
@@ -327,6 +271,7 @@ class PortedKernel(Struct, frozen=True):
     source: str
     spaces: Mapping[str, str]
     is_one_threadgroup: bool
+    adds_up: bool
 
     @property
     def inputs(self) -> tuple[ArrayArgument, ...]:
@@ -366,17 +311,28 @@ class _Port:
         self._kernel = kernel
         self._roles = roles
         self._names = KernelNames(file, kernel)
+        self._program = lower_unit(file.flat.text)
         self._edits: list[Edit] = []
         self._prologue: list[str] = []
+        self._flows: dict[str, ArrayFlow] = {}
+        self._keys: Keys | None = None
 
     def result(self) -> PortedKernel:
-        arguments = arguments_of(self._kernel)
+        kernel, types = self._with_attributes(), self._types()
+        arguments = arguments_of(kernel, types, self._program.structs)
+        arguments = tuple(part for one in arguments for part in self._parts(one))
+        arguments = with_own_names(kernel, arguments, self._names.unique)
         self._check_locals(arguments)
-        arrays = self._with_roles([one for one in arguments if isinstance(one, ArrayArgument)])
+        arrays = tuple(self._with_role(one) for one in arguments if isinstance(one, ArrayArgument))
         if all(one.role == "input" for one in arrays):
             raise PortError(f"`{self._kernel.name}` writes no array", self._kernel.place)
+        if len(arrays) > _MAX_BUFFERS:
+            message = (
+                f"`{self._kernel.name}` has {len(arrays)} arrays, Metal {_MAX_BUFFERS} buffers"
+            )
+            raise PortError(message, self._kernel.place)
         is_atomic = any(one.is_atomic and one.role != "input" for one in arrays)
-        arrays = tuple(_seen(one, is_atomic=is_atomic) for one in arrays)
+        arrays = tuple(self._bound(_seen(one, is_atomic=is_atomic)) for one in arrays)
         sizes = []
         for one in arguments:
             if isinstance(one, AttributeArgument):
@@ -386,63 +342,180 @@ class _Port:
                 sizes.append(TemplateParameter(size, "int"))
                 kind, name = one.parameter.declaration.type, one.parameter.name
                 self._prologue.append(f"threadgroup {kind} {name}[{size}];")
+        spaces = {one.name: space for one in arrays if (space := self._space(one))}
         for array in arrays:
-            self._array(array)
-        is_one_threadgroup = self._copies(arrays, is_atomic=is_atomic)
+            self._array(array, spaces.get(array.name))
+        arrays, is_one_threadgroup = self._copies(arrays, is_atomic=is_atomic)
         template = (*self._kernel.template, *self._function_constants(), *sizes)
         return PortedKernel(
             self._kernel,
             arrays,
             template,
             "\n".join((*self._prologue, self._names.body_text(self._edits))),
-            self._spaces(arrays),
+            spaces,
             is_one_threadgroup,
+            is_atomic or any(one.atomics for one in self._flows.values()),
+        )
+
+    def _with_attributes(self) -> EntryPoint:
+        """Return the kernel with the thread attributes at file scope that it uses."""
+        names = self._names
+        used = [
+            one
+            for one in self._file.attributes
+            if names.uses(one.declaration) or not names.is_clear(one.declaration)
+        ]
+        return replace(self._kernel, parameters=(*self._kernel.parameters, *used))
+
+    def _types(self) -> dict[str, Type]:
+        """Return the types of the parameters, and note what the body does with them."""
+        parameters = self._kernel.parameters
+        types = {
+            one.name: SCALARS.get(one.declaration.type)
+            or NAMED.get(one.declaration.type.removeprefix("metal::"))
+            or Type(one.declaration.type)
+            for one in parameters
+        }
+        for function in self._program.functions.get(self._kernel.name, ()):
+            if function.entry and [v.name for v in function.parameters] == list(types):
+                outer = {
+                    one.name: mark.name
+                    for one in self._file.attributes
+                    for mark in one.marks
+                    if mark.name in ATTRIBUTES
+                }
+                self._keys = Keys(function, outer)
+                for variable in function.parameters:
+                    types[variable.name] = variable.type
+                    if is_address(variable.type) or variable.type.reference:
+                        self._flows[variable.name] = array_flow(self._program, function, variable)
+        return types
+
+    def _parts(self, argument: Argument) -> tuple[Argument, ...]:
+        """Return an argument, or those of the fields that the body uses of a struct."""
+        if not isinstance(argument, ArrayArgument) or argument.struct is None:
+            return (argument,)
+        declaration = argument.parameter.declaration
+        if argument.role != "input" or not self._names.is_clear(declaration):
+            return (argument,)
+        fields: dict[str, ArrayArgument] = {}
+        for use in self._names.uses(declaration):
+            above = self._names.parsed.parent(use)
+            field = None if above is None or use.role != "argument" else above.get("field")
+            if above is None or above.kind != "field_expression" or field is None:
+                return (argument,)
+            word = self._names.parsed.word(field)
+            if not (word.isascii() and word.isidentifier()):
+                return (argument,)
+            name = word if self._names.is_free(word) else f"{argument.name}_{word}"
+            part = field_argument(argument, word, self._names.unique(name, but=word))
+            is_pointer = not argument.is_reference
+            if part is None or above.has("->") != is_pointer or not self._is_value(above, part):
+                return (argument,)
+            fields.setdefault(word, part)
+        return tuple(fields.values())
+
+    def _is_value(self, part: SyntaxNode, field: ArrayArgument) -> bool:
+        """Return whether the use of a field takes its value, or an element of an array."""
+        above = self._names.parsed.parent(part)
+        if above is None or above.kind == "pointer_expression":
+            return False
+        return field.is_reference or (
+            above.kind == "subscript_expression" and part.role == "argument"
         )
 
     def _check_locals(self, arguments: Sequence[Argument]) -> None:
         """Refuse locals with names that MLX declares on mention."""
-        arrays = [one for one in arguments if isinstance(one, ArrayArgument)]
-        taken = set(ATTRIBUTES)
-        for one in arrays:
-            taken.update((one.initial, *shape_names(one.name), *shape_names(one.initial)))
+        taken = {*ATTRIBUTES, *generated_names(tuple(arguments))}
         for declaration in self._names.locals():
             if declaration.name in taken:
                 message = f"`{declaration.name}` is a name that MLX declares: rename the local"
                 raise PortError(message, declaration.place)
 
-    def _with_roles(self, arrays: Sequence[ArrayArgument]) -> tuple[ArrayArgument, ...]:
-        """Return the arrays with the roles that the body shows, or that the caller gave."""
-        writable = [one for one in arrays if one.role == "output"]
-        elements = [edit for one in writable for edit in self._elements(one, one.name)]
-        outputs = tuple(Output(one.name) for one in writable)
-        names = SignatureNames((), outputs, None)
-        program = lower_body(self._names.body_text(elements), self._file.header, names)
-        uses = output_uses(program)
-        found: list[ArrayArgument] = []
-        for one in arrays:
-            role = one.role
-            if role == "output":
-                known = None if program.problems else uses.get(one.name, OutputUses())
-                role = self._roles.get(one.name) or _role(one, known)
-            found.append(replace(one, role=role))
-        return tuple(found)
+    def _with_role(self, array: ArrayArgument) -> ArrayArgument:
+        """Return an array with the role that the body shows, or that the caller gave."""
+        if array.role == "input":
+            return array
+        role = self._roles.get(array.parameter.name)
+        if role is None:
+            role = self._role(array)
+            flow = self._flows.get(array.parameter.name)
+            if role == "output" and self._keys is not None and flow is not None:
+                keeps = not flow.atomics and may_keep_values(self._keys, flow)
+                array = replace(array, keeps=keeps)
+        return replace(array, role=role)
+
+    def _role(self, array: ArrayArgument) -> ArrayRole:
+        """Return the role of a writable array that the body shows."""
+        name = array.parameter.name
+        flow = self._flows.get(name, ArrayFlow(is_unclear=True))
+        if flow.atomics and all("_load" in word for word in flow.atomics) and not flow.is_unclear:
+            message = f"`{name}` is loaded by atomic functions alone, MLX has no such inputs"
+            raise PortError(message, array.parameter.place)
+        if array.is_atomic:
+            return "output"
+        reads = None
+        if self._keys is not None and not flow.is_unclear:
+            reads = reads_before_stores(self._keys, flow)
+        if reads is None or (reads and flow.atomics):
+            raise PortError(
+                f"unclear use of `{name}`: pass --output {name} if the kernel fills a new array, "
+                f"--update {name} if it changes the caller's values",
+                array.parameter.place,
+            )
+        if not flow.atomics and not any(one.kind == "store" for one in flow.accesses):
+            return "input"
+        return "updated" if reads else "output"
+
+    def _space(self, array: ArrayArgument) -> str | None:
+        """Return the address space that an input must be in, None for any."""
+        if array.role == "updated" and array.is_view and array.width == 1:
+            return "device"
+        if array.role != "input" or array.is_scalar or array.field:
+            return None
+        flow = self._flows.get(array.parameter.name)
+        declared = str(array.parameter.declaration.address_space)
+        is_passed = flow is None or flow.is_passed or flow.is_unclear
+        if not array.is_view:
+            return declared if is_passed else None
+        is_small = array.is_reference and 0 < array.size < _SMALL
+        space = "constant" if is_small else "device"
+        if not array.is_reference and is_passed and array.size < _SMALL:
+            return declared
+        if is_passed and space != declared:
+            name = array.parameter.name
+            message = f"a function takes `{name}` in {declared} memory, MLX passes {space} memory"
+            raise PortError(message, array.parameter.place)
+        return space
+
+    def _bound(self, array: ArrayArgument) -> ArrayArgument:
+        """Return an array as MLX passes it, under another name where the body keeps the name."""
+        flow = self._flows.get(array.parameter.name)
+        if array.is_vector and not array.field and (flow is None or flow.is_passed):
+            array = replace(array, is_view=True)
+        is_renamed = array.is_view or (array.is_reference and not array.is_scalar)
+        if is_renamed and not self._names.is_clear(array.parameter.declaration):
+            array = replace(array, name=self._names.unique(f"{array.name}_values"))
+        return array
 
     def _elements(self, array: ArrayArgument, name: str) -> list[Edit]:
         """Get the edits that name an array, which is a pointer in MLX unless it is a 0-d input."""
         element = f"{name}[0]" if array.is_reference and not array.is_scalar else name
-        if element == array.name:
+        if element == array.parameter.name and not array.field:
             return []
-        declaration = array.parameter.declaration
-        if not self._names.is_clear(declaration):
-            message = f"cannot rename `{array.name}`: a macro may use it"
-            raise PortError(message, declaration.place)
-        uses = self._names.uses(declaration)
+        uses = self._names.uses(array.parameter.declaration)
+        if array.field:
+            above = [self._names.parsed.parent(use) for use in uses]
+            uses = [part for part in above if part and self._names.names_field(part, array.field)]
+        if array.is_vector:
+            return [self._names.component(use, array) for use in uses]
         return [self._names.replaced(use, element) for use in uses]
 
     def _attribute(self, one: AttributeArgument) -> None:
         names, declaration = self._names, one.parameter.declaration
         uses, is_clear = names.uses(declaration), names.is_clear(declaration)
-        if one.is_exact and is_clear and not names.is_changed(declaration):
+        is_once = len(uses) < _MANY_USES or declaration.name in ATTRIBUTES
+        if is_once and one.is_exact and is_clear and not names.is_changed(declaration):
             self._edits += (names.renamed(use, one.attribute, one.component) for use in uses)
         elif uses or not is_clear:
             if declaration.name in ATTRIBUTES:
@@ -452,27 +525,60 @@ class _Port:
             value = value if one.is_exact else f"{declaration.type}({value})"
             self._prologue.append(f"{declaration.type} {declaration.name} = {value};")
 
-    def _array(self, array: ArrayArgument) -> None:
+    def _array(self, array: ArrayArgument, space: str | None) -> None:
         """Name an array; one whose element type differs from MLX's is seen through a pointer."""
-        name = array.name
+        name, value = array.parameter.name, array.name
+        is_clear = self._names.is_clear(array.parameter.declaration)
+        constant = "const " if array.role == "input" else ""
+        kind = f"{constant}{space or 'device'} {array.element}"
         if array.is_view:
-            name = self._names.unique(f"{array.name}_view")
-            constant = "const " if array.role == "input" else ""
-            space = array.parameter.declaration.address_space
-            pointer = f"{constant}{space} {array.element}*"
-            self._prologue.append(f"{pointer} {name} = reinterpret_cast<{pointer}>({array.name});")
-        self._edits += self._elements(array, name)
+            value = f"reinterpret_cast<{kind}*>({value})"
+            if is_clear:
+                name = self._names.unique(f"{array.name}_view")
+                self._prologue.append(f"{kind}* {name} = {value};")
+        if is_clear:
+            self._edits += self._elements(array, name if array.is_view else value)
+        elif array.is_vector:
+            values = ", ".join(f"{value}[{at}]" for at in range(array.size))
+            self._prologue.append(f"const {array.element} {name} = {array.element}({values});")
+        elif value != name:
+            mark, value = ("&", f"*{value}") if array.is_reference else ("*", value)
+            self._prologue.append(f"{kind}{mark} {name} = {value};")
 
-    def _copies(self, arrays: Sequence[ArrayArgument], *, is_atomic: bool) -> bool:
+    def _copies(
+        self, arrays: Sequence[ArrayArgument], *, is_atomic: bool
+    ) -> tuple[tuple[ArrayArgument, ...], bool]:
         """Add the copies of updated arrays; whether a launch must have one threadgroup."""
-        is_one_threadgroup = False
-        for array in arrays:
-            if array.role == "updated":
-                copy = copied(array, self._names, self._edits, is_atomic=is_atomic)
-                self._edits += copy.edits
-                self._prologue += copy.prologue
-                is_one_threadgroup = is_one_threadgroup or not copy.edits
-        return is_one_threadgroup
+        copies: dict[str, InitialCopy] = {}
+        for one in arrays:
+            if one.role == "updated" or one.keeps:
+                flow = self._flows.get(one.parameter.name)
+                copy = copied(one, self._names, self._edits, self._keys, flow, is_atomic=is_atomic)
+                if one.role == "updated" or copy.edits:
+                    copies[one.name] = copy
+        outputs = [one.name for one in arrays if one.role == "output"]
+        if is_atomic or not copies.keys() >= set(outputs):
+            # The marks begin as zeros, the other outputs as the caller wants.
+            for name, copy in list(copies.items()):
+                if copy.written:
+                    del copies[name]
+        found: list[ArrayArgument] = []
+        whole = False
+        for one in arrays:
+            chosen = copies.get(one.name)
+            if chosen is None and one.role == "updated":
+                chosen = InitialCopy(prologue=whole_copy(one, is_atomic=is_atomic))
+            if chosen is None:
+                found.append(one)
+                continue
+            self._edits += chosen.edits
+            self._prologue += chosen.prologue
+            whole |= not chosen.edits
+            each = one.size if chosen.is_single else 0
+            found.append(
+                replace(one, role="updated", keeps=False, written=chosen.written, each=each)
+            )
+        return tuple(found), whole
 
     def _function_constants(self) -> list[TemplateParameter]:
         """Return the function constants that the body uses."""
@@ -486,41 +592,8 @@ class _Port:
                 found.append(one)
         return found
 
-    def _spaces(self, arrays: Sequence[ArrayArgument]) -> dict[str, str]:
-        """Return the address spaces that inputs must be in, since their addresses are passed on."""
-        inputs = [one for one in arrays if one.role == "input" and not one.is_scalar]
-        names = SignatureNames(tuple(Input(one.name) for one in inputs), (), None)
-        program = lower_body(self._names.body_text(()), self._file.header, names)
-        passed = {use.variable.name for use in parameter_uses(program) if use.manner != "element"}
-        return {
-            one.name: str(one.parameter.declaration.address_space)
-            for one in inputs
-            if one.is_view or one.name in passed or program.problems
-        }
-
 
 def _seen(array: ArrayArgument, *, is_atomic: bool) -> ArrayArgument:
     """Return an array as the body sees it: MLX declares all outputs as atomic, or none."""
     is_other = is_atomic and array.role != "input" and not array.is_atomic
     return replace(array, is_view=True) if is_other else array
-
-
-def _role(array: ArrayArgument, uses: OutputUses | None) -> ArrayRole:
-    """Return the role of a writable array.
-
-    Args:
-        array: declared without ``const``.
-        uses: None where the body is not understood.
-
-    Raises:
-        PortError: the uses do not show it.
-    """
-    if uses is not None and array.is_atomic:
-        return "output"
-    if uses is None or uses.escapes or uses.atomic_updates:
-        name = array.name
-        message = f"unclear use of `{name}`: pass --input, --output or --update {name}"
-        raise PortError(message, array.parameter.place)
-    if uses.updates or (uses.stores and uses.reads):
-        return "updated"
-    return "output" if uses.stores else "input"

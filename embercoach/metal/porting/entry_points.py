@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections import Counter
+from textwrap import dedent
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.metal.contract import ATTRIBUTES, shape_names
+from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import is_standard_header
 from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program import written_names
 from embercoach.metal.program.texts import as_written, unpack
-from embercoach.metal.program.types import DTYPES, INTEGER_NAMES, SCALARS
+from embercoach.metal.program.types import INTEGER_NAMES
 from embercoach.metal.program.written_names import NestingError, names_of
+from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.tokens import tokens_of
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from embercoach.metal.porting.flat_texts import FlatText
     from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
     from embercoach.metal.program.written_names import Scopes
-    from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
+    from embercoach.metal.text_facts import AttributeMark, Declaration
 
 _FUNCTIONS = ("function_definition", "template_instantiation")
 
 
 class PortError(ValueError):
-    """A kernel that cannot be ported; ``line`` and ``column`` count from 1."""
+    """A kernel that cannot be ported.
+
+    Attributes:
+        file: the included file that the place is in, empty for the main one.
+        line: as ``column`` from 1.
+    """
 
     def __init__(self, message: str, place: TextSpan | None = None) -> None:
         super().__init__(message)
+        self.file = ""
         self.line = 1 if place is None else place.line
         self.column = 1 if place is None else place.column
+
+    def located(self, origin: Callable[[int], tuple[str, int]]) -> PortError:
+        """Return the error with the place that its line comes from."""
+        self.file, self.line = origin(self.line)
+        return self
 
 
 class KernelParameter(Struct, frozen=True):
@@ -42,12 +58,14 @@ class KernelParameter(Struct, frozen=True):
         constant: its type is ``const``, or in the constant address space.
         declarator: its stars, reference and dimensions.
         marks: its attributes.
+        comment: that after it on its line, often the shape of an array.
     """
 
     declaration: Declaration
     constant: bool
     declarator: Declarator
     marks: tuple[AttributeMark, ...]
+    comment: str = ""
 
     @property
     def name(self) -> str:
@@ -80,6 +98,7 @@ class EntryPoint(Struct, frozen=True):
         whole: its definition, with the template around it.
         body: from brace to brace.
         instances: the template arguments of its instantiations, as written.
+        comments: those in front of it.
     """
 
     name: str
@@ -89,71 +108,137 @@ class EntryPoint(Struct, frozen=True):
     parameters: tuple[KernelParameter, ...]
     template: tuple[TemplateParameter, ...]
     instances: tuple[str, ...]
+    comments: str
 
 
 class KernelFile(Struct, frozen=True):
     """A ``.metal`` file with its kernels.
 
     Attributes:
-        header: the text without kernels, their instantiations, function constants, and the
-            includes that MLX has already.
+        cuts: what the header has not: kernels with their comments, their instantiations, function
+            constants, thread attributes, and the includes that MLX has already.
+        structs: the definitions of structs, by name.
+        refused: the kernels that cannot be read, by name.
         function_constants: template arguments of every kernel that uses them.
+        attributes: thread attributes at file scope, which every kernel may use.
     """
 
-    text: str
+    flat: FlatText
     parsed: Parsed
     scopes: Scopes
-    header: str
+    cuts: tuple[tuple[int, int], ...]
+    structs: Mapping[str, tuple[int, int]]
     kernels: tuple[EntryPoint, ...]
+    refused: Mapping[str, PortError]
     function_constants: tuple[TemplateParameter, ...]
+    attributes: tuple[KernelParameter, ...]
+
+    def header(self, sources: Sequence[str]) -> str:
+        """Return the text around the kernels, without structs that only their signatures name."""
+        text = self.flat.text
+        names = Counter(
+            name for part in (_without(text, self.cuts), *sources) for name in _names(part)
+        )
+        unused = [self.structs[name] for name in self.structs if names[name] == 1]
+        lines = [line.rstrip() for line in _without(text, [*self.cuts, *unused]).splitlines()]
+        kept = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
+        return "\n".join(kept).strip("\n")
 
 
-def read_kernels(text: str) -> KernelFile:
+def _names(text: str) -> Iterator[str]:
+    return (token.text for token in tokens_of(text) if token.kind == "name")
+
+
+def _without(text: str, cuts: Iterable[tuple[int, int]]) -> str:
+    """Return a text without some stretches of it."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(cuts):
+        pieces.append(text[done : max(start, done)])
+        done = max(end, done)
+    return "".join((*pieces, text[done:]))
+
+
+def read_kernels(flat: FlatText) -> KernelFile:
     """Read a ``.metal`` file.
 
     Raises:
-        PortError: the file cannot be parsed, or has a kernel that cannot be moved.
+        PortError: the file cannot be parsed.
     """
+    text = flat.text
     macros = read_macros(text)
     parsed = as_written(text, "file", macros.blanks)
     if parsed.is_exceeded:
         raise PortError(TOO_INTRICATE)
-    if parsed.faults:
-        raise PortError("the parser does not understand this", parsed.faults[0])
     try:
         scopes = names_of(parsed, macros)
     except NestingError as error:
         raise PortError(TOO_DEEP) from error
-    return _Reader(text, parsed, scopes).file()
+    return _Reader(flat, parsed, scopes).file()
 
 
 class _Reader:
-    def __init__(self, text: str, parsed: Parsed, scopes: Scopes) -> None:
-        self._text = text
+    def __init__(self, flat: FlatText, parsed: Parsed, scopes: Scopes) -> None:
+        self._flat = flat
+        self._text = flat.text
         self._parsed = parsed
         self._scopes = scopes
         self._cuts: list[SyntaxNode] = []
         self._kernels: list[tuple[SyntaxNode, SyntaxNode, Declarator]] = []
         self._instances: dict[str, list[str]] = {}
         self._constants: list[TemplateParameter] = []
+        self._attributes: list[KernelParameter] = []
+        self._refused: dict[str, PortError] = {}
+        self._structs: dict[str, tuple[int, int]] = {}
+        #: The comments in front of kernels.
+        self._comments: dict[SyntaxNode, list[SyntaxNode]] = {}
 
     def file(self) -> KernelFile:
+        before = 0
         for part in self._outermost():
+            count = len(self._cuts)
             self._note(part)
+            if len(self._cuts) > count and part.kind != "preproc_include":
+                self._comments[part] = [
+                    one for one in self._parsed.comments if before <= one.start < part.start
+                ]
+            before = part.end
         moved = {id(definition) for _, definition, _ in self._kernels}
         for part in self._parsed.of_kinds("function_definition"):
-            if id(part) not in moved and self._entry(part):
-                place = self._parsed.place(part)
-                raise PortError("kernel in a namespace, a class or under `#if`", place)
-        self._check_function_constants()
+            if id(part) not in moved and self._entry(part) and self._is_own(part):
+                self._refuse(part, "kernel in a namespace, a class or under `#if`")
+        self._check_declared()
+        self._check_left()
         return KernelFile(
-            self._text,
+            self._flat,
             self._parsed,
             self._scopes,
-            self._header(),
-            tuple(self._entry_point(*found) for found in self._kernels),
+            tuple(self._stretch(cut) for cut in self._cuts),
+            self._structs,
+            tuple(self._entry_points()),
+            self._refused,
             tuple(self._constants),
+            tuple(self._attributes),
         )
+
+    def _entry_points(self) -> Iterator[EntryPoint]:
+        for whole, definition, declarator in self._kernels:
+            fault = next((part for part in whole.below() if part.broken), None)
+            if fault is not None:
+                self._refuse(definition, "the parser does not understand this", fault)
+                continue
+            try:
+                yield self._entry_point(whole, definition, declarator)
+            except PortError as error:
+                self._refused[self._name(definition)] = error
+
+    def _refuse(self, definition: SyntaxNode, why: str, part: SyntaxNode | None = None) -> None:
+        error = PortError(why, self._parsed.place(part or definition))
+        self._refused.setdefault(self._name(definition), error)
+
+    def _name(self, definition: SyntaxNode) -> str:
+        name = unpack(definition.get("declarator")).name
+        return self._parsed.word(name or definition)
 
     def _outermost(self) -> Iterator[SyntaxNode]:
         """Yield the parts at file scope, those in an include guard too."""
@@ -171,7 +256,7 @@ class _Reader:
             declarator = unpack(definition.get("declarator"))
             if definition.kind == "template_instantiation":
                 self._instance(definition, declarator)
-            elif definition.get("body") is not None:
+            elif definition.get("body") is not None and self._is_own(definition):
                 self._kernels.append((part, definition, declarator))
             self._cuts.append(part)
         elif part.kind == "preproc_include":
@@ -179,8 +264,14 @@ class _Reader:
         elif part.kind == "using_declaration":
             if "".join(self._parsed.word(part).split()) == "usingnamespacemetal;":
                 self._cuts.append(part)
-        elif part.kind == "declaration":
+        elif part.kind in ("struct_specifier", "class_specifier"):
+            self._struct(part)
+        elif part.kind == "declaration" and not self._outer_attribute(part):
             self._function_constant(part)
+
+    def _is_own(self, part: SyntaxNode) -> bool:
+        """Return whether a part is not in an included file."""
+        return not self._flat.origin(self._parsed.place(part).line)[0]
 
     def _entry(self, part: SyntaxNode) -> bool:
         found = {mark.name for mark in self._parsed.declared_marks(part)}
@@ -203,6 +294,21 @@ class _Reader:
             raise PortError(message, self._parsed.place(part))
         self._cuts.append(part)
 
+    def _struct(self, part: SyntaxNode) -> None:
+        """Note the definition of a struct, up to its semicolon."""
+        name, place = part.get("name"), self._parsed.place(part)
+        end = self._text.find(";", place.end)
+        if name is not None and end >= 0 and not self._text[place.end : end].strip():
+            self._structs[self._parsed.word(name)] = place.start, end + 1
+
+    def _outer_attribute(self, part: SyntaxNode) -> bool:
+        """Note a thread attribute at file scope; return whether a declaration is one."""
+        if not any(mark.name in ATTRIBUTES for mark in self._parsed.declared_marks(part)):
+            return False
+        self._attributes.append(self._parameter(part))
+        self._cuts.append(part)
+        return True
+
     def _function_constant(self, part: SyntaxNode) -> None:
         marks = self._parsed.declared_marks(part)
         if not any(mark.name == "function_constant" for mark in marks):
@@ -219,27 +325,40 @@ class _Reader:
         self._constants.append(TemplateParameter(declaration.name, kind, declaration))
         self._cuts.append(part)
 
-    def _check_function_constants(self) -> None:
-        """Refuse function constants that the header uses: it sees no template arguments."""
-        declared = {id(one.declaration): one.name for one in self._constants}
+    def _check_declared(self) -> None:
+        """Refuse function constants and attributes that the header uses: it does not see them."""
+        declared = {
+            id(one.declaration): f"function constant `{one.name}`" for one in self._constants
+        }
+        for one in self._attributes:
+            declared[id(one.declaration)] = f"thread attribute `{one.name}`"
         cuts = [(cut.start, cut.end) for cut in self._cuts]
         for part in self._parsed.of_kinds("identifier") if declared else ():
             name = declared.get(id(self._scopes.bindings.get(part.start)))
             if name and not any(start <= part.start < end for start, end in cuts):
-                message = f"function constant `{name}` is used outside of kernels"
+                message = f"{name} is used outside of kernels"
                 raise PortError(message, self._parsed.place(part))
 
-    def _header(self) -> str:
-        pieces: list[str] = []
-        done = 0
-        for cut in self._cuts:
-            place = self._parsed.place(cut)
-            pieces.append(self._text[done : place.start])
-            done = place.end
-        pieces.append(self._text[done:])
-        lines = [line.rstrip() for line in "".join(pieces).splitlines()]
-        kept = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
-        return "\n".join(kept).strip("\n")
+    def _check_left(self) -> None:
+        """Refuse a kernel of which the parser has made something else."""
+        seen = [self._stretch(cut) for cut in self._cuts]
+        seen += [
+            self._stretch(part)
+            for part in self._parsed.of_kinds("function_definition", "preproc_def")
+        ]
+        seen += [self._stretch(part) for part in self._parsed.of_kinds("preproc_function_def")]
+        for token in tokens_of(self._text) if not self._refused else ():
+            is_entry = token.kind == "name" and token.text == "kernel"
+            if is_entry and not any(start <= token.start < end for start, end in seen):
+                row = self._text.count("\n", 0, token.start) + 1
+                place = next(iter(self._parsed.faults), TextSpan(token.start, token.end, row, 1))
+                self._refused["a kernel"] = PortError("the parser does not understand this", place)
+
+    def _stretch(self, part: SyntaxNode) -> tuple[int, int]:
+        """Return the characters of a part, with the comments in front of a kernel."""
+        place = self._parsed.place(part)
+        before = self._comments.get(part)
+        return self._parsed.place(before[0]).start if before else place.start, place.end
 
     def _entry_point(
         self, whole: SyntaxNode, definition: SyntaxNode, declarator: Declarator
@@ -257,19 +376,28 @@ class _Reader:
             tuple(self._parameter(part) for part in listed.inner),
             tuple(self._template(whole)),
             tuple(self._instances.get(parsed.word(name), ())),
+            "\n".join(dedent(parsed.word(one)) for one in self._comments.get(whole, ())),
         )
 
     def _parameter(self, part: SyntaxNode) -> KernelParameter:
         parsed = self._parsed
         declarator = unpack(part.get("declarator"))
-        if not part.kind.endswith("parameter_declaration") or declarator.name is None:
+        if not part.kind.endswith("declaration") or declarator.name is None:
             raise PortError("parameter without a name", parsed.place(part))
         declaration = self._scopes.bindings[declarator.name.start]
         _plain_name(declaration.name, declaration.place)
         constant = declaration.address_space == "constant" or parsed.is_constant(part)
         return KernelParameter(
-            declaration, constant, declarator, tuple(parsed.declared_marks(part))
+            declaration,
+            constant,
+            declarator,
+            tuple(parsed.declared_marks(part)),
+            self._comment_after(parsed.place(part).end),
         )
+
+    def _comment_after(self, end: int) -> str:
+        rest = self._text[end : self._text.find("\n", end)].lstrip(" \t,)")
+        return rest.strip("/* \t") if rest.startswith(("//", "/*")) else ""
 
     def _template(self, whole: SyntaxNode) -> Iterator[TemplateParameter]:
         listed = whole.get("parameters") if whole.kind == "template_declaration" else None
@@ -312,201 +440,14 @@ def chosen(file: KernelFile, names: Sequence[str]) -> tuple[EntryPoint, ...]:
     Raises:
         PortError: there is no such kernel.
     """
-    if not file.kernels:
+    if not file.kernels and not file.refused:
         raise PortError("the file defines no kernel")
     known = {kernel.name: kernel for kernel in file.kernels}
     if len(known) < len(file.kernels):
         raise PortError("two kernels have the same name", file.kernels[-1].place)
     for name in names:
+        if name in file.refused:
+            raise file.refused[name]
         if name not in known:
             raise PortError(f"no kernel `{name}`: the file has {', '.join(known)}")
     return tuple(known[name] for name in names) if names else file.kernels
-
-
-ArrayRole = Literal["input", "output", "updated"]
-
-_OF_SCALAR = {scalar: dtype for dtype, scalar in DTYPES.items()}
-#: Metal's types of elements, by all of their names, to MLX's dtypes.
-_DTYPE_OF = {name: _OF_SCALAR[kind.scalar] for name, kind in SCALARS.items() if kind.scalar}
-_ATOMIC = {f"atomic_{kind}": kind for kind in ("int", "uint", "ulong", "float", "bool")}
-_STAGE_IN = ("grid_size", "grid_origin")
-_UNPORTABLE = ("texture", "depth", "sampler", "array", "visible_function_table")
-#: Types that a thread attribute may have, to the same without a count of components.
-_UNSIGNED = {n: kind.scalar for n, kind in SCALARS.items() if kind.scalar in ("uint", "ushort")}
-_COMPONENTS = {1: ".x", 2: ".xy", 3: ""}
-
-
-class ArrayArgument(Struct, frozen=True):
-    """An input or output.
-
-    Attributes:
-        role: an ``updated`` array is an input, and an output that begins as its copy.
-        dtype: an MLX dtype, or the name of a template argument.
-        element: the element type as written, ``float4`` of a vector.
-        is_view: the body sees elements of another type than MLX passes.
-        is_atomic: the kernel uses atomic functions on it.
-        is_reference: written with ``&``.
-    """
-
-    parameter: KernelParameter
-    role: ArrayRole
-    dtype: str
-    element: str
-    is_view: bool = False
-    is_atomic: bool = False
-    is_reference: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name in the kernel."""
-        return self.parameter.name
-
-    @property
-    def initial(self) -> str:
-        """The input that holds the first values of an updated array."""
-        return f"{self.name}_initial"
-
-    @property
-    def is_scalar(self) -> bool:
-        """Return whether a 0-d array is passed."""
-        return self.role == "input" and self.is_reference
-
-
-class AttributeArgument(Struct, frozen=True):
-    """A thread attribute.
-
-    Attributes:
-        attribute: MLX's name of it.
-        component: the swizzle that has the type of the parameter: ``.x``, ``.xy`` or empty.
-        is_exact: the swizzle has that very type; otherwise the body converts it.
-    """
-
-    parameter: KernelParameter
-    attribute: str
-    component: str
-    is_exact: bool
-
-
-class ThreadgroupArgument(Struct, frozen=True):
-    """Threadgroup memory: the launch gives its number of elements as a template argument."""
-
-    parameter: KernelParameter
-    size: str
-
-
-Argument = ArrayArgument | AttributeArgument | ThreadgroupArgument
-
-
-def arguments_of(kernel: EntryPoint) -> tuple[Argument, ...]:
-    """Return each parameter as an argument; writable arrays are outputs until their uses are known.
-
-    Raises:
-        PortError: MLX has no argument of that kind, or another of that name.
-    """
-    templates = {one.name for one in kernel.template if one.kind == "dtype"}
-    found = tuple(_argument(parameter, templates) for parameter in kernel.parameters)
-    _check_names(kernel, found)
-    return found
-
-
-def _argument(parameter: KernelParameter, templates: set[str]) -> Argument:
-    marks = [mark.name for mark in parameter.marks]
-    if "function_constant" in marks:
-        raise PortError(
-            f"`{parameter.name}` depends on a function constant: MLX always passes it",
-            parameter.place,
-        )
-    attribute = next((name for name in marks if name in ATTRIBUTES), None)
-    if attribute is not None:
-        return _attribute(parameter, attribute)
-    written = parameter.declaration.type
-    if written.removeprefix("metal::").startswith(_UNPORTABLE):
-        raise PortError(
-            f"MLX passes arrays only, got `{parameter.name}` of type `{written}`", parameter.place
-        )
-    space = parameter.declaration.address_space
-    if space == "threadgroup":
-        return _threadgroup(parameter)
-    if space not in ("device", "constant"):
-        what = "without an address space" if parameter.declarator.is_address else "by value"
-        if marks and not parameter.declarator.is_address:
-            what = f"with the attribute `{marks[0]}`"
-        raise PortError(f"MLX passes no argument {what}: `{parameter.name}`", parameter.place)
-    return _array(parameter, templates)
-
-
-def _attribute(parameter: KernelParameter, attribute: str) -> AttributeArgument:
-    written = parameter.declaration.type
-    base, width = written, 1
-    if written[-1:] in ("2", "3") and written[:-1] in _UNSIGNED:
-        base, width = written[:-1], int(written[-1])
-    is_vector = ATTRIBUTES[attribute] == "uint3"
-    if attribute in _STAGE_IN:
-        raise PortError(f"`{attribute}` describes stage-in data, not the grid", parameter.place)
-    if base not in _UNSIGNED or (width > 1 and not is_vector) or parameter.declarator.is_address:
-        message = f"`{attribute}` cannot have the type `{written}`"
-        raise PortError(message, parameter.place)
-    component = _COMPONENTS[width] if is_vector else ""
-    return AttributeArgument(parameter, attribute, component, _UNSIGNED[base] == "uint")
-
-
-def _threadgroup(parameter: KernelParameter) -> ThreadgroupArgument:
-    if parameter.declarator.pointers != 1 or parameter.declarator.dimensions:
-        message = f"threadgroup parameter `{parameter.name}` must be a pointer"
-        raise PortError(message, parameter.place)
-    return ThreadgroupArgument(parameter, f"{parameter.name}_size")
-
-
-def _array(parameter: KernelParameter, templates: set[str]) -> ArrayArgument:
-    declarator = parameter.declarator
-    if declarator.dimensions or declarator.pointers + declarator.reference != 1:
-        message = f"`{parameter.name}` must be a pointer or a reference to a number"
-        raise PortError(message, parameter.place)
-    written = "".join(parameter.declaration.type.split()).removeprefix("metal::")
-    if parameter.declaration.type == "unsigned int":
-        written = "uint"
-    element = _ATOMIC.get(written, written)
-    if written.startswith("atomic<") and written.endswith(">"):
-        element = written[len("atomic<") : -1]
-    base = element
-    if element not in templates:
-        packed = element.removeprefix("packed_")
-        if packed[-1:] in ("2", "3", "4") and packed[:-1] in _DTYPE_OF:
-            base = packed[:-1]
-        if base not in _DTYPE_OF:
-            message = f"MLX has no dtype for `{parameter.declaration.type}`"
-            raise PortError(f"{message}: pass the fields as separate arguments", parameter.place)
-    is_reference = declarator.reference
-    if is_reference and base != element:
-        message = f"`{parameter.name}` is a reference to a vector: write a pointer"
-        raise PortError(message, parameter.place)
-    return ArrayArgument(
-        parameter,
-        "input" if parameter.constant else "output",
-        _DTYPE_OF.get(base, base),
-        element,
-        is_view=base != element,
-        is_atomic=element != written,
-        is_reference=is_reference,
-    )
-
-
-def _check_names(kernel: EntryPoint, arguments: tuple[Argument, ...]) -> None:
-    """Refuse names that MLX would declare a second time."""
-    metadata: dict[str, str] = {}
-    for one in arguments:
-        if isinstance(one, ArrayArgument):
-            metadata |= dict.fromkeys(shape_names(one.name), one.name)
-            metadata |= dict.fromkeys(shape_names(one.initial), one.name)
-            metadata[one.initial] = one.name
-    declared = [one.declaration for one in kernel.parameters]
-    declared += [one.declaration for one in kernel.template if one.declaration is not None]
-    for declaration in declared:
-        name = declaration.name
-        if name in metadata:
-            message = f"`{name}` is a name that MLX generates for `{metadata[name]}`: rename it"
-            raise PortError(message, declaration.place)
-    for one in arguments:
-        if not isinstance(one, AttributeArgument) and one.parameter.name in ATTRIBUTES:
-            message = f"`{one.parameter.name}` is the name of a thread attribute: rename it"
-            raise PortError(message, one.parameter.place)

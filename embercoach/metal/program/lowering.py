@@ -340,7 +340,7 @@ def lower_body(source: str, header: str = "", names: SignatureNames = SignatureN
     if isinstance(around, _Unread):
         return _lost(header, "header", around)
     outer = around.parsed.expanded
-    expanded = preprocess(source, _evaluate, outer.macros, outer.foreign)
+    expanded = preprocess(source, evaluate, outer.macros, outer.foreign)
 
     def lower(parsed: Parsed) -> Program:
         work = Lowering(parsed, _RULES, names, around)
@@ -377,7 +377,7 @@ def _unit(text: str, kind: Text) -> Lowering | _Unread:
         _finish(work)
         return work
 
-    return _read(text, kind, preprocess(text, _evaluate), lower)
+    return _read(text, kind, preprocess(text, evaluate), lower)
 
 
 def _read(
@@ -407,7 +407,7 @@ def _attempt(
         return _Unread.TOO_DEEP
 
 
-def _evaluate(text: str) -> int | None:
+def evaluate(text: str) -> int | None:
     """Return the value of a condition of the preprocessor; names left in it are unknown."""
 
     def lower(parsed: Parsed) -> int | None:
