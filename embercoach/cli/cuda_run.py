@@ -76,8 +76,8 @@ def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
             except CudaError as error:
                 raise UserError(str(error)) from error
     for finding in found:
-        for line in (*report(finding).splitlines(), ""):
-            print_text(line, sys.stdout)
+        for text in (*report(finding).splitlines(), ""):
+            print_text(text, sys.stdout)
     count = len(found)
     print_text(
         f"Found {count} finding{'' if count == 1 else 's'} with compute-sanitizer.", sys.stdout

@@ -1,9 +1,9 @@
 """Compute-sanitizer on the simulator's suite of injected bugs, on an NVIDIA GPU.
 
 Run on a machine with MLX's CUDA backend and the CUDA toolkit:
-``python -m tests.benchmarks.gpu.sanitizer_agreement``. The simulator finds every bug of the suite at
-its line. This prints of which bugs of kinds that both know compute-sanitizer finds the kind, and at
-which of them the line.
+``python -m tests.benchmarks.gpu.sanitizer_agreement``. The simulator finds every bug of the suite
+at its line. This prints of which bugs, of kinds that both know, compute-sanitizer finds the kind,
+and of which the line.
 """
 
 from __future__ import annotations
