@@ -131,7 +131,8 @@ def _in_file(path: str, line: KernelLine) -> Iterator[tuple[LineSpan, bool]]:
             yield LineSpan(path, number, column, end), text.kernel is not None
 
 
-@lru_cache(maxsize=256)
+# Each finding asks for every module: room for fewer would keep none.
+@lru_cache(maxsize=1 << 16)
 def _builds_kernels(path: str) -> bool:
     try:
         return MARK in Path(path).read_bytes()
@@ -139,7 +140,7 @@ def _builds_kernels(path: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _read(path: str) -> tuple[list[str], list[_Text]]:
     """Return a file's lines and its string literals."""
     try:
