@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     #: Takes the name of a file and what it includes; returns the name and text of that, or None.
     Read = Callable[[str, str], tuple[str, str] | None]
 
-_MAX_CHARACTERS = 4_000_000
+_MAX_CHARACTERS = 1 << 20
 _MAX_ROUNDS = 40
 _MAX_INCLUDED = 200
 #: Names that are in every version of MLX's preamble.
