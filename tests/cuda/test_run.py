@@ -98,3 +98,9 @@ def test_says_that_compute_sanitizer_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(sanitizer.shutil, "which", lambda _: None)
     with pytest.raises(CudaError, match="needs compute-sanitizer of the CUDA toolkit"):
         sanitizer.sanitizer_command("memcheck", ["python"], tmp_path / "r", tmp_path / "n")
+
+
+def test_the_plugin_imports_no_mlx_before_it_is_asked_to():
+    code = "import sys, embercoach.cuda.cuda_plugin; print('mlx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
