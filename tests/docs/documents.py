@@ -49,6 +49,7 @@ ELSEWHERE = {
     ("README.md", SIMULATOR),
     ("README.md", "Test it"),
     ("CONTRIBUTING.md", "Add a rule"),
+    ("cuda.md", "Metal kernels on NVIDIA GPUs"),
     *(("found.md", one.heading) for one in blocks(FOUND.read_text(encoding="utf-8"))),
 }
 #: Commands that are not run here, and why.
@@ -92,6 +93,7 @@ NOT_RUN = {
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_benchmarks.py"
     ),
+    "embercoach run --cuda --sanitize -- python generate.py": "needs an NVIDIA GPU: tests/cuda",
     "python .ci/rehearsal.py": "takes 50 s: the job `package` of ci.yml",
     **dict.fromkeys(
         (

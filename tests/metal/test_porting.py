@@ -82,6 +82,7 @@ NAMES = st.sampled_from(["id", "other", "idx"])
 @given(st.text(max_size=40))
 def test_any_text_of_a_signature_makes_a_module(text: str) -> None:
     comment = "".join(c for c in text if c not in "\r\n\x00" and not "\ud800" <= c <= "\udfff")
+    comment = comment.rstrip("\\")  # which would join the next line to the comment
     lines = f"// {comment}\n#include <metal_stdlib>\n"
     lines += kernel("y[id] = 1;", f"device float* y, // {comment}\n{AT}")
     module = ported(lines)

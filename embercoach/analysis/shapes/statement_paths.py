@@ -288,13 +288,15 @@ def _names_in(target: ast.expr | None) -> frozenset[str]:
 
 @executes(ast.Break)
 def _break(machine: Machine, frame: Frame, node: ast.Break) -> bool:
-    frame.loops[-1].breaks.append(machine.heap.snapshot(frame))
+    if frame.loops:  # Python refuses one elsewhere
+        frame.loops[-1].breaks.append(machine.heap.snapshot(frame))
     return False
 
 
 @executes(ast.Continue)
 def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
-    frame.loops[-1].continues.append(machine.heap.snapshot(frame))
+    if frame.loops:
+        frame.loops[-1].continues.append(machine.heap.snapshot(frame))
     return False
 
 

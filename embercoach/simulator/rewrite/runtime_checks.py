@@ -113,6 +113,16 @@ def _comes_from_cast(parsed: Parsed, pointer: SyntaxNode, names: Collection[str]
     return False
 
 
+def _is_guessed(parsed: Parsed, node: SyntaxNode) -> bool:
+    """Return whether the statement around an expression is one that the grammar had to guess."""
+    for above in parsed.around(node):
+        if above.kind == "compound_statement":
+            break
+        if above.has_error:
+            return True
+    return False
+
+
 def element_edits(parsed: Parsed) -> Iterator[LineEdit]:
     """Check each index of an array that is an element or a member."""
     for node in parsed.of_kinds("subscript_expression"):
@@ -125,6 +135,7 @@ def element_edits(parsed: Parsed) -> Iterator[LineEdit]:
             or len(indices) != 1
             or not parsed.holds(node)
             or _gives_address(parsed, node)
+            or _is_guessed(parsed, node)
         ):
             continue
         text, place = parsed.text_between(array.start, array.end), parsed.place(indices[0])
