@@ -131,7 +131,7 @@ def _in_file(path: str, line: KernelLine) -> Iterator[tuple[LineSpan, bool]]:
             yield LineSpan(path, number, column, end), text.kernel is not None
 
 
-# Each finding asks for every module: room for fewer would keep none.
+# Each finding asks for every module: a smaller cache would keep none.
 @lru_cache(maxsize=1 << 16)
 def _builds_kernels(path: str) -> bool:
     try:
