@@ -9,11 +9,28 @@ PACKS = """
     struct alignas(sizeof(T) * COUNT) xlstm_pack {
         T at[COUNT];
     };
+    // A pack in registers: of elements of 16 bits each holds two, until they are asked for.
+    template <typename T, uint COUNT, bool PAIRS = sizeof(T) == 2 && COUNT % 2 == 0>
+    struct xlstm_words : xlstm_pack<T, COUNT> {
+        inline T element(uint k) const { return this->at[k]; }
+        inline void put(uint k, T value) { this->at[k] = value; }
+    };
+    template <typename T, uint COUNT>
+    struct xlstm_words<T, COUNT, true> : xlstm_pack<uint, COUNT / 2> {
+        inline T element(uint k) const {
+            return as_type<T>(static_cast<ushort>(this->at[k / 2] >> (16 * (k % 2))));
+        }
+        inline void put(uint k, T value) {
+            const uint shift = 16 * (k % 2);
+            const uint others = this->at[k / 2] & ~(0xffffu << shift);
+            this->at[k / 2] = others | static_cast<uint>(as_type<ushort>(value)) << shift;
+        }
+    };
     template <typename T, uint N, uint COUNT>
     struct xlstm_packs {
-        xlstm_pack<T, COUNT> at[N];
+        xlstm_words<T, COUNT> at[N];
         inline float number(uint i, uint k) const {
-            return static_cast<float>(at[i].at[k]);
+            return static_cast<float>(at[i].element(k));
         }
     };
     // Views may begin anywhere, and so may their rows.
@@ -34,11 +51,13 @@ PACKS = """
         if (step == 1 && spacing % COUNT == 0 && left >= COUNT && xlstm_aligned<COUNT>(from)) {
             #pragma clang loop unroll(full)
             for (uint i = 0; i < N; ++i) {
-                const auto pack = *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(
+                packs.at[i] = *reinterpret_cast<const device xlstm_words<T, COUNT>*>(
                     from + metal::min(i, present - 1) * spacing);
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < COUNT; ++k) {
-                    packs.at[i].at[k] = i < present ? pack.at[k] : static_cast<T>(0);
+            }
+            #pragma clang loop unroll(full)
+            for (uint i = 1; i < N; ++i) {
+                if (i >= present) {
+                    packs.at[i] = {};
                 }
             }
         } else {
@@ -47,7 +66,7 @@ PACKS = """
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < COUNT; ++k) {
                     if (i < present && k < left) {
-                        packs.at[i].at[k] = from[i * spacing + k * step];
+                        packs.at[i].put(k, from[i * spacing + k * step]);
                     }
                 }
             }
@@ -62,7 +81,7 @@ PACKS = """
         xlstm_packs<T, N, COUNT> packs = {};
         for (uint i = 0; i < metal::min(present, N); ++i) {
             for (uint k = 0; k < metal::min(left, COUNT); ++k) {
-                packs.at[i].at[k] = from[i * spacing + k * step];
+                packs.at[i].put(k, from[i * spacing + k * step]);
             }
         }
         return packs;

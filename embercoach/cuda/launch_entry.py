@@ -132,11 +132,12 @@ def write_entry(layout: Layout, name: str, form: EntryForm) -> str:
     """
     rest = iter([p for p in layout.parameters if p.index is not None])
     pointers: dict[str, str] = {}
-    parameters, locals_ = [], []
+    parameters, locals_, inputs = [], [], []
     for info in form.infos:
         array = next(rest).name
         pointers[array] = own = f"ember_{array}"
         parameters.append(f"const device void* __restrict {own}")
+        inputs.append(own)
         for asked, what in zip(info.asked, ("shape", "strides", "ndim"), strict=True):
             if not asked or info.ndim == 0:
                 continue
@@ -157,13 +158,14 @@ def write_entry(layout: Layout, name: str, form: EntryForm) -> str:
         attribute_argument(p) if p.index is None else buffer_argument(p, pointers[p.name])
         for p in layout.parameters
     )
+    escaped = "".join(f'asm volatile("" :: "l"({p}) : "memory"); ' for p in inputs)
     whole, flat = (str(flag).lower() for flag in (form.whole, form.flat))
     geometry = "ember_geometry" if form.measured else "nullptr"
     return (
         f'extern "C" EMBER_ENTRY void {name}({", ".join(parameters)}) {{ '
         "ember::thread_attributes ember_thread, *ember_self = &ember_thread; "
         f"if (!ember::find_thread<{whole}, {flat}>({geometry}, ember_thread)) return; "
-        f"{' '.join(locals_)} {layout.function}({arguments}); }}\n"
+        f"{' '.join(locals_)} {escaped} {layout.function}({arguments}); }}\n"
     )
 
 

@@ -28,12 +28,19 @@ TOOLS = {
     "synccheck": "divergent-barrier",
     "initcheck": "uninitialized-read",
 }
+#: What memcheck finds besides.
+MISALIGNED = "misaligned-access"
+_OPTIONS = {
+    # After a fault the program goes on; without its context MLX would wait for ever.
+    "memcheck": ("--destroy-on-device-error", "kernel", "--padding", "4096"),
+    "racecheck": ("--racecheck-report", "all"),
+}
 _HELP = {
     "out-of-bounds": "Compare the index with the size before the access",
     "threadgroup-race": "Put `threadgroup_barrier(mem_flags::mem_threadgroup)` between them",
     "divergent-barrier": "Let all threads of the threadgroup reach the barrier",
     "uninitialized-read": "Write the element before it is read, or pass `init_value=0`",
-    "misaligned-access": "Access memory at a multiple of the type's size",
+    MISALIGNED: "Access memory at a multiple of the type's size",
 }
 
 #: The file to which kernels that are built write where their lines come from.
@@ -114,8 +121,9 @@ def sanitizer_command(
     if found is None:
         raise CudaError("--sanitize needs compute-sanitizer of the CUDA toolkit on the PATH")
     options = ["--tool", tool, "--xml", "--save", str(record), "--show-backtrace", "no"]
-    if tool == "racecheck":
-        options += ["--racecheck-report", "all"]
+    # What a kernel does is reported when somebody waits for it, and MLX may leave before.
+    options += ["--force-blocking-launches"]
+    options += _OPTIONS.get(tool, ())
     # In a graph, which MLX launches kernels in otherwise, racecheck sees none of them.
     variables = {LINES_VARIABLE: str(notes), "MLX_USE_CUDA_GRAPHS": "0"}
     return [found, *options, *command], variables
@@ -185,7 +193,7 @@ def _finding(
     tool: str, entry: ET.Element, accesses: list[_Access], kernel: KernelNote
 ) -> KernelFinding:
     text = entry.findtext("what/text") or ""
-    kind = "misaligned-access" if "isaligned" in text else TOOLS[tool]
+    kind = MISALIGNED if "isaligned" in text else TOOLS[tool]
     line = _line_of(accesses[-1], kernel)
     others = (f"{a.what or 'access'} at {_line_of(a, kernel).shown()}" for a in accesses[:-1])
     more = entry.findtext("what/type") or entry.findtext("what/common/type") or ""

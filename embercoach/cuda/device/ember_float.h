@@ -63,15 +63,13 @@ EMBER_FN float fmod(float x, float y) {
 
 // Exponentials and logarithms.
 EMBER_FN float exp2(float x) { return __nvvm_ex2_approx_f(x); }
+// 2^(n + f): n, of magnitude 126 at most, is in the last bits of a number near 1.5 * 2^23, as
+// exponent of a float. The product rounds where the result lies beyond normal floats.
 EMBER_FN float exp(float x) {
-  x = x > 89.0f ? 89.0f : x < -105.0f ? -105.0f : x;
-  float n = rint(x * 0x1.715476p+0f);
-  float rest = fma(n, -0x1.7f7d1cp-20f, fma(n, -0x1.62e400p-1f, x));
-  // In two steps, since 2^n may lie beyond a float.
-  int half_n = int(n) >> 1;
-  float low = as_type<float>(uint(half_n + 127) << 23);
-  float high = as_type<float>(uint(int(n) - half_n + 127) << 23);
-  return __nvvm_ex2_approx_f(rest * 0x1.715476p+0f) * low * high;
+  float share = __nvvm_saturate_f(fma(x, 0x1.715476p+0f / 252.0f, 0.5f));
+  float n = fma(share, 252.0f, 0x1.8p23f + 1.0f);
+  float f = fma(x, 0x1.4ae0cp-26f, fma(x, 0x1.715476p+0f, 0x1.8p23f + 127.0f - n));
+  return __nvvm_ex2_approx_ftz_f(f) * as_type<float>(as_type<uint>(n) << 23);
 }
 // log(x) as exponent * log(2) and the log of a number between sqrt(1/2) and sqrt(2).
 struct logarithm {

@@ -290,8 +290,12 @@ _GPU = (
     "-fgnu-inline-asm",
     "-ffp-contract=fast",
     *("-mllvm", "-unroll-threshold=1200"),
+    # Loops of few passes too, as of the threads of a threadgroup over a tile.
+    *("-mllvm", "-unroll-max-upperbound=1"),
     # A load belongs where it was written: others are under way with it.
     *("-mllvm", "-instcombine-code-sinking=false"),
+    # One address and offsets, as the code has it: a register for each address costs more.
+    *("-mllvm", "-disable-lsr"),
 )
 _RUNTIME = (
     "-std=c++20",

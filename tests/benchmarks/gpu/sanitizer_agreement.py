@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,38 +23,47 @@ import click
 import mlx.core as mx
 
 import embercoach.cuda
-from embercoach.cuda.sanitizer import TOOLS, findings_in, sanitizer_command
+from embercoach.cuda.sanitizer import MISALIGNED, TOOLS, findings_in, sanitizer_command
 from tests.simulator.suite.judgement import launched
 from tests.simulator.suite_cases import BUGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.simulator.suite.case import Case
 
+#: Accesses of device memory that leave what MLX allocates (a power of two of bytes), and reads of
+#: such memory before a write. Of others the tools know nothing: arrays of threads and threadgroups,
+#: and the rest of an allocation.
+SEEN_IN_MEMORY = {
+    "gather_far_outside",
+    "left_neighbour_of_the_first",
+    "unsigned_index_wraps",
+    "wide_batch_offset_in_32_bits",
+    "choice_of_two_neighbours",
+    "left_of_its_own_output",
+    "matrix_stored_with_a_wide_stride",
+    "index_from_another_lane",
+    "broadcast_read_as_if_it_were_full",
+    "accumulates_on_a_fresh_output",
+    "atomics_on_a_fresh_output",
+    "previous_step_of_a_recurrence_on_the_output",
+}
+MEMORY = ("out-of-bounds", "uninitialized-read")
 #: Seconds that a case may take: some never end, and some end the GPU's context.
 PATIENCE = 60
 MOST = 45
 
 
 def chosen(most: int) -> list[tuple[Case, str]]:
-    """Return cases with the tool that knows their kind, as many of each kind as there are."""
-    kinds = defaultdict(list)
+    """Return cases with the tool that knows their kind, in turns from each tool's."""
+    known = {**{kind: tool for tool, kind in TOOLS.items()}, MISALIGNED: "memcheck"}
+    of_tools = defaultdict(list)
     for case in BUGS:
-        marked = {kind for mark in case.marks for kind in mark.kinds}
-        tools = [tool for tool, kind in TOOLS.items() if marked == {kind}]
-        if tools:
-            kinds[tools[0]].append(case)
-    found = [
-        (case, tool) for tool, cases in kinds.items() for case in _spread(cases, len(kinds), most)
-    ]
-    return found[:most]
-
-
-def _spread(cases: list[Case], kinds: int, most: int) -> Iterator[Case]:
-    share = -(-most // kinds)
-    step = max(1, len(cases) // share)
-    yield from cases[::step][:share]
+        kind, *others = {kind for mark in case.marks for kind in mark.kinds}
+        tool = None if others else known.get(kind)
+        if tool and (kind not in MEMORY or case.name in SEEN_IN_MEMORY):
+            of_tools[tool].append((case, tool))
+    turns = zip_longest(*of_tools.values())
+    return [pair for turn in turns for pair in turn if pair][:most]
 
 
 def judged(case: Case, tool: str) -> str:
@@ -74,7 +84,8 @@ def judged(case: Case, tool: str) -> str:
             return "no end"
         if not record.exists():
             return "no record"
-        found = [f for f in findings_in(tool, record, notes) if f.kind == TOOLS[tool]]
+        kinds = {kind for mark in case.marks for kind in mark.kinds}
+        found = [f for f in findings_in(tool, record, notes) if f.kind in kinds]
     places = {(mark.part, mark.line) for mark in case.marks}
     if any((f.part, f.line) in places for f in found):
         return "line"

@@ -125,6 +125,7 @@ CHUNK_PAIRS = Kernel(
     ),
     outputs=("values", "slopes", "key_dots", "past_dots"),
     launch=_launch,
+    resident_threadgroups=2,
     header=PAIRS + PACKS,
     body="""
     // scores, pulled, values, slopes (B, NH, NC, L, L); all others but root (B, NH, NC, L).

@@ -150,18 +150,19 @@ def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) ->
     if (left > 0) {{
         for (uint begin = group; begin < steps; begin += ROWS * GROUPS) {{
             const uint present = (steps - begin + GROUPS - 1) / GROUPS;
-            auto packs = xlstm_load_packs<ROWS, PACK>(source + begin * rows_strides[3],
+            const auto packs = xlstm_read_packs<ROWS, PACK>(source + begin * rows_strides[3],
                 GROUPS * rows_strides[3], rows_strides[4], present, left);
             // Of constant length, so that the packs stay in registers.
             #pragma clang loop unroll(full)
             for (uint i = 0; i < ROWS; ++i) {{
                 if (i < present) {{
                     const size_t step = first + begin + i * GROUPS;{weights}
-                    xlstm_pack<float, PACK> values = packs.at[i];
+                    xlstm_pack<float, PACK> values;
                     #pragma clang loop unroll(full)
                     for (uint k = 0; k < PACK; ++k) {{
-                        sum.at[k] += sum_weight * values.at[k];
-                        values.at[k] *= weight;
+                        const float value = packs.number(i, k);
+                        sum.at[k] += sum_weight * value;
+                        values.at[k] = weight * value;
                     }}
                     xlstm_store(weighted + step * width + column, values, left);
                 }}
