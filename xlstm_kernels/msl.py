@@ -40,7 +40,7 @@ PACKS = """
     }
     // N packs, `spacing` apart, of elements `step` apart, as they are in memory. Those from
     // `present` on are zero, and so are elements from `left` on. All are under way together, as
-    // nothing between the loads waits: where a pack is not present, the last one is loaded.
+    // nothing between the loads waits.
     template <uint N, uint COUNT, typename T>
     inline xlstm_packs<T, N, COUNT> xlstm_read_packs(
         const device T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
@@ -48,16 +48,20 @@ PACKS = """
         if (present == 0) {
             return packs;
         }
-        if (step == 1 && spacing % COUNT == 0 && left >= COUNT && xlstm_aligned<COUNT>(from)) {
+        const bool whole =
+            step == 1 && spacing % COUNT == 0 && left >= COUNT && xlstm_aligned<COUNT>(from);
+        if (whole && present >= N) {
             #pragma clang loop unroll(full)
             for (uint i = 0; i < N; ++i) {
-                packs.at[i] = *reinterpret_cast<const device xlstm_words<T, COUNT>*>(
-                    from + metal::min(i, present - 1) * spacing);
+                packs.at[i] =
+                    *reinterpret_cast<const device xlstm_words<T, COUNT>*>(from + i * spacing);
             }
+        } else if (whole) {
             #pragma clang loop unroll(full)
-            for (uint i = 1; i < N; ++i) {
-                if (i >= present) {
-                    packs.at[i] = {};
+            for (uint i = 0; i < N; ++i) {
+                if (i < present) {
+                    packs.at[i] =
+                        *reinterpret_cast<const device xlstm_words<T, COUNT>*>(from + i * spacing);
                 }
             }
         } else {

@@ -24,7 +24,7 @@ _MOST_BLOCKS, _DEEPEST = 65_535, 64
 #: Of any kernel a block of so many threads finds enough registers: 255 a thread at most, 65,536 in
 #: all. A kernel that is launched with more is compiled for so many.
 ALWAYS_FIT = 256
-_STEP = 128
+_STEP, _SIMDGROUP = 128, 32
 #: Characters of a kernel's name in that of the function, which is part of file names.
 _LONGEST_NAME = 64
 
@@ -72,8 +72,13 @@ class EntryForm(Struct, frozen=True):
         """The directives of PTX that bound its registers, "" where any number fits."""
         if self.threads <= ALWAYS_FIT and self.resident == 1:
             return ""
+        threads = max(ALWAYS_FIT, _rounded(self.threads, _STEP))
         # Without the second the assembler leaves registers for as many threads as fit.
-        return f".maxntid {self.threads}\n.minnctapersm {self.resident}\n"
+        return f".maxntid {threads}\n.minnctapersm {self.resident}\n"
+
+
+def _rounded(count: int, step: int) -> int:
+    return -(-count // step) * step
 
 
 def clamped(grid: Extent, threadgroup: Extent) -> Extent:
@@ -98,7 +103,7 @@ def form_of(infos: tuple[Info, ...], grid: Extent, group: Extent, resident: int 
     blocks = [-(-extent // size) for extent, size in zip(grid, group, strict=True)]
     return EntryForm(
         infos=infos,
-        threads=max(ALWAYS_FIT, -(-threads // _STEP) * _STEP),
+        threads=_rounded(threads, _SIMDGROUP),
         whole=all(extent % size == 0 for extent, size in zip(grid, group, strict=True)),
         flat=max(blocks[1:]) > _MOST_BLOCKS or group[2] > _DEEPEST,
         resident=resident,
@@ -158,13 +163,14 @@ def write_entry(layout: Layout, name: str, form: EntryForm) -> str:
         attribute_argument(p) if p.index is None else buffer_argument(p, pointers[p.name])
         for p in layout.parameters
     )
+    # So a load is not moved over a barrier, where its value would take a register for long.
     escaped = "".join(f'asm volatile("" :: "l"({p}) : "memory"); ' for p in inputs)
-    whole, flat = (str(flag).lower() for flag in (form.whole, form.flat))
+    kind = f"{str(form.whole).lower()}, {str(form.flat).lower()}, {form.threads}"
     geometry = "ember_geometry" if form.measured else "nullptr"
     return (
         f'extern "C" EMBER_ENTRY void {name}({", ".join(parameters)}) {{ '
         "ember::thread_attributes ember_thread, *ember_self = &ember_thread; "
-        f"if (!ember::find_thread<{whole}, {flat}>({geometry}, ember_thread)) return; "
+        f"if (!ember::find_thread<{kind}>({geometry}, ember_thread)) return; "
         f"{' '.join(locals_)} {escaped} {layout.function}({arguments}); }}\n"
     )
 

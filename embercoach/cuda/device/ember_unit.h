@@ -77,9 +77,9 @@ EMBER_FN void split_index(uint index, const uint (&extents)[3], uint (&parts)[3]
 //
 // Whole: each threadgroup has all of its threads. Else those at the edge are smaller, and their
 // simdgroups are made of the threads that they have. Flat: the blocks and their threads are in one
-// dimension, as CUDA bounds the others.
+// dimension, as CUDA bounds the others. Most: no threadgroup has more threads.
 // The geometry is the grid and the threadgroup; without one they are the launch's.
-template <bool Whole, bool Flat>
+template <bool Whole, bool Flat, uint Most>
 EMBER_FN bool find_thread(const device uint* geometry, thread_attributes& t) {
   uint block[3] = {__nvvm_read_ptx_sreg_ctaid_x(), __nvvm_read_ptx_sreg_ctaid_y(),
                    __nvvm_read_ptx_sreg_ctaid_z()};
@@ -108,6 +108,9 @@ EMBER_FN bool find_thread(const device uint* geometry, thread_attributes& t) {
   }
   if (!Whole && index >= count) return false;
   if (Flat || (!Whole && count != group[0] * group[1] * group[2])) split_index(index, size, at);
+  // So that loops over what a threadgroup shares are unrolled.
+  __builtin_assume(index < Most);
+  __builtin_assume(at[0] < Most);
   for (int i = 0; i < 3; ++i) {
     t.thread_position_in_grid[i] = block[i] * group[i] + at[i];
     t.thread_position_in_threadgroup[i] = at[i];

@@ -47,7 +47,18 @@ SEEN_IN_MEMORY = {
     "atomics_on_a_fresh_output",
     "previous_step_of_a_recurrence_on_the_output",
 }
-MEMORY = ("out-of-bounds", "uninitialized-read")
+#: Barriers that some threads reach while others wait at another one, or come again. Of threads that
+#: have left CUDA says that they need not arrive.
+SEEN_AT_BARRIERS = {
+    "each_branch_has_a_barrier_of_its_own",
+    "roles_in_a_switch",
+    "skipped_by_continue",
+}
+PARTLY_SEEN = {
+    "out-of-bounds": SEEN_IN_MEMORY,
+    "uninitialized-read": SEEN_IN_MEMORY,
+    "divergent-barrier": SEEN_AT_BARRIERS,
+}
 #: Seconds that a case may take: some never end, and some end the GPU's context.
 PATIENCE = 60
 MOST = 45
@@ -60,7 +71,7 @@ def chosen(most: int) -> list[tuple[Case, str]]:
     for case in BUGS:
         kind, *others = {kind for mark in case.marks for kind in mark.kinds}
         tool = None if others else known.get(kind)
-        if tool and (kind not in MEMORY or case.name in SEEN_IN_MEMORY):
+        if tool and case.name in PARTLY_SEEN.get(kind, {case.name}):
             of_tools[tool].append((case, tool))
     turns = zip_longest(*of_tools.values())
     return [pair for turn in turns for pair in turn if pair][:most]
