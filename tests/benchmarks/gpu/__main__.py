@@ -1,7 +1,7 @@
 """The kernel pack on a GPU: its errors (``--check``), or its times.
 
-Needs Python, NumPy and MLX alone; ``--picture`` needs Matplotlib. On a machine without a GPU,
-``--backend native`` runs MLX's operations at small sizes.
+Needs Python, NumPy and MLX, on NVIDIA GPUs the extra ``cuda``; ``--picture`` needs Matplotlib. On
+a machine without a GPU, ``--backend native`` runs MLX's operations at small sizes.
 """
 
 from __future__ import annotations
