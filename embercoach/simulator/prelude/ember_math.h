@@ -41,31 +41,15 @@ EMBER_FN T next_narrow(T x, T y) {
 }
 }  // namespace ember
 
-#define EMBER_VECTORS1(name)                                       \
-  template <class A>                                               \
-  EMBER_FN ember::float_vector_of_t<A> name(A a) {                 \
-    using V = ember::float_vector_of_t<A>;                         \
-    V p(a);                                                        \
-    EMBER_MAP1(V, name, p)                                         \
-  }
+#define EMBER_VECTORS1(name) EMBER_LIFT1(name, float_vector_of_t)
 #define EMBER_VECTORS2(name)                                       \
-  template <class A, class B>                                      \
-  EMBER_FN ember::float_vector_of_t<A, B> name(A a, B b) {         \
-    using V = ember::float_vector_of_t<A, B>;                      \
-    V p(a), q(b);                                                  \
-    EMBER_MAP2(V, name, p, q)                                      \
-  }                                                                \
+  EMBER_LIFT2(name, float_vector_of_t)                             \
   template <class A, class B>                                      \
   EMBER_FN ember::mixed_t<A, B> name(A a, B b) {                   \
     return name(float(a), float(b));                               \
   }
 #define EMBER_VECTORS3(name)                                       \
-  template <class A, class B, class C>                             \
-  EMBER_FN ember::float_vector_of_t<A, B, C> name(A a, B b, C c) { \
-    using V = ember::float_vector_of_t<A, B, C>;                   \
-    V p(a), q(b), r(c);                                            \
-    EMBER_MAP3(V, name, p, q, r)                                   \
-  }                                                                \
+  EMBER_LIFT3(name, float_vector_of_t)                             \
   template <class A, class B, class C>                             \
   EMBER_FN ember::mixed_t<A, B, C> name(A a, B b, C c) {           \
     return name(float(a), float(b), float(c));                     \
@@ -180,9 +164,7 @@ EMBER_FN T next_narrow(T x, T y) {
   }                                                                                           \
   EMBER_FN T step(T edge, T x) { return x < edge ? T(0) : T(1); }
 #define EMBER_DEFINE_COMMONS      \
-  EMBER_DEFINE_COMMON(float)      \
-  EMBER_DEFINE_COMMON(half)       \
-  EMBER_DEFINE_COMMON(bfloat)     \
+  EMBER_EACH_FLOAT(EMBER_DEFINE_COMMON) \
   EMBER_VECTORS3(clamp)           \
   EMBER_VECTORS3(mix)             \
   EMBER_VECTORS1(saturate)        \

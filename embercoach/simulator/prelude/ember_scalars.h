@@ -28,6 +28,11 @@ static_assert(char(-1) < 0, "the simulator needs -fsigned-char");
 
 #define NULL nullptr
 
+// Applies a macro to each type.
+#define EMBER_EACH_INTEGER(M) M(char) M(uchar) M(short) M(ushort) M(int) M(uint) M(long) M(ulong)
+#define EMBER_EACH_FLOAT(M) M(half) M(bfloat) M(float)
+#define EMBER_EACH_SCALAR(M) M(bool) EMBER_EACH_INTEGER(M) EMBER_EACH_FLOAT(M)
+
 namespace metal {
 using ::bfloat;
 using ::half;
