@@ -39,14 +39,6 @@ using atomic_ulong = atomic<ulong>;
 }  // namespace metal
 
 namespace ember {
-struct subtract {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a - b); }
-};
-struct replace {
-  template <class T>
-  static EMBER_FN T of(T, T b) { return b; }
-};
 template <class T>
 using bits_of = metal::conditional_t<
     sizeof(T) == 1, uchar, metal::conditional_t<sizeof(T) == 4, uint, ulong>>;

@@ -116,22 +116,14 @@ EMBER_FN T next_narrow(T x, T y) {
   EMBER_FN vec<T, N> ldexp(vec<T, N> x, int k) {                                              \
     return ldexp(x, vec<int, N>(k));                                                          \
   }                                                                                           \
+  EMBER_VECTORS_WRITE(frexp, int)                                                             \
+  EMBER_VECTORS_WRITE(modf, T)                                                                \
+  EMBER_VECTORS_WRITE(sincos, T)
+#define EMBER_VECTORS_WRITE(name, W)                                                          \
   template <class T, int N>                                                                   \
-  EMBER_FN vec<T, N> frexp(vec<T, N> x, vec<int, N>& exponent) {                              \
+  EMBER_FN vec<T, N> name(vec<T, N> x, vec<W, N>& written) {                                  \
     vec<T, N> r;                                                                              \
-    for (int i = 0; i < N; ++i) r[i] = T(frexp(x[i], exponent[i]));                           \
-    return r;                                                                                 \
-  }                                                                                           \
-  template <class T, int N>                                                                   \
-  EMBER_FN vec<T, N> modf(vec<T, N> x, vec<T, N>& whole) {                                    \
-    vec<T, N> r;                                                                              \
-    for (int i = 0; i < N; ++i) r[i] = T(modf(x[i], whole[i]));                               \
-    return r;                                                                                 \
-  }                                                                                           \
-  template <class T, int N>                                                                   \
-  EMBER_FN vec<T, N> sincos(vec<T, N> x, vec<T, N>& cosine) {                                 \
-    vec<T, N> r;                                                                              \
-    for (int i = 0; i < N; ++i) r[i] = T(sincos(x[i], cosine[i]));                            \
+    for (int i = 0; i < N; ++i) r[i] = T(name(x[i], written[i]));                             \
     return r;                                                                                 \
   }
 #define EMBER_DEFINE_WRITERS(T, R)                                                            \

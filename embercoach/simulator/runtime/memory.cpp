@@ -82,13 +82,15 @@ u8* reserve(u64 bytes) {
   return memory == MAP_FAILED ? nullptr : (u8*)memory;
 }
 
-bool reserve_memory() {
-  if (hot.slots_base) return true;
-  void* base = mmap(nullptr, (MAX_SLOTS + 1) * SLOT_BYTES, PROT_NONE,
+u64 reserve_space(u64 bytes, u64 alignment) {
+  void* base = mmap(nullptr, bytes + alignment, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return false;
-  hot.slots_base = ((u64)base + SLOT_BYTES - 1) & ~(SLOT_BYTES - 1);
-  return true;
+  return base == MAP_FAILED ? 0 : ((u64)base + alignment - 1) & ~(alignment - 1);
+}
+
+bool reserve_memory() {
+  if (!hot.slots_base) hot.slots_base = reserve_space(MAX_SLOTS * SLOT_BYTES, SLOT_BYTES);
+  return hot.slots_base;
 }
 
 Slot* slot_of(u64 address) {

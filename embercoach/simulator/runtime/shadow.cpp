@@ -207,22 +207,19 @@ static void visit(void* p, unsigned long size, u32 kind, u64 pc) {
 }
 
 // Addresses that are not a multiple of the size take the slow path.
+#define UNALIGNED_ACCESS(name, bytes)                                   \
+  EMBER_EXPORT void __tsan_unaligned_##name##read##bytes(void* p) {     \
+    visit(p, bytes, EMBER_READ, CALLER());                              \
+  }                                                                     \
+  EMBER_EXPORT void __tsan_unaligned_##name##write##bytes(void* p) {    \
+    visit(p, bytes, EMBER_WRITE, CALLER());                             \
+  }
 #define UNALIGNED(bytes)                                                \
-  EMBER_EXPORT void __tsan_unaligned_read##bytes(void* p) {             \
-    visit(p, bytes, EMBER_READ, CALLER());                             \
-  }                                                                     \
-  EMBER_EXPORT void __tsan_unaligned_write##bytes(void* p) {            \
-    visit(p, bytes, EMBER_WRITE, CALLER());                            \
-  }                                                                     \
-  EMBER_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {    \
-    visit(p, bytes, EMBER_READ, CALLER());                             \
-  }                                                                     \
-  EMBER_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {   \
-    visit(p, bytes, EMBER_WRITE, CALLER());                            \
-  }                                                                     \
+  UNALIGNED_ACCESS(, bytes)                                             \
+  UNALIGNED_ACCESS(volatile_, bytes)                                    \
   EMBER_EXPORT void __tsan_unaligned_read_write##bytes(void* p) {       \
-    visit(p, bytes, EMBER_READ, CALLER());                             \
-    visit(p, bytes, EMBER_WRITE, CALLER());                            \
+    visit(p, bytes, EMBER_READ, CALLER());                              \
+    visit(p, bytes, EMBER_WRITE, CALLER());                             \
   }
 UNALIGNED(2)
 UNALIGNED(4)

@@ -232,7 +232,9 @@ EMBER_HIDDEN void forget_fences();  // of the launch before
 EMBER_HIDDEN void start_fences();   // of a threadgroup
 // -- report.cpp
 EMBER_HIDDEN ember_finding* report(Kind kind, u64 pc, u64 other_pc, i64 place, u32 reason);
+EMBER_HIDDEN void blame(ember_finding* finding, const Thread& thread);
 EMBER_HIDDEN void blame_current(ember_finding* finding);
+EMBER_HIDDEN void blame_other(ember_finding* finding, const Thread& other);
 EMBER_HIDDEN void blame_other(ember_finding* finding, u64 record);
 EMBER_HIDDEN void clear_findings();
 // -- shadow.cpp, conflict.cpp
@@ -249,6 +251,7 @@ EMBER_HIDDEN void spread_records(u64* records, u64 count, u64 parts);
 EMBER_HIDDEN bool ensure_records(Slot& slot);
 EMBER_HIDDEN u64 page_bytes();
 EMBER_HIDDEN u8* reserve(u64 bytes);
+EMBER_HIDDEN u64 reserve_space(u64 bytes, u64 alignment);  // of addresses; 0 if there is none
 // -- spins.cpp
 EMBER_HIDDEN void note_spin(u64 address, u32 access, u64 pc);
 // -- sums.cpp

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _MODEL = {"architecture": "applegpu_g15s", "device_name": "EmberCoach simulator"}
 
 
+_REAL_GPU = mx.DeviceType.gpu
+
+
 class SimulatedGpu(mx.Device):  # type: ignore[misc, unused-ignore]  # a final class in some stubs
     """A device that is the GPU to Python and the CPU to MLX."""
 
@@ -39,24 +42,20 @@ class SimulatedGpu(mx.Device):  # type: ignore[misc, unused-ignore]  # a final c
     @property
     def type(self) -> mx.DeviceType:
         """As of the GPU."""
-        return _real_gpu()
+        return _REAL_GPU
 
     def __eq__(self, other: object) -> bool:
         return other is self or (
             not isinstance(other, SimulatedGpu)
             and isinstance(other, (mx.Device, mx.DeviceType))
-            and bool(other == _real_gpu())
+            and bool(other == _REAL_GPU)
         )
 
     def __hash__(self) -> int:
-        return hash(_real_gpu())
+        return hash(_REAL_GPU)
 
     def __repr__(self) -> str:
         return "Device(gpu, 0)"
-
-
-def _real_gpu() -> mx.DeviceType:
-    return mx.DeviceType.gpu
 
 
 class SimulatedDevices:
@@ -101,7 +100,7 @@ class SimulatedDevices:
     def device_of(self, target: Any) -> mx.Device:
         """Return the GPU or the CPU: that of a device or a stream. A TypeError is MLX's own."""
         if isinstance(target, (mx.Device, mx.DeviceType)):
-            return self.gpu if target == _real_gpu() else mx.Device(mx.cpu)
+            return self.gpu if target == _REAL_GPU else mx.Device(mx.cpu)
         if any(target is known or target == known for known in self._gpu_streams):
             return self.gpu
         if isinstance(target, mx.Stream) and target == self._real["default_stream"](mx.cpu):
@@ -119,7 +118,7 @@ class SimulatedDevices:
         # The GPU's name may have been imported before: `gpu == mx.default_device()` asks the name.
         def equal(this: mx.DeviceType, other: object) -> Any:
             if isinstance(other, SimulatedGpu):
-                return this is _real_gpu()
+                return this is _REAL_GPU
             return real(this, other)
 
         return equal
@@ -324,22 +323,20 @@ def is_active() -> bool:
     return _active.settings() is not None
 
 
-#: Of `mx.fast.metal_kernel`.
-_SIGNATURE = inspect.Signature(
-    [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
-        for name, default in (
-            ("name", inspect.Parameter.empty),
-            ("input_names", inspect.Parameter.empty),
-            ("output_names", inspect.Parameter.empty),
-            ("source", inspect.Parameter.empty),
-            ("header", ""),
-            ("ensure_row_contiguous", True),
-            ("atomic_outputs", False),
-            ("compile_options", None),
-        )
-    ]
-)
+def _metal_kernel_arguments(
+    name: str,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    source: str,
+    header: str = "",
+    ensure_row_contiguous: bool = True,
+    atomic_outputs: bool = False,
+    compile_options: Any = None,
+) -> None:
+    """Take the arguments of `mx.fast.metal_kernel`."""
+
+
+_SIGNATURE = inspect.signature(_metal_kernel_arguments)
 
 
 def defined(

@@ -252,10 +252,7 @@ class CompiledKernel:
             grid=tuple(arguments.get("grid", ())),
             threadgroup=tuple(arguments.get("threadgroup", ())),
             shapes={},
-            seconds=0.0,
-            accesses=0,
             findings=tuple(found),
-            notes=(),
             launched_at=place,
             definition=self._kernel.definition,
         )

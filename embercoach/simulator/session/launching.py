@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from embercoach.simulator.model import BuiltKernel, Limits
     from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
-    from embercoach.simulator.profile.prediction import Advice
     from embercoach.simulator.session.record import Recorder
 
 Extent = tuple[int, int, int]
@@ -143,22 +142,12 @@ def _read(
         ) from error
 
 
+_SAME_NAMES = (
+    *("bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "complex64"),
+)
 #: MLX's types as NumPy's; bfloat16, which NumPy lacks, as integers of its size.
-_NUMPY = {
-    mx.bool_: np.bool_,
-    mx.uint8: np.uint8,
-    mx.uint16: np.uint16,
-    mx.uint32: np.uint32,
-    mx.uint64: np.uint64,
-    mx.int8: np.int8,
-    mx.int16: np.int16,
-    mx.int32: np.int32,
-    mx.int64: np.int64,
-    mx.float16: np.float16,
-    mx.bfloat16: np.uint16,
-    mx.float32: np.float32,
-    mx.complex64: np.complex64,
-}
+_NUMPY = {getattr(mx, name): getattr(np, name) for name in _SAME_NAMES} | {mx.bfloat16: np.uint16}
 
 
 def buffers(captured: Capture, init_value: float | None, limits: Limits) -> tuple[Buffer, ...]:
@@ -172,13 +161,8 @@ def buffers(captured: Capture, init_value: float | None, limits: Limits) -> tupl
     inputs = [mx.contiguous(a) if captured.contiguous else a for a in captured.inputs]
     mx.eval(inputs)
     made = list(_input_buffers(captured, inputs))
-    outputs = zip(
-        captured.definition.output_names,
-        captured.output_shapes,
-        captured.output_dtypes,
-        strict=True,
-    )
-    for name, shape, dtype in outputs:
+    names = captured.definition.output_names
+    for name, (shape, dtype) in zip(names, _outputs(captured), strict=True):
         made.append(_output_buffer(name, len(made), shape, dtype, init_value))
     return tuple(made)
 
@@ -419,10 +403,7 @@ def _refused(error: CompileError, captured: Capture) -> SimulatedLaunch:
         grid=captured.grid,
         threadgroup=captured.threadgroup,
         shapes=_shapes(captured),
-        seconds=0.0,
-        accesses=0,
         findings=tuple(findings_of(error, LAUNCHED, place)),
-        notes=(),
         launched_at=place,
         definition=captured.definition,
     )
@@ -528,14 +509,8 @@ def cost_findings(profile: LaunchProfile, gpu: Gpu) -> Iterator[KernelFinding]:
             line=advice.line,
             thread=None,
             message=advice.message,
-            excerpt=_excerpt(profile, advice),
+            excerpt=profile.text(advice.part, advice.line),
             launched_at=profile.launched_at,
             details=() if advice.gain is None else (gain,),
             help=_HELP[advice.kind],
         )
-
-
-def _excerpt(profile: LaunchProfile, advice: Advice) -> str:
-    lines = profile.source.get(advice.part, ())
-    number = advice.line or 0
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
