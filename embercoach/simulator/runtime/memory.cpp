@@ -123,23 +123,6 @@ bool ensure_records(Slot& slot) {
   return true;
 }
 
-// Splits granules, where a thread touched less than one.
-void refine(Slot& slot, u32 shift) {
-  u64 count = (slot.size + (1ull << slot.shift) - 1) >> slot.shift;
-  u64 parts = 1ull << (slot.shift - shift);
-  spread_records(slot.writers, count, parts);
-  if (slot.was_read) spread_records(slot.readers, count, parts);
-  slot.shift = shift;
-}
-
-void spread_records(u64* records, u64 count, u64 parts) {
-  for (u64 i = count; i-- > 0;) {
-    u64 record = records[i];
-    for (u64 k = 0; k < parts; k++)
-      if (records[i * parts + k] != record) records[i * parts + k] = record;
-  }
-}
-
 // Puts the buffers' first bytes in place; null, or what failed. Inputs keep theirs from the run
 // before if `again`.
 extern "C" EMBER_EXPORT const char* ember_place(const ember_buffer* buffers, u32 count, u32 checked,

@@ -233,16 +233,14 @@ EMBER_EXPORT void __tsan_write_range(void* p, unsigned long size) {
   visit(p, size, EMBER_WRITE, CALLER());
 }
 
-EMBER_EXPORT void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
-  visit((void*)from, size, EMBER_READ, CALLER());
-  visit(to, size, EMBER_WRITE, CALLER());
-  return __builtin_memmove(to, from, size);
-}
-EMBER_EXPORT void* __tsan_memmove(void* to, const void* from, unsigned long size) {
-  visit((void*)from, size, EMBER_READ, CALLER());
-  visit(to, size, EMBER_WRITE, CALLER());
-  return __builtin_memmove(to, from, size);
-}
+#define COPY(name)                                                                     \
+  EMBER_EXPORT void* __tsan_##name(void* to, const void* from, unsigned long size) {   \
+    visit((void*)from, size, EMBER_READ, CALLER());                                    \
+    visit(to, size, EMBER_WRITE, CALLER());                                            \
+    return __builtin_memmove(to, from, size);                                          \
+  }
+COPY(memcpy)
+COPY(memmove)
 EMBER_EXPORT void* __tsan_memset(void* to, int value, unsigned long size) {
   visit(to, size, EMBER_WRITE, CALLER());
   return __builtin_memset(to, value, size);
