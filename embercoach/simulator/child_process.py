@@ -638,7 +638,7 @@ def _result_of_loss(
         np.zeros(buffer.data.nbytes, np.uint8) for buffer in buffers if buffer.role == "output"
     )
     nowhere = MemoryAccess(None, None, None)
-    return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
+    return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),))
 
 
 @functools.cache

@@ -353,7 +353,8 @@ def _block_lines(
     barriers: Counter[int] = Counter()
     line = 0
     for instruction, text in found:
-        if "!nosanitize" in text or not checks.isdisjoint(_targets(instruction)):
+        targets = instruction.operands if instruction.opcode == "br" else ()
+        if "!nosanitize" in text or not checks.isdisjoint(targets):
             continue
         line = lines.at(text) or line
         for kind, count, operations in _counted(instruction, text, narrow):
@@ -366,10 +367,6 @@ def _block_lines(
     for number, kinds in counts.items():
         of_kind = dict(flops.get(number, {}))
         yield BlockLine(number, dict(kinds), sum(of_kind.values()), barriers[number], of_kind)
-
-
-def _targets(instruction: Any) -> list[Any]:
-    return list(instruction.operands) if instruction.opcode == "br" else []
 
 
 def _counted(
@@ -386,7 +383,8 @@ def _counted(
     elif name in _CONVERSIONS:
         yield "convert", _shape(str(instruction.type))[0], 0
     elif name == "getelementptr":
-        if any(operand.is_instruction or operand.is_argument for operand in _indices(instruction)):
+        _, *indices = instruction.operands
+        if any(index.is_instruction or index.is_argument for index in indices):
             yield "integer", 1, 0
     elif name == "switch" or (name == "br" and len(list(instruction.operands)) > 1):
         yield "control", 1, 0
@@ -420,10 +418,6 @@ def _arithmetic(instruction: Any) -> Iterator[tuple[Kind, int, int]]:
     elif instruction.opcode == "frem":
         kind = "special"
     yield kind, components, components
-
-
-def _indices(instruction: Any) -> list[Any]:
-    return list(instruction.operands)[1:]
 
 
 def _shape(type_name: str) -> tuple[int, str]:

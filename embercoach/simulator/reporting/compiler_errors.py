@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.files import shown_path
+from embercoach.finding import Severity  # noqa: TC001  (a field's type)
 from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.reporting.messages import KernelLine
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.simulator.rewrite.translation import Rewritten
-
-Severity = Literal["error", "warning", "note"]
 
 #: The place, which is as short as can be, the severity and the message.
 _SAID = re.compile(r"(?:(.*?): )??(?:fatal )?(error|warning|note): (.*)", re.DOTALL)

@@ -18,7 +18,6 @@ from embercoach.simulator.session.record import CapturedDefinition, Recorder, ca
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.session.launching import KernelRunner
@@ -172,7 +171,7 @@ class SimulatedDevices:
         self._devices_entered().append(device)
         return context
 
-    def leave(self, context: Any, *exception: Any) -> None:
+    def leave(self, context: Any, *exception: object) -> None:
         """Leave a context that `enter` gave."""
         self._devices_entered().pop()
         context.__exit__(*exception)
@@ -190,13 +189,8 @@ class _StreamContext:
     def __enter__(self) -> None:
         self._entered.append(self._devices.enter(self._target))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._devices.leave(self._entered.pop(), kind, error, trace)
+    def __exit__(self, *exception: object) -> None:
+        self._devices.leave(self._entered.pop(), *exception)
 
 
 @functools.cache
@@ -323,20 +317,22 @@ def is_active() -> bool:
     return _active.settings() is not None
 
 
-def _metal_kernel_arguments(
-    name: str,
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-    source: str,
-    header: str = "",
-    ensure_row_contiguous: bool = True,
-    atomic_outputs: bool = False,
-    compile_options: Any = None,
-) -> None:
-    """Take the arguments of `mx.fast.metal_kernel`."""
-
-
-_SIGNATURE = inspect.signature(_metal_kernel_arguments)
+#: Of `mx.fast.metal_kernel`.
+_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+        for name, default in (
+            ("name", inspect.Parameter.empty),
+            ("input_names", inspect.Parameter.empty),
+            ("output_names", inspect.Parameter.empty),
+            ("source", inspect.Parameter.empty),
+            ("header", ""),
+            ("ensure_row_contiguous", True),
+            ("atomic_outputs", False),
+            ("compile_options", None),
+        )
+    ]
+)
 
 
 def defined(
@@ -403,12 +399,7 @@ class Activation:
         self._entered.append(key)
         return settings.recorder
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _active.leave(self._entered.pop())
         if is_missing_metal(error):
             raise SimulatorError(

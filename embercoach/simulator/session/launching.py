@@ -96,19 +96,14 @@ def capture(
     arrays = [value for value in inputs if isinstance(value, mx.array)]
 
     def call(*examples: mx.array) -> Any:
-        replaced = dict(arguments)
+        replaced, rest = dict(arguments), iter(examples)
         if inputs:
-            replaced["inputs"] = list(_with_arrays(inputs, iter(examples)))
+            replaced["inputs"] = [next(rest) if isinstance(v, mx.array) else v for v in inputs]
         return kernel(*positional, **replaced)
 
     records: list[dict[str, Any]] = []
     mx.export_function(records.append, call, *arrays)
     return _read(records, definition, arrays)
-
-
-def _with_arrays(values: Sequence[Any], arrays: Iterator[mx.array]) -> Iterator[Any]:
-    for value in values:
-        yield next(arrays) if isinstance(value, mx.array) else value
 
 
 def _read(
@@ -362,6 +357,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         if settings.keeps_refusals:  # the program may catch it, and go on without the kernel
             settings.recorder.add(_refused(error, captured))
         raise
+    check_thread_count(captured.threadgroup)
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
         result = _no_threads(built, bound, checks=settings.checks)
@@ -417,14 +413,18 @@ def _shapes(captured: Capture) -> dict[str, tuple[int, ...]]:
     return shapes | dict(zip(captured.definition.output_names, captured.output_shapes, strict=True))
 
 
-def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
-    """Refuse what Metal refuses, in MLX's words where MLX has some."""
+def check_thread_count(threadgroup: Extent) -> None:
+    """Refuse more threads than Metal takes, in MLX's words."""
     threads = math.prod(threadgroup)
     if threads > MAX_THREADS:
         raise ValueError(
             f"Thread group size ({threads}) is greater than  the maximum allowed threads per "
             f"threadgroup ({MAX_THREADS})."
         )
+
+
+def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
+    """Refuse extents that Metal refuses."""
     if min(grid) < 0 or min(threadgroup) < 0 or (0 in threadgroup and 0 not in grid):
         raise SimulatorError(
             f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched: "
@@ -435,6 +435,7 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
 def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> LaunchResult:
     """Return a grid of zero threads writes nothing."""
     outputs = [buffer for buffer in bound if buffer.role == "output"]
+    bound_parameters = [p for p in built.parameters if p.index is not None]
     nobody = MemoryAccess(None, None, None)
     unwritten = [
         RawFinding("unwritten-output", nobody, None, o.name, 0, "the grid has no threads", 1)
@@ -444,15 +445,8 @@ def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) ->
     return LaunchResult(
         outputs=tuple(o.data if o.initialized else np.zeros_like(o.data) for o in outputs),
         findings=tuple(unwritten),
-        seconds=0.0,
-        accesses=0,
-        traffic=_untouched(built) if checks else {},
+        traffic={p.name: Traffic(p.space, 0, 0) for p in bound_parameters} if checks else {},
     )
-
-
-def _untouched(built: BuiltKernel) -> dict[str, Traffic]:
-    buffers = (parameter for parameter in built.parameters if parameter.index is not None)
-    return {buffer.name: Traffic(buffer.space, 0, 0) for buffer in buffers}
 
 
 def _underivable(outputs: list[mx.array]) -> Any:
