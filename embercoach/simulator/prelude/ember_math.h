@@ -155,13 +155,13 @@ EMBER_FN T next_narrow(T x, T y) {
     return T(t * t * (T(3) - T(2) * t));                                                      \
   }                                                                                           \
   EMBER_FN T step(T edge, T x) { return x < edge ? T(0) : T(1); }
-#define EMBER_DEFINE_COMMONS      \
-  EMBER_EACH_FLOAT(EMBER_DEFINE_COMMON) \
-  EMBER_VECTORS3(clamp)           \
-  EMBER_VECTORS3(mix)             \
-  EMBER_VECTORS1(saturate)        \
-  EMBER_VECTORS1(sign)            \
-  EMBER_VECTORS3(smoothstep)      \
+#define EMBER_DEFINE_COMMONS             \
+  EMBER_EACH_FLOAT(EMBER_DEFINE_COMMON)  \
+  EMBER_VECTORS3(clamp)                  \
+  EMBER_VECTORS3(mix)                    \
+  EMBER_VECTORS1(saturate)               \
+  EMBER_VECTORS1(sign)                   \
+  EMBER_VECTORS3(smoothstep)             \
   EMBER_VECTORS2(step)
 
 namespace metal {

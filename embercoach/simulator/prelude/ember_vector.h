@@ -380,24 +380,24 @@ EMBER_CFN M operator!(A a) {
   EMBER_MAP(V, f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z), f(a.w, b.w, c.w))
 
 // A function of vectors from that of scalars; `of` gives the vectors' type.
-#define EMBER_LIFT1(name, of)                    \
-  template <class A>                             \
-  EMBER_FN ember::of<A> name(A a) {              \
-    using V = ember::of<A>;                      \
-    V p(a);                                      \
-    EMBER_MAP1(V, name, p)                       \
+#define EMBER_LIFT1(name, of)        \
+  template <class A>                 \
+  EMBER_FN ember::of<A> name(A a) {  \
+    using V = ember::of<A>;          \
+    V p(a);                          \
+    EMBER_MAP1(V, name, p)           \
   }
-#define EMBER_LIFT2(name, of)                    \
-  template <class A, class B>                    \
-  EMBER_FN ember::of<A, B> name(A a, B b) {      \
-    using V = ember::of<A, B>;                   \
-    V p(a), q(b);                                \
-    EMBER_MAP2(V, name, p, q)                    \
+#define EMBER_LIFT2(name, of)                \
+  template <class A, class B>                \
+  EMBER_FN ember::of<A, B> name(A a, B b) {  \
+    using V = ember::of<A, B>;               \
+    V p(a), q(b);                            \
+    EMBER_MAP2(V, name, p, q)                \
   }
-#define EMBER_LIFT3(name, of)                    \
-  template <class A, class B, class C>           \
-  EMBER_FN ember::of<A, B, C> name(A a, B b, C c) { \
-    using V = ember::of<A, B, C>;                \
-    V p(a), q(b), r(c);                          \
-    EMBER_MAP3(V, name, p, q, r)                 \
+#define EMBER_LIFT3(name, of)                        \
+  template <class A, class B, class C>               \
+  EMBER_FN ember::of<A, B, C> name(A a, B b, C c) {  \
+    using V = ember::of<A, B, C>;                    \
+    V p(a), q(b), r(c);                              \
+    EMBER_MAP3(V, name, p, q, r)                     \
   }
