@@ -52,7 +52,7 @@ RESOURCES: Mapping[Resource, str] = {
     "atomics": "atomics",
     "starts": "starts of threadgroups",
 }
-#: Bytes of a line of a core's cache.
+#: Bytes of the longest stretches of memory that are counted.
 LINE = 128
 #: Of a core, each of which issues one instruction a cycle.
 _SCHEDULERS = 4
