@@ -14,7 +14,6 @@ from embercoach.simulator.session.activation import defined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 
 class _Active:
@@ -57,12 +56,7 @@ class Activation:
     def __enter__(self) -> None:
         """Enter the context; the activation is in effect already."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         _active.leave()
 
 

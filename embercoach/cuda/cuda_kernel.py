@@ -27,12 +27,12 @@ from embercoach.cuda.launch_entry import (
     write_entry,
 )
 from embercoach.cuda.sanitizer import LINES_VARIABLE, assembled, note_kernel
-from embercoach.metal.contract import CONSTANT_BELOW, MAX_THREADS
+from embercoach.metal.contract import CONSTANT_BELOW
 from embercoach.simulator.build.objects import build_ptx
 from embercoach.simulator.build.toolchain import find_toolchain
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.session.activation import defined
-from embercoach.simulator.session.launching import capture
+from embercoach.simulator.session.launching import capture, check_thread_count
 from embercoach.simulator.session.record import calling_place
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class CudaKernel:
         built = self._built.get(key)
         if built is None or arguments.get("verbose") or arguments.get("stream") is not None:
             captured = self._capture(positional, arguments)
-            _check_threads(launch)
+            _check_geometry(launch)
             if arguments.get("verbose"):
                 _show(captured)
             with self._building:
@@ -225,14 +225,9 @@ def _extent(value: Any) -> Extent:
     return x, y, z
 
 
-def _check_threads(launch: _Launch) -> None:
-    """Refuse what Metal refuses, in MLX's words."""
-    threads = math.prod(launch.threadgroup)
-    if threads > MAX_THREADS:
-        raise ValueError(
-            f"Thread group size ({threads}) is greater than  the maximum allowed threads per "
-            f"threadgroup ({MAX_THREADS})."
-        )
+def _check_geometry(launch: _Launch) -> None:
+    """Refuse what Metal refuses."""
+    check_thread_count(launch.threadgroup)
     if min(launch.grid) < 0 or min(launch.threadgroup) <= 0:
         raise ValueError(
             f"grid {launch.grid} with threadgroup {launch.threadgroup} can't be launched: extents "

@@ -83,11 +83,8 @@ def _rounded(count: int, step: int) -> int:
 
 def clamped(grid: Extent, threadgroup: Extent) -> Extent:
     """Return the threadgroup that is launched: no larger than the grid."""
-    return (
-        min(grid[0], threadgroup[0]),
-        min(grid[1], threadgroup[1]),
-        min(grid[2], threadgroup[2]),
-    )
+    x, y, z = map(min, grid, threadgroup)
+    return x, y, z
 
 
 def form_of(infos: tuple[Info, ...], grid: Extent, group: Extent, resident: int = 1) -> EntryForm:

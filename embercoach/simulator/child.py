@@ -39,8 +39,7 @@ PATTERNS = (0xA5, 0x5A)
 _OUT_OF_BOUNDS, _WRITE_TO_INPUT, _LANE_SYNCHRONOUS = 0, 1, 13
 _INTEGERS = (c_uint32, c_uint64, c_int64)
 #: What each message about a request repeats of it.
-#: A request or an answer.
-MessageS = ("request", "nonce")
+_MARKS = ("request", "nonce")
 
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -104,10 +103,13 @@ class FindingRecord(Structure):
 _NUMBERS = tuple(field[0] for field in FindingRecord._fields_ if field[1] in _INTEGERS)
 
 
+_COMPARED = ("different", "first_different", "unwritten", "first_unwritten", "rounded")
+
+
 class ComparisonRecord(Structure):
     """The runtime's ``ember_comparison``."""
 
-    _fields_ = _fields(c_uint64, "different first_different unwritten first_unwritten rounded pc")
+    _fields_ = _fields(c_uint64, f"{' '.join(_COMPARED)} pc")
 
 
 _SITE = (
@@ -153,10 +155,7 @@ class Pipe:
     def reply(self) -> Message:
         """Return the answer to a question about the request."""
         reply = self._receive()
-        if any(
-            reply.get(mark) != self._asked[mark]
-            for mark in MessageS  #: A request or an answer.
-        ):
+        if any(reply.get(mark) != self._asked[mark] for mark in _MARKS):
             os._exit(1)
         return reply
 
@@ -164,11 +163,7 @@ class Pipe:
         """Hand the parent a message, marked as an answer to its last request."""
         if os.getpid() != self.owner:
             os._exit(0)
-        marks = {
-            mark: self._asked[mark]
-            for mark in MessageS  #: A request or an answer.
-            if mark in self._asked
-        }
+        marks = {mark: self._asked[mark] for mark in _MARKS if mark in self._asked}
         data = json.dumps(message | marks).encode()
         self._writing.write(len(data).to_bytes(4, "little") + data)
         self._writing.flush()
@@ -361,11 +356,7 @@ class RequestedLaunch:
             answer.append(
                 {
                     "slot": output["slot"],
-                    "different": result.different,
-                    "rounded": result.rounded,
-                    "first_different": result.first_different,
-                    "unwritten": result.unwritten,
-                    "first_unwritten": result.first_unwritten,
+                    **{name: getattr(result, name) for name in _COMPARED},
                     "pc": self._offset(result.pc),
                     "before": ctypes.string_at(self._arena + output["result"] + start, step).hex(),
                     "now": ctypes.string_at(now + start, step).hex(),

@@ -123,7 +123,8 @@ class Child:
             os.close(number)
         self._writing, self._reading = request_in, answer_out
         os.set_blocking(self._writing, False)
-        self._size = 0
+        #: Bytes of the file.
+        self.size = 0
         self._marks: dict[str, Any] = {"request": 0}
 
     def ready(self) -> None:
@@ -154,10 +155,10 @@ class Child:
 
     def grow(self, size: int) -> None:
         """Make the file hold at least `size` bytes."""
-        if self._size < size:
-            self._size = -(-max(size, _PAGE) // _PAGE) * _PAGE
+        if self.size < size:
+            self.size = -(-max(size, _PAGE) // _PAGE) * _PAGE
             try:
-                os.ftruncate(self._file, self._size)
+                os.ftruncate(self._file, self.size)
             except OSError as error:
                 raise SimulatorError(
                     f"out of memory for buffers of {size:,} bytes: {error}"
@@ -186,14 +187,9 @@ class Child:
 
     def shrink(self) -> None:
         """Give back the memory of a large file."""
-        if self._size > _KEPT:
+        if self.size > _KEPT:
             os.ftruncate(self._file, _PAGE)
-            self._size = _PAGE
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self._size
+            self.size = _PAGE
 
     def ask(self, request: dict[str, Any]) -> None:
         """Send it a request under its own number."""
@@ -485,10 +481,8 @@ class Process:
     def disown(self) -> None:
         """Leave the child to the process that this one was forked from."""
         self._lock = threading.Lock()
-        child, self._child = self._child, None
+        self._drop()
         self._owner = os.getpid()
-        if child is not None:
-            child.forget()
 
 
 _ALL: weakref.WeakSet[Process] = weakref.WeakSet()
@@ -644,7 +638,7 @@ def _result_of_loss(
         np.zeros(buffer.data.nbytes, np.uint8) for buffer in buffers if buffer.role == "output"
     )
     nowhere = MemoryAccess(None, None, None)
-    return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),), 0.0, 0)
+    return LaunchResult(outputs, (RawFinding(kind, nowhere, None, "", None, detail, 1),))
 
 
 @functools.cache

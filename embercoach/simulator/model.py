@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.profile.counts import KernelBlocks, LaunchProfile
 
-Severity = Literal["error", "warning", "note"]
 Part = Literal["body", "header", "generated"]
 Role = Literal["input", "output", "info"]
 
@@ -268,9 +267,9 @@ class LaunchResult(Struct, frozen=True):
     """
 
     outputs: tuple[np.ndarray, ...]
-    findings: tuple[RawFinding, ...]
-    seconds: float
-    accesses: int
+    findings: tuple[RawFinding, ...] = ()
+    seconds: float = 0.0
+    accesses: int = 0
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     profile: LaunchProfile | None = None
 

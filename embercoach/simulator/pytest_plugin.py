@@ -6,12 +6,7 @@ until the flag is given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-
-if TYPE_CHECKING:
-    from embercoach.simulator.session.pytest_session import SimulatedSession
 
 FLAG = "--embercoach-simulate"
 MARKER = "embercoach_allow"
@@ -68,7 +63,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         raise pytest.UsageError(f"--embercoach-profile needs {FLAG}")
 
 
-def _start(config: pytest.Config, *, checks: bool, gpu: str | None) -> SimulatedSession:
+def _start(config: pytest.Config, *, checks: bool, gpu: str | None) -> None:
     from embercoach.config import ConfigError
     from embercoach.simulator.model import SimulatorError
     from embercoach.simulator.session.pytest_session import SimulatedSession
@@ -79,4 +74,3 @@ def _start(config: pytest.Config, *, checks: bool, gpu: str | None) -> Simulated
         raise pytest.UsageError(f"{FLAG}: {error}") from error
     config.add_cleanup(session.close)
     config.pluginmanager.register(session, SESSION)
-    return session

@@ -166,7 +166,7 @@ def test_every_half_widens_to_its_float() -> None:
     body = """
     uint i = thread_position_in_grid.x;
     out[2 * i] = as_type<uint>(float(as_type<half>(x[i])));
-    out[2 * i + 1] = as_type<uint>(ember::widened(x[i]));
+    out[2 * i + 1] = as_type<uint>(ember::value_of_half(x[i]));
     """
     got = evaluate(body, {"x": bits}, {"out": ((65536, 2), np.uint32)}, threads=65536)["out"]
     wanted = bits.view(np.float16).astype(np.float32)

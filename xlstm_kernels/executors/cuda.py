@@ -55,12 +55,5 @@ def _missing() -> str | None:
 def _built(kernel: Kernel) -> Callable[..., list[mx.array]]:
     from embercoach.cuda.cuda_kernel import cuda_kernel
 
-    return cuda_kernel(
-        name=kernel.name,
-        input_names=kernel.inputs,
-        output_names=kernel.outputs,
-        source=kernel.body,
-        header=kernel.header,
-        ensure_row_contiguous=kernel.contiguous_inputs,
-        resident=kernel.resident_threadgroups,
-    )
+    build = functools.partial(cuda_kernel, resident=kernel.resident_threadgroups)
+    return mlx_call.built(build, kernel)

@@ -48,7 +48,7 @@ _building = threading.Lock()
 
 @functools.cache
 def _built(kernel: Kernel, build: Callable[..., object]) -> Callable[..., list[mx.array]]:
-    return mlx_call.built(build, kernel, kernel.inputs, kernel.body, kernel.header)
+    return mlx_call.built(build, kernel)
 
 
 class MetalExecutor:

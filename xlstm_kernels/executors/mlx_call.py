@@ -22,17 +22,15 @@ def no_default_gpu() -> str | None:
     )
 
 
-def built(
-    build: Callable[..., object], kernel: Kernel, inputs: Sequence[str], body: str, header: str
-) -> Callable[..., list[mx.array]]:
-    """Let MLX make a kernel object of a text."""
+def built(build: Callable[..., object], kernel: Kernel) -> Callable[..., list[mx.array]]:
+    """Let MLX make a kernel object."""
     # MLX's stubs call the result an object, though it is only good for calling.
     result: Any = build(
         name=kernel.name,
-        input_names=inputs,
+        input_names=kernel.inputs,
         output_names=kernel.outputs,
-        source=body,
-        header=header,
+        source=kernel.body,
+        header=kernel.header,
         ensure_row_contiguous=kernel.contiguous_inputs,
     )
     return cast("Callable[..., list[mx.array]]", result)

@@ -41,19 +41,8 @@ def names_in(text: str) -> frozenset[str]:
 
 Role: TypeAlias = Literal["input", "shape", "strides", "ndim", "output"]
 
-_TYPES = {
-    mx.bool_: "bool",
-    mx.uint8: "uint8_t",
-    mx.int8: "int8_t",
-    mx.uint16: "uint16_t",
-    mx.int16: "int16_t",
-    mx.uint32: "uint32_t",
-    mx.int32: "int32_t",
-    mx.int64: "int64_t",
-    mx.float16: "float16_t",
-    mx.bfloat16: "bfloat16_t",
-    mx.float32: "float",
-}
+_SIZED = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "bfloat16")
+_TYPES = {mx.bool_: "bool", mx.float32: "float"} | {getattr(mx, n): f"{n}_t" for n in _SIZED}
 
 # In alphabetic order, as MLX has them.
 _ATTRIBUTES = {

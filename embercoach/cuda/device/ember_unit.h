@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ember_prelude.h"
+#include "ember_thread.h"
 
 namespace ember {
 // Raw bytes, so that no constructor runs; aligned for the widest access.
@@ -15,13 +16,6 @@ EMBER_FN threadgroup T& placed(threadgroup storage<T>* where) {
   return *(threadgroup T*)where;
 }
 
-// Clang casts neither half to bfloat nor back; the rewriter puts the operand in here. Others pass.
-EMBER_CFN float widened(_Float16 value) { return value; }
-EMBER_CFN float widened(__bf16 value) { return value; }
-template <class T>
-EMBER_CFN T&& widened(T&& value) {
-  return static_cast<T&&>(value);
-}
 template <bool Whole, class T>
 EMBER_CFN T&& pointed(T&& value) {
   return static_cast<T&&>(value);
@@ -42,29 +36,7 @@ struct ndim {
   int at[1];
 };
 
-// Metal's thread attributes under their own names, three components where Metal gives three.
-struct thread_attributes {
-  uint thread_position_in_grid[3];
-  uint thread_position_in_threadgroup[3];
-  uint threadgroup_position_in_grid[3];
-  uint threads_per_threadgroup[3];  // of this threadgroup, smaller at the grid's edge
-  uint dispatch_threads_per_threadgroup[3];
-  uint threads_per_grid[3];
-  uint threadgroups_per_grid[3];
-  uint grid_origin[3];
-  uint grid_size[3];
-  uint thread_index_in_threadgroup;
-  uint thread_index_in_simdgroup;
-  uint simdgroup_index_in_threadgroup;
-  uint simdgroups_per_threadgroup;
-  uint dispatch_simdgroups_per_threadgroup;
-  uint threads_per_simdgroup;
-  uint thread_execution_width;
-  uint thread_index_in_quadgroup;
-  uint quadgroup_index_in_threadgroup;
-  uint quadgroups_per_threadgroup;
-  uint dispatch_quadgroups_per_threadgroup;
-};
+using thread_attributes = ember_thread;
 
 // Splits an index into three, x first.
 EMBER_FN void split_index(uint index, const uint (&extents)[3], uint (&parts)[3]) {

@@ -12,6 +12,14 @@ from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from embercoach.simulator.profile.counts import Kind
+
+    _Instructions = list[tuple[Any, str]]
+
 _MASK = (1 << 32) - 1
 #: Instructions whose low 32 bits follow from the low 32 bits of their operands.
 _LOW_TO_LOW = frozenset({"add", "sub", "mul", "and", "or", "xor", "shl", "select", "phi"})
@@ -183,24 +191,12 @@ def _bits(mask: int) -> list[int]:
 
 
 def _registers(type_name: str) -> int:
-    components = 1
-    if type_name.startswith("<"):
-        count, _, type_name = type_name.strip("<>").partition(" x ")
-        components = int(count)
-    bits = _BITS.get(type_name, 0)
-    if type_name.startswith("i") and type_name[1:].isdecimal():
-        bits = int(type_name[1:])
+    components, element = _shape(type_name)
+    bits = _BITS.get(element, 0)
+    if element.startswith("i") and element[1:].isdecimal():
+        bits = int(element[1:])
     return 0 if bits <= 1 else -(-bits * components // _REGISTER_BITS)
 
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from embercoach.simulator.profile.counts import Kind
-
-    _Instructions = list[tuple[Any, str]]
-    from collections.abc import Callable, Iterable
 
 _GUARD = "__sanitizer_cov_trace_pc_guard"
 _ENTRY = "ember_kernel"
@@ -222,25 +218,6 @@ _SIMPLE = frozenset(
     }
 )
 _FUSED = frozenset({"fma", "fmuladd"})
-_SPECIAL = frozenset(
-    {
-        *("sqrt", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos"),
-        *(
-            "tan",
-            "tanh",
-            "sinh",
-            "cosh",
-            "asin",
-            "acos",
-            "atan",
-            "atan2",
-            "asinh",
-            "acosh",
-            "atanh",
-        ),
-        *("pow", "powr", "fmod", "remainder", "hypot", "erf", "cbrt", "ldexp", "frexp"),
-    }
-)
 # GPUs have instructions for sqrt, exp2 and log2; what their libraries compute in addition for
 # others, such as the reduction of an angle. Roughly, as no count is published.
 _POLYNOMIALS: Mapping[str, int] = {
@@ -249,6 +226,7 @@ _POLYNOMIALS: Mapping[str, int] = {
     **dict.fromkeys(("sin", "cos", "asin", "acos", "atan", "atan2", "erf", "cbrt"), 20),
     **dict.fromkeys(("tan", "asinh", "acosh", "atanh", "remainder"), 30),
 }
+_SPECIAL = _POLYNOMIALS.keys() | {"sqrt", "exp2", "log2", "hypot", "ldexp", "frexp"}
 _INTEGER_CALLS = frozenset(
     {
         *("smin", "smax", "umin", "umax", "abs", "ctpop", "ctlz", "cttz", "fshl", "fshr", "bswap"),
@@ -375,7 +353,8 @@ def _block_lines(
     barriers: Counter[int] = Counter()
     line = 0
     for instruction, text in found:
-        if "!nosanitize" in text or not checks.isdisjoint(_targets(instruction)):
+        targets = instruction.operands if instruction.opcode == "br" else ()
+        if "!nosanitize" in text or not checks.isdisjoint(targets):
             continue
         line = lines.at(text) or line
         for kind, count, operations in _counted(instruction, text, narrow):
@@ -388,10 +367,6 @@ def _block_lines(
     for number, kinds in counts.items():
         of_kind = dict(flops.get(number, {}))
         yield BlockLine(number, dict(kinds), sum(of_kind.values()), barriers[number], of_kind)
-
-
-def _targets(instruction: Any) -> list[Any]:
-    return list(instruction.operands) if instruction.opcode == "br" else []
 
 
 def _counted(
@@ -408,7 +383,8 @@ def _counted(
     elif name in _CONVERSIONS:
         yield "convert", _shape(str(instruction.type))[0], 0
     elif name == "getelementptr":
-        if any(operand.is_instruction or operand.is_argument for operand in _indices(instruction)):
+        _, *indices = instruction.operands
+        if any(index.is_instruction or index.is_argument for index in indices):
             yield "integer", 1, 0
     elif name == "switch" or (name == "br" and len(list(instruction.operands)) > 1):
         yield "control", 1, 0
@@ -442,10 +418,6 @@ def _arithmetic(instruction: Any) -> Iterator[tuple[Kind, int, int]]:
     elif instruction.opcode == "frem":
         kind = "special"
     yield kind, components, components
-
-
-def _indices(instruction: Any) -> list[Any]:
-    return list(instruction.operands)[1:]
 
 
 def _shape(type_name: str) -> tuple[int, str]:

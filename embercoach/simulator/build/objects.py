@@ -305,7 +305,8 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
     folder = _SIMULATOR / "runtime"
     sources = sorted(folder.glob("*.cpp"))
     flags = toolchain.runtime_flags()
-    key = _key("runtime", toolchain.identity, *flags, _contents(tuple(sorted(folder.glob("*.*")))))
+    contents = _contents((*sorted(folder.glob("*.*")), LIBRARY / "ember_thread.h"))
+    key = _key("runtime", toolchain.identity, *flags, contents)
     store = _store(cache)
     entry = store.get(key)
     if entry is None:

@@ -39,14 +39,6 @@ using atomic_ulong = atomic<ulong>;
 }  // namespace metal
 
 namespace ember {
-struct subtract {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a - b); }
-};
-struct replace {
-  template <class T>
-  static EMBER_FN T of(T, T b) { return b; }
-};
 template <class T>
 using bits_of = metal::conditional_t<
     sizeof(T) == 1, uchar, metal::conditional_t<sizeof(T) == 4, uint, ulong>>;
@@ -80,6 +72,11 @@ EMBER_FN void atomic_thread_fence(mem_flags flags, memory_order order,
     return ember::change<ember::Op, T>((space T*)&object->ember_value, value);                  \
   }
 
+#define EMBER_CHANGES_ULONG(space, name, Op)                                                    \
+  template <class T, ember::enable_if_t<__is_same(T, ulong), int> = 0>                          \
+  EMBER_FN void name(volatile space atomic<T>* object, ulong value, memory_order) {             \
+    ember::change<ember::Op, ulong>((space ulong*)&object->ember_value, value);                 \
+  }
 #define EMBER_ATOMICS(space)                                                                    \
   template <class T>                                                                            \
   EMBER_FN void atomic_store_explicit(volatile space atomic<T>* object,                         \
@@ -104,16 +101,8 @@ EMBER_FN void atomic_thread_fence(mem_flags flags, memory_order order,
   EMBER_CHANGES(space, atomic_fetch_xor_explicit, differ, ember::counts<T>)                     \
   EMBER_CHANGES(space, atomic_fetch_max_explicit, greater, ember::counts<T>)                    \
   EMBER_CHANGES(space, atomic_fetch_min_explicit, lesser, ember::counts<T>)                     \
-  template <class T, ember::enable_if_t<__is_same(T, ulong), int> = 0>                          \
-  EMBER_FN void atomic_max_explicit(volatile space atomic<T>* object, ulong value,              \
-                                    memory_order) {                                             \
-    ember::change<ember::greater, ulong>((space ulong*)&object->ember_value, value);            \
-  }                                                                                             \
-  template <class T, ember::enable_if_t<__is_same(T, ulong), int> = 0>                          \
-  EMBER_FN void atomic_min_explicit(volatile space atomic<T>* object, ulong value,              \
-                                    memory_order) {                                             \
-    ember::change<ember::lesser, ulong>((space ulong*)&object->ember_value, value);             \
-  }
+  EMBER_CHANGES_ULONG(space, atomic_max_explicit, greater)                                      \
+  EMBER_CHANGES_ULONG(space, atomic_min_explicit, lesser)
 
 namespace metal {
 EMBER_ATOMICS(device)
@@ -121,3 +110,4 @@ EMBER_ATOMICS(threadgroup)
 }  // namespace metal
 #undef EMBER_ATOMICS
 #undef EMBER_CHANGES
+#undef EMBER_CHANGES_ULONG

@@ -49,31 +49,19 @@ EMBER_CFN complex_t<T> operator-(complex_t<T> z) {
   return complex_t<T>(-z.real, -z.imag);
 }
 
+#define EMBER_COMPLEX_COMPARE(op, condition)                    \
+  template <class T>                                            \
+  EMBER_CFN bool operator op(complex_t<T> a, complex_t<T> b) {  \
+    return condition;                                           \
+  }
 // In the order of the real parts, then the imaginary ones.
-template <class T>
-EMBER_CFN bool operator<(complex_t<T> a, complex_t<T> b) {
-  return a.real != b.real ? a.real < b.real : a.imag < b.imag;
-}
-template <class T>
-EMBER_CFN bool operator>(complex_t<T> a, complex_t<T> b) {
-  return b < a;
-}
-template <class T>
-EMBER_CFN bool operator==(complex_t<T> a, complex_t<T> b) {
-  return a.real == b.real && a.imag == b.imag;
-}
-template <class T>
-EMBER_CFN bool operator!=(complex_t<T> a, complex_t<T> b) {
-  return !(a == b);
-}
-template <class T>
-EMBER_CFN bool operator<=(complex_t<T> a, complex_t<T> b) {
-  return a < b || a == b;
-}
-template <class T>
-EMBER_CFN bool operator>=(complex_t<T> a, complex_t<T> b) {
-  return b < a || a == b;
-}
+EMBER_COMPLEX_COMPARE(<, a.real != b.real ? a.real < b.real : a.imag < b.imag)
+EMBER_COMPLEX_COMPARE(>, b < a)
+EMBER_COMPLEX_COMPARE(==, a.real == b.real && a.imag == b.imag)
+EMBER_COMPLEX_COMPARE(!=, !(a == b))
+EMBER_COMPLEX_COMPARE(<=, a < b || a == b)
+EMBER_COMPLEX_COMPARE(>=, b < a || a == b)
+#undef EMBER_COMPLEX_COMPARE
 
 template <class T>
 EMBER_CFN complex_t<T> operator+(complex_t<T> a, complex_t<T> b) {

@@ -82,21 +82,26 @@ EMBER_FN float from_srgb(float x) {
 }  // namespace ember
 
 namespace metal {
+#define EMBER_PACK_PARTS(F, norm, low, most8, most16, part)                                        \
+  EMBER_FN uint pack_##F##_to_##norm##4x8(vec<F, 4> v) {                                           \
+    return ember::packed_part(v.x, low, most8, 8) | ember::packed_part(v.y, low, most8, 8) << 8 |  \
+           ember::packed_part(v.z, low, most8, 8) << 16 |                                          \
+           ember::packed_part(v.w, low, most8, 8) << 24;                                           \
+  }                                                                                                \
+  EMBER_FN vec<F, 4> unpack_##norm##4x8_to_##F(uint w) {                                           \
+    return vec<F, 4>(ember::part(w, 0, 8), ember::part(w, 8, 8), ember::part(w, 16, 8),            \
+                     ember::part(w, 24, 8));                                                       \
+  }                                                                                                \
+  EMBER_FN uint pack_##F##_to_##norm##2x16(vec<F, 2> v) {                                          \
+    return ember::packed_part(v.x, low, most16, 16) |                                              \
+           ember::packed_part(v.y, low, most16, 16) << 16;                                         \
+  }                                                                                                \
+  EMBER_FN vec<F, 2> unpack_##norm##2x16_to_##F(uint w) {                                          \
+    return vec<F, 2>(ember::part(w, 0, 16), ember::part(w, 16, 16));                               \
+  }
 #define EMBER_PACK(F)                                                                              \
-  EMBER_FN uint pack_##F##_to_unorm4x8(vec<F, 4> v) {                                              \
-    return ember::packed_part(v.x, 0, 255, 8) | ember::packed_part(v.y, 0, 255, 8) << 8 |          \
-           ember::packed_part(v.z, 0, 255, 8) << 16 | ember::packed_part(v.w, 0, 255, 8) << 24;    \
-  }                                                                                                \
-  EMBER_FN uint pack_##F##_to_snorm4x8(vec<F, 4> v) {                                              \
-    return ember::packed_part(v.x, -1, 127, 8) | ember::packed_part(v.y, -1, 127, 8) << 8 |        \
-           ember::packed_part(v.z, -1, 127, 8) << 16 | ember::packed_part(v.w, -1, 127, 8) << 24;  \
-  }                                                                                                \
-  EMBER_FN uint pack_##F##_to_unorm2x16(vec<F, 2> v) {                                             \
-    return ember::packed_part(v.x, 0, 65535, 16) | ember::packed_part(v.y, 0, 65535, 16) << 16;    \
-  }                                                                                                \
-  EMBER_FN uint pack_##F##_to_snorm2x16(vec<F, 2> v) {                                             \
-    return ember::packed_part(v.x, -1, 32767, 16) | ember::packed_part(v.y, -1, 32767, 16) << 16;  \
-  }                                                                                                \
+  EMBER_PACK_PARTS(F, unorm, 0, 255, 65535, unsigned_part)                                         \
+  EMBER_PACK_PARTS(F, snorm, -1, 127, 32767, signed_part)                                          \
   EMBER_FN uint pack_##F##_to_unorm10a2(vec<F, 4> v) {                                             \
     return ember::packed_part(v.x, 0, 1023, 10) | ember::packed_part(v.y, 0, 1023, 10) << 10 |     \
            ember::packed_part(v.z, 0, 1023, 10) << 20 | ember::packed_part(v.w, 0, 3, 2) << 30;    \
@@ -104,20 +109,6 @@ namespace metal {
   EMBER_FN uint pack_##F##_to_srgb_unorm4x8(vec<F, 4> v) {                                         \
     return pack_float_to_unorm4x8(vec<float, 4>(ember::to_srgb(v.x), ember::to_srgb(v.y),          \
                                                 ember::to_srgb(v.z), float(v.w)));                 \
-  }                                                                                                \
-  EMBER_FN vec<F, 4> unpack_unorm4x8_to_##F(uint w) {                                              \
-    return vec<F, 4>(ember::unsigned_part(w, 0, 8), ember::unsigned_part(w, 8, 8),                 \
-                     ember::unsigned_part(w, 16, 8), ember::unsigned_part(w, 24, 8));              \
-  }                                                                                                \
-  EMBER_FN vec<F, 4> unpack_snorm4x8_to_##F(uint w) {                                              \
-    return vec<F, 4>(ember::signed_part(w, 0, 8), ember::signed_part(w, 8, 8),                     \
-                     ember::signed_part(w, 16, 8), ember::signed_part(w, 24, 8));                  \
-  }                                                                                                \
-  EMBER_FN vec<F, 2> unpack_unorm2x16_to_##F(uint w) {                                             \
-    return vec<F, 2>(ember::unsigned_part(w, 0, 16), ember::unsigned_part(w, 16, 16));             \
-  }                                                                                                \
-  EMBER_FN vec<F, 2> unpack_snorm2x16_to_##F(uint w) {                                             \
-    return vec<F, 2>(ember::signed_part(w, 0, 16), ember::signed_part(w, 16, 16));                 \
   }                                                                                                \
   EMBER_FN vec<F, 4> unpack_unorm10a2_to_##F(uint w) {                                             \
     return vec<F, 4>(ember::unsigned_part(w, 0, 10), ember::unsigned_part(w, 10, 10),              \
@@ -130,4 +121,5 @@ namespace metal {
 EMBER_PACK(float)
 EMBER_PACK(half)
 #undef EMBER_PACK
+#undef EMBER_PACK_PARTS
 }  // namespace metal

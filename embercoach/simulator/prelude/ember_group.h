@@ -51,34 +51,22 @@ struct summed<vec<bfloat, N>> {
 template <class T>
 using summed_t = typename summed<T>::type;
 
-struct add {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a + b); }
-};
-struct multiply {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a * b); }
-};
-struct greater {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return metal::max(a, b); }
-};
-struct lesser {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return metal::min(a, b); }
-};
-struct conjoin {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a & b); }
-};
-struct disjoin {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a | b); }
-};
-struct differ {
-  template <class T>
-  static EMBER_FN T of(T a, T b) { return T(a ^ b); }
-};
+// How reductions and atomics combine two values.
+#define EMBER_OPERATION(name, expression)                 \
+  struct name {                                           \
+    template <class T>                                    \
+    static EMBER_FN T of(T a, T b) { return expression; } \
+  };
+EMBER_OPERATION(add, T(a + b))
+EMBER_OPERATION(subtract, T(a - b))
+EMBER_OPERATION(multiply, T(a * b))
+EMBER_OPERATION(greater, metal::max(a, b))
+EMBER_OPERATION(lesser, metal::min(a, b))
+EMBER_OPERATION(conjoin, T(a & b))
+EMBER_OPERATION(disjoin, T(a | b))
+EMBER_OPERATION(differ, T(a ^ b))
+EMBER_OPERATION(replace, b)
+#undef EMBER_OPERATION
 }  // namespace ember
 
 #include "ember_lanes.h"

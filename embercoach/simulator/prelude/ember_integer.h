@@ -33,6 +33,7 @@ EMBER_CFN ulong field(uint offset, uint bits) {
 }  // namespace ember
 
 #define EMBER_INTEGER(T)                                                                       \
+  EMBER_CFN T abs(T x) { return x < T(0) ? T(ulong(0) - ulong(x)) : x; }                       \
   EMBER_CFN __make_unsigned(T) absdiff(T x, T y) {                                             \
     return (__make_unsigned(T))(x > y ? ember::wide(x) - y : ember::wide(y) - x);              \
   }                                                                                            \
@@ -81,50 +82,13 @@ EMBER_CFN ulong field(uint offset, uint bits) {
     return n ? T(U(U(x) << n) | U(U(x) >> (sizeof(T) * 8 - n))) : x;                           \
   }
 
-#define EMBER_INTEGERS1(name)                                            \
-  template <class A>                                                     \
-  EMBER_FN ember::integer_vector_of_t<A> name(A a) {                     \
-    using V = ember::integer_vector_of_t<A>;                             \
-    V p(a);                                                              \
-    EMBER_MAP1(V, name, p)                                               \
-  }
-#define EMBER_INTEGERS2(name)                                            \
-  template <class A, class B>                                            \
-  EMBER_FN ember::integer_vector_of_t<A, B> name(A a, B b) {             \
-    using V = ember::integer_vector_of_t<A, B>;                          \
-    V p(a), q(b);                                                        \
-    EMBER_MAP2(V, name, p, q)                                            \
-  }
-#define EMBER_INTEGERS3(name)                                            \
-  template <class A, class B, class C>                                   \
-  EMBER_FN ember::integer_vector_of_t<A, B, C> name(A a, B b, C c) {     \
-    using V = ember::integer_vector_of_t<A, B, C>;                       \
-    V p(a), q(b), r(c);                                                  \
-    EMBER_MAP3(V, name, p, q, r)                                         \
-  }
+#define EMBER_INTEGERS1(name) EMBER_LIFT1(name, integer_vector_of_t)
+#define EMBER_INTEGERS2(name) EMBER_LIFT2(name, integer_vector_of_t)
+#define EMBER_INTEGERS3(name) EMBER_LIFT3(name, integer_vector_of_t)
 
 namespace metal {
-EMBER_INTEGER(char)
-EMBER_INTEGER(uchar)
-EMBER_INTEGER(short)
-EMBER_INTEGER(ushort)
-EMBER_INTEGER(int)
-EMBER_INTEGER(uint)
-EMBER_INTEGER(long)
-EMBER_INTEGER(ulong)
+EMBER_EACH_INTEGER(EMBER_INTEGER)
 #undef EMBER_INTEGER
-
-#define EMBER_ABS(T) \
-  EMBER_CFN T abs(T x) { return x < T(0) ? T(ulong(0) - ulong(x)) : x; }
-EMBER_ABS(char)
-EMBER_ABS(uchar)
-EMBER_ABS(short)
-EMBER_ABS(ushort)
-EMBER_ABS(int)
-EMBER_ABS(uint)
-EMBER_ABS(long)
-EMBER_ABS(ulong)
-#undef EMBER_ABS
 
 EMBER_CFN int mul24(int x, int y) { return int(uint(x << 8 >> 8) * uint(y << 8 >> 8)); }
 EMBER_CFN uint mul24(uint x, uint y) { return (x & 0xffffffu) * (y & 0xffffffu); }

@@ -128,7 +128,7 @@ struct numeric_limits {
   static constexpr bool is_specialized = false;
 };
 
-#define EMBER_INTEGER_LIMITS(T, low, high, bits)                       \
+#define EMBER_INTEGER_LIMITS(T)                                        \
   template <>                                                          \
   struct numeric_limits<T> {                                           \
     static constexpr bool is_specialized = true;                       \
@@ -140,11 +140,12 @@ struct numeric_limits {
     static constexpr bool is_bounded = true;                           \
     static constexpr bool is_modulo = !is_signed;                      \
     static constexpr int radix = 2;                                    \
-    static constexpr int digits = bits;                                \
-    static constexpr int digits10 = bits * 643 / 2136;                 \
-    static EMBER_CFN T min() { return T(low); }                        \
-    static EMBER_CFN T max() { return T(high); }                       \
-    static EMBER_CFN T lowest() { return T(low); }                     \
+    static constexpr int digits =                                      \
+        __is_same(T, bool) ? 1 : int(sizeof(T) * 8) - is_signed;       \
+    static constexpr int digits10 = digits * 643 / 2136;               \
+    static EMBER_CFN T min() { return T(is_signed ? ~max() : 0); }     \
+    static EMBER_CFN T max() { return T(ULONG_MAX >> (64 - digits)); } \
+    static EMBER_CFN T lowest() { return min(); }                      \
     static EMBER_CFN T epsilon() { return T(0); }                      \
     static EMBER_CFN T round_error() { return T(0); }                  \
     static EMBER_CFN T infinity() { return T(0); }                     \
@@ -156,18 +157,11 @@ struct numeric_limits {
 typedef signed char ember_signed_char;
 typedef long long ember_long_long;
 typedef unsigned long long ember_ulong_long;
-EMBER_INTEGER_LIMITS(bool, false, true, 1)
-EMBER_INTEGER_LIMITS(char, CHAR_MIN, CHAR_MAX, 7)
-EMBER_INTEGER_LIMITS(ember_signed_char, CHAR_MIN, CHAR_MAX, 7)
-EMBER_INTEGER_LIMITS(uchar, 0, UCHAR_MAX, 8)
-EMBER_INTEGER_LIMITS(short, SHRT_MIN, SHRT_MAX, 15)
-EMBER_INTEGER_LIMITS(ushort, 0, USHRT_MAX, 16)
-EMBER_INTEGER_LIMITS(int, INT_MIN, INT_MAX, 31)
-EMBER_INTEGER_LIMITS(uint, 0, UINT_MAX, 32)
-EMBER_INTEGER_LIMITS(long, LONG_MIN, LONG_MAX, 63)
-EMBER_INTEGER_LIMITS(ulong, 0, ULONG_MAX, 64)
-EMBER_INTEGER_LIMITS(ember_long_long, LONG_MIN, LONG_MAX, 63)
-EMBER_INTEGER_LIMITS(ember_ulong_long, 0, ULONG_MAX, 64)
+EMBER_INTEGER_LIMITS(bool)
+EMBER_EACH_INTEGER(EMBER_INTEGER_LIMITS)
+EMBER_INTEGER_LIMITS(ember_signed_char)
+EMBER_INTEGER_LIMITS(ember_long_long)
+EMBER_INTEGER_LIMITS(ember_ulong_long)
 #undef EMBER_INTEGER_LIMITS
 
 #define EMBER_FLOAT_LIMITS(T, P, quiet, signaling)                                 \

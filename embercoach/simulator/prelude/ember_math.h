@@ -41,31 +41,15 @@ EMBER_FN T next_narrow(T x, T y) {
 }
 }  // namespace ember
 
-#define EMBER_VECTORS1(name)                                       \
-  template <class A>                                               \
-  EMBER_FN ember::float_vector_of_t<A> name(A a) {                 \
-    using V = ember::float_vector_of_t<A>;                         \
-    V p(a);                                                        \
-    EMBER_MAP1(V, name, p)                                         \
-  }
+#define EMBER_VECTORS1(name) EMBER_LIFT1(name, float_vector_of_t)
 #define EMBER_VECTORS2(name)                                       \
-  template <class A, class B>                                      \
-  EMBER_FN ember::float_vector_of_t<A, B> name(A a, B b) {         \
-    using V = ember::float_vector_of_t<A, B>;                      \
-    V p(a), q(b);                                                  \
-    EMBER_MAP2(V, name, p, q)                                      \
-  }                                                                \
+  EMBER_LIFT2(name, float_vector_of_t)                             \
   template <class A, class B>                                      \
   EMBER_FN ember::mixed_t<A, B> name(A a, B b) {                   \
     return name(float(a), float(b));                               \
   }
 #define EMBER_VECTORS3(name)                                       \
-  template <class A, class B, class C>                             \
-  EMBER_FN ember::float_vector_of_t<A, B, C> name(A a, B b, C c) { \
-    using V = ember::float_vector_of_t<A, B, C>;                   \
-    V p(a), q(b), r(c);                                            \
-    EMBER_MAP3(V, name, p, q, r)                                   \
-  }                                                                \
+  EMBER_LIFT3(name, float_vector_of_t)                             \
   template <class A, class B, class C>                             \
   EMBER_FN ember::mixed_t<A, B, C> name(A a, B b, C c) {           \
     return name(float(a), float(b), float(c));                     \
@@ -132,22 +116,14 @@ EMBER_FN T next_narrow(T x, T y) {
   EMBER_FN vec<T, N> ldexp(vec<T, N> x, int k) {                                              \
     return ldexp(x, vec<int, N>(k));                                                          \
   }                                                                                           \
+  EMBER_VECTORS_WRITE(frexp, int)                                                             \
+  EMBER_VECTORS_WRITE(modf, T)                                                                \
+  EMBER_VECTORS_WRITE(sincos, T)
+#define EMBER_VECTORS_WRITE(name, W)                                                          \
   template <class T, int N>                                                                   \
-  EMBER_FN vec<T, N> frexp(vec<T, N> x, vec<int, N>& exponent) {                              \
+  EMBER_FN vec<T, N> name(vec<T, N> x, vec<W, N>& written) {                                  \
     vec<T, N> r;                                                                              \
-    for (int i = 0; i < N; ++i) r[i] = T(frexp(x[i], exponent[i]));                           \
-    return r;                                                                                 \
-  }                                                                                           \
-  template <class T, int N>                                                                   \
-  EMBER_FN vec<T, N> modf(vec<T, N> x, vec<T, N>& whole) {                                    \
-    vec<T, N> r;                                                                              \
-    for (int i = 0; i < N; ++i) r[i] = T(modf(x[i], whole[i]));                               \
-    return r;                                                                                 \
-  }                                                                                           \
-  template <class T, int N>                                                                   \
-  EMBER_FN vec<T, N> sincos(vec<T, N> x, vec<T, N>& cosine) {                                 \
-    vec<T, N> r;                                                                              \
-    for (int i = 0; i < N; ++i) r[i] = T(sincos(x[i], cosine[i]));                            \
+    for (int i = 0; i < N; ++i) r[i] = T(name(x[i], written[i]));                             \
     return r;                                                                                 \
   }
 #define EMBER_DEFINE_WRITERS(T, R)                                                            \
@@ -179,15 +155,13 @@ EMBER_FN T next_narrow(T x, T y) {
     return T(t * t * (T(3) - T(2) * t));                                                      \
   }                                                                                           \
   EMBER_FN T step(T edge, T x) { return x < edge ? T(0) : T(1); }
-#define EMBER_DEFINE_COMMONS      \
-  EMBER_DEFINE_COMMON(float)      \
-  EMBER_DEFINE_COMMON(half)       \
-  EMBER_DEFINE_COMMON(bfloat)     \
-  EMBER_VECTORS3(clamp)           \
-  EMBER_VECTORS3(mix)             \
-  EMBER_VECTORS1(saturate)        \
-  EMBER_VECTORS1(sign)            \
-  EMBER_VECTORS3(smoothstep)      \
+#define EMBER_DEFINE_COMMONS             \
+  EMBER_EACH_FLOAT(EMBER_DEFINE_COMMON)  \
+  EMBER_VECTORS3(clamp)                  \
+  EMBER_VECTORS3(mix)                    \
+  EMBER_VECTORS1(saturate)               \
+  EMBER_VECTORS1(sign)                   \
+  EMBER_VECTORS3(smoothstep)             \
   EMBER_VECTORS2(step)
 
 namespace metal {

@@ -1,5 +1,8 @@
 // The Metal standard library, as far as compute kernels use it, for clang on a CPU; and what MLX puts
 // in front of a custom kernel. See ember_spaces.h for how address spaces are kept.
+//
+// It is in front of every kernel, so the headers that a kernel may include besides, such as
+// metal_math, are empty.
 #pragma once
 
 #include "ember_atomic.h"

@@ -58,9 +58,7 @@ EMBER_FN vec<bool, N> isnormal(vec<T, N> v) {
 #define EMBER_ORDERED(T)                                                  \
   EMBER_CFN bool isordered(T x, T y) { return x == x && y == y; }         \
   EMBER_CFN bool isunordered(T x, T y) { return x != x || y != y; }
-EMBER_ORDERED(float)
-EMBER_ORDERED(half)
-EMBER_ORDERED(bfloat)
+EMBER_EACH_FLOAT(EMBER_ORDERED)
 #undef EMBER_ORDERED
 template <class T, int N>
 EMBER_FN vec<bool, N> isordered(vec<T, N> x, vec<T, N> y) {
@@ -75,18 +73,7 @@ EMBER_FN vec<bool, N> isunordered(vec<T, N> x, vec<T, N> y) {
 
 #define EMBER_SELECT(T) \
   EMBER_CFN T select(T a, T b, bool c) { return c ? b : a; }
-EMBER_SELECT(bool)
-EMBER_SELECT(char)
-EMBER_SELECT(uchar)
-EMBER_SELECT(short)
-EMBER_SELECT(ushort)
-EMBER_SELECT(int)
-EMBER_SELECT(uint)
-EMBER_SELECT(long)
-EMBER_SELECT(ulong)
-EMBER_SELECT(half)
-EMBER_SELECT(bfloat)
-EMBER_SELECT(float)
+EMBER_EACH_SCALAR(EMBER_SELECT)
 #undef EMBER_SELECT
 template <class A, class B>
 EMBER_CFN ember::mixed_t<A, B> select(A a, B b, bool c) {

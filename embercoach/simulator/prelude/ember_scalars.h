@@ -28,6 +28,11 @@ static_assert(char(-1) < 0, "the simulator needs -fsigned-char");
 
 #define NULL nullptr
 
+// Applies a macro to each type.
+#define EMBER_EACH_INTEGER(M) M(char) M(uchar) M(short) M(ushort) M(int) M(uint) M(long) M(ulong)
+#define EMBER_EACH_FLOAT(M) M(half) M(bfloat) M(float)
+#define EMBER_EACH_SCALAR(M) M(bool) EMBER_EACH_INTEGER(M) EMBER_EACH_FLOAT(M)
+
 namespace metal {
 using ::bfloat;
 using ::half;
@@ -90,6 +95,16 @@ EMBER_CFN half operator""_h(unsigned long long value) { return half(value); }
 EMBER_CFN bfloat operator""_bf(long double value) { return bfloat(value); }
 EMBER_CFN bfloat operator""_bf(unsigned long long value) { return bfloat(value); }
 
+namespace ember {
+// Clang casts neither half to bfloat nor back; the rewriter puts the operand in here. Others pass.
+EMBER_CFN float widened(_Float16 value) { return value; }
+EMBER_CFN float widened(__bf16 value) { return value; }
+template <class T>
+EMBER_CFN T&& widened(T&& value) {
+  return static_cast<T&&>(value);
+}
+}  // namespace ember
+
 #if !defined(__NVPTX__)
 // What the compiler calls for conversions that the processor lacks; in every object, since no library
 // of the process is sure to have them. Rounds to nearest, ties to even.
@@ -121,7 +136,7 @@ EMBER_CFN ushort narrowed(ember_double value) {
   return ushort(sign | (whole >= infinity ? infinity : ushort(whole)));
 }
 
-EMBER_CFN float widened(ushort bits) {
+EMBER_CFN float value_of_half(ushort bits) {
   uint sign = uint(bits >> 15) << 31;
   uint exponent = bits >> 10 & 31;
   uint fraction = bits & 1023;
@@ -149,7 +164,7 @@ EMBER_LIBCALL inline half __truncdfhf2(ember_double value) {
   return __builtin_bit_cast(half, ember::narrowed<5, 10>(value));
 }
 EMBER_LIBCALL inline float __extendhfsf2(half value) {
-  return ember::widened(__builtin_bit_cast(ushort, value));
+  return ember::value_of_half(__builtin_bit_cast(ushort, value));
 }
 EMBER_LIBCALL inline bfloat __truncsfbf2(float value) {
   return __builtin_bit_cast(bfloat, ember::narrowed<8, 7>(value));

@@ -59,20 +59,14 @@
 // Each applies M to what it was given and one of N components more. There are several, alike, as a
 // macro can't expand within itself.
 #define EMBER_E2(M, ...) M(__VA_ARGS__, x, r, 0) M(__VA_ARGS__, y, g, 1)
-#define EMBER_E3(M, ...) M(__VA_ARGS__, x, r, 0) M(__VA_ARGS__, y, g, 1) M(__VA_ARGS__, z, b, 2)
-#define EMBER_E4(M, ...)                                                                  \
-  M(__VA_ARGS__, x, r, 0)                                                                 \
-  M(__VA_ARGS__, y, g, 1) M(__VA_ARGS__, z, b, 2) M(__VA_ARGS__, w, a, 3)
+#define EMBER_E3(M, ...) EMBER_E2(M, __VA_ARGS__) M(__VA_ARGS__, z, b, 2)
+#define EMBER_E4(M, ...) EMBER_E3(M, __VA_ARGS__) M(__VA_ARGS__, w, a, 3)
 #define EMBER_F2(M, ...) M(__VA_ARGS__, x, r, 0) M(__VA_ARGS__, y, g, 1)
-#define EMBER_F3(M, ...) M(__VA_ARGS__, x, r, 0) M(__VA_ARGS__, y, g, 1) M(__VA_ARGS__, z, b, 2)
-#define EMBER_F4(M, ...)                                                                  \
-  M(__VA_ARGS__, x, r, 0)                                                                 \
-  M(__VA_ARGS__, y, g, 1) M(__VA_ARGS__, z, b, 2) M(__VA_ARGS__, w, a, 3)
+#define EMBER_F3(M, ...) EMBER_F2(M, __VA_ARGS__) M(__VA_ARGS__, z, b, 2)
+#define EMBER_F4(M, ...) EMBER_F3(M, __VA_ARGS__) M(__VA_ARGS__, w, a, 3)
 #define EMBER_G2(M, ...) M(__VA_ARGS__, x, r, 0) M(__VA_ARGS__, y, g, 1)
-#define EMBER_G3(M, ...) M(__VA_ARGS__, x, r, 0) M(__VA_ARGS__, y, g, 1) M(__VA_ARGS__, z, b, 2)
-#define EMBER_G4(M, ...)                                                                  \
-  M(__VA_ARGS__, x, r, 0)                                                                 \
-  M(__VA_ARGS__, y, g, 1) M(__VA_ARGS__, z, b, 2) M(__VA_ARGS__, w, a, 3)
+#define EMBER_G3(M, ...) EMBER_G2(M, __VA_ARGS__) M(__VA_ARGS__, z, b, 2)
+#define EMBER_G4(M, ...) EMBER_G3(M, __VA_ARGS__) M(__VA_ARGS__, w, a, 3)
 
 #define EMBER_PAIRS2(...) EMBER_E2(EMBER_S2, __VA_ARGS__)
 #define EMBER_PAIRS3(...) EMBER_E3(EMBER_S2, __VA_ARGS__)

@@ -38,35 +38,6 @@ struct conditional<false, T, F> {
 template <bool Condition, class T, class F>
 using conditional_t = typename conditional<Condition, T, F>::type;
 
-template <class T>
-struct type_identity {
-  using type = T;
-};
-template <class T>
-using type_identity_t = typename type_identity<T>::type;
-
-#define EMBER_TRANSFORM(name, builtin) \
-  template <class T>                   \
-  struct name {                        \
-    using type = builtin(T);           \
-  };                                   \
-  template <class T>                   \
-  using name##_t = typename name<T>::type;
-EMBER_TRANSFORM(remove_const, __remove_const)
-EMBER_TRANSFORM(remove_volatile, __remove_volatile)
-EMBER_TRANSFORM(remove_cv, __remove_cv)
-EMBER_TRANSFORM(remove_reference, __remove_reference_t)
-EMBER_TRANSFORM(remove_cvref, __remove_cvref)
-EMBER_TRANSFORM(remove_pointer, __remove_pointer)
-EMBER_TRANSFORM(remove_extent, __remove_extent)
-EMBER_TRANSFORM(remove_all_extents, __remove_all_extents)
-EMBER_TRANSFORM(add_pointer, __add_pointer)
-EMBER_TRANSFORM(add_lvalue_reference, __add_lvalue_reference)
-EMBER_TRANSFORM(add_rvalue_reference, __add_rvalue_reference)
-EMBER_TRANSFORM(make_signed, __make_signed)
-EMBER_TRANSFORM(make_unsigned, __make_unsigned)
-EMBER_TRANSFORM(underlying_type, __underlying_type)
-#undef EMBER_TRANSFORM
 #define EMBER_TRANSFORM(name, made)        \
   template <class T>                       \
   struct name {                            \
@@ -74,10 +45,24 @@ EMBER_TRANSFORM(underlying_type, __underlying_type)
   };                                       \
   template <class T>                       \
   using name##_t = typename name<T>::type;
+EMBER_TRANSFORM(type_identity, T)
+EMBER_TRANSFORM(remove_const, __remove_const(T))
+EMBER_TRANSFORM(remove_volatile, __remove_volatile(T))
+EMBER_TRANSFORM(remove_cv, __remove_cv(T))
+EMBER_TRANSFORM(remove_reference, __remove_reference_t(T))
+EMBER_TRANSFORM(remove_cvref, __remove_cvref(T))
+EMBER_TRANSFORM(remove_pointer, __remove_pointer(T))
+EMBER_TRANSFORM(remove_extent, __remove_extent(T))
+EMBER_TRANSFORM(remove_all_extents, __remove_all_extents(T))
+EMBER_TRANSFORM(add_pointer, __add_pointer(T))
+EMBER_TRANSFORM(add_lvalue_reference, __add_lvalue_reference(T))
+EMBER_TRANSFORM(add_rvalue_reference, __add_rvalue_reference(T))
+EMBER_TRANSFORM(make_signed, __make_signed(T))
+EMBER_TRANSFORM(make_unsigned, __make_unsigned(T))
+EMBER_TRANSFORM(underlying_type, __underlying_type(T))
 EMBER_TRANSFORM(add_const, const T)
 EMBER_TRANSFORM(add_volatile, volatile T)
 EMBER_TRANSFORM(add_cv, const volatile T)
-#undef EMBER_TRANSFORM
 
 template <class T>
 struct remove_addrspace {
@@ -101,18 +86,9 @@ struct remove_addrspace<constant T> {
 };
 template <class T>
 using remove_addrspace_t = typename remove_addrspace<T>::type;
-template <class T>
-struct remove_addrspace_and_cv {
-  using type = __remove_cv(remove_addrspace_t<__remove_cv(T)>);
-};
-template <class T>
-using remove_addrspace_and_cv_t = typename remove_addrspace_and_cv<T>::type;
-template <class T>
-struct decay {
-  using type = remove_addrspace_and_cv_t<__decay(T)>;
-};
-template <class T>
-using decay_t = typename decay<T>::type;
+EMBER_TRANSFORM(remove_addrspace_and_cv, __remove_cv(remove_addrspace_t<__remove_cv(T)>))
+EMBER_TRANSFORM(decay, remove_addrspace_and_cv_t<__decay(T)>)
+#undef EMBER_TRANSFORM
 
 template <class T>
 __add_rvalue_reference(T) declval();

@@ -91,6 +91,7 @@ inline constexpr bool builds =
 #define EMBER_COPIED(...)
 #endif
 
+#define EMBER_EACH_OPERATOR(M) M(+) M(-) M(*) M(/) M(%) M(&) M(|) M(^) M(<<) M(>>)
 #define EMBER_ASSIGN(op) \
   EMBER_CFN vec& operator op##=(vec b) { return *this = *this op b; }
 
@@ -118,16 +119,7 @@ inline constexpr bool builds =
   explicit EMBER_CFN vec(packed_vec<U, N> v) : vec(ember::flat<T, N>(v)) {}                   \
   template <class... A, ember::enable_if_t<ember::builds<N, A...>, int> = 0>                  \
   EMBER_CFN vec(A... parts) : vec(ember::flat<T, N>(parts...)) {}                             \
-  EMBER_ASSIGN(+)                                                                             \
-  EMBER_ASSIGN(-)                                                                             \
-  EMBER_ASSIGN(*)                                                                             \
-  EMBER_ASSIGN(/)                                                                             \
-  EMBER_ASSIGN(%)                                                                             \
-  EMBER_ASSIGN(&)                                                                             \
-  EMBER_ASSIGN(|)                                                                             \
-  EMBER_ASSIGN(^)                                                                             \
-  EMBER_ASSIGN(<<)                                                                            \
-  EMBER_ASSIGN(>>)                                                                            \
+  EMBER_EACH_OPERATOR(EMBER_ASSIGN)                                                           \
   EMBER_CFN vec& operator++() { return *this += vec(T(1)); }                                  \
   EMBER_CFN vec& operator--() { return *this -= vec(T(1)); }                                  \
   EMBER_CFN vec operator++(int) {                                                             \
@@ -247,18 +239,7 @@ struct packed_vec<T, 4> {
   using packed_##T##2 = packed_vec<T, 2>; \
   using packed_##T##3 = packed_vec<T, 3>; \
   using packed_##T##4 = packed_vec<T, 4>;
-EMBER_NAMES(bool)
-EMBER_NAMES(char)
-EMBER_NAMES(uchar)
-EMBER_NAMES(short)
-EMBER_NAMES(ushort)
-EMBER_NAMES(int)
-EMBER_NAMES(uint)
-EMBER_NAMES(long)
-EMBER_NAMES(ulong)
-EMBER_NAMES(half)
-EMBER_NAMES(bfloat)
-EMBER_NAMES(float)
+EMBER_EACH_SCALAR(EMBER_NAMES)
 #undef EMBER_NAMES
 
 template <class T>
@@ -328,16 +309,19 @@ template <class... A>
 using float_vector_of_t = enable_if_t<floats<vector_of_t<A...>>, vector_of_t<A...>>;
 }  // namespace ember
 
+// V of as many values as it has components, at most 4.
+#define EMBER_OF_COMPONENTS(V, x, y, z, w)              \
+  if constexpr (V::ember_size == 2) return V(x, y);     \
+  if constexpr (V::ember_size == 3) return V(x, y, z);  \
+  if constexpr (V::ember_size == 4) return V(x, y, z, w);
+
 namespace metal {
 // Operators of one vector type and of scalars that spread; packed vectors take part as plain ones.
 #define EMBER_L(V, E, op)                                                                        \
   using T = typename V::value_type;                                                              \
   using R = vec<E, V::ember_size>;                                                               \
   V p(a), q(b);                                                                                  \
-  if constexpr (V::ember_size == 2) return R(E(p.x op q.x), E(p.y op q.y));                      \
-  if constexpr (V::ember_size == 3) return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z));       \
-  if constexpr (V::ember_size == 4)                                                              \
-    return R(E(p.x op q.x), E(p.y op q.y), E(p.z op q.z), E(p.w op q.w));                        \
+  EMBER_OF_COMPONENTS(R, E(p.x op q.x), E(p.y op q.y), E(p.z op q.z), E(p.w op q.w))             \
   if constexpr (V::ember_size > 4) {                                                             \
     ember::flat<E, V::ember_size> r;                                                             \
     for (int i = 0; i < V::ember_size; ++i) r.at[i] = E(p.ember_at[i] op q.ember_at[i]);         \
@@ -358,24 +342,13 @@ namespace metal {
   EMBER_CFN V operator op(A a) {                                                                 \
     using T = typename V::value_type;                                                            \
     V p(a);                                                                                      \
-    if constexpr (V::ember_size == 2) return V(T(op p.x), T(op p.y));                            \
-    if constexpr (V::ember_size == 3) return V(T(op p.x), T(op p.y), T(op p.z));                 \
-    if constexpr (V::ember_size == 4) return V(T(op p.x), T(op p.y), T(op p.z), T(op p.w));      \
+    EMBER_OF_COMPONENTS(V, T(op p.x), T(op p.y), T(op p.z), T(op p.w))                           \
     if constexpr (V::ember_size > 4) {                                                           \
       for (int i = 0; i < V::ember_size; ++i) p.ember_at[i] = T(op p.ember_at[i]);               \
       return p;                                                                                  \
     }                                                                                            \
   }
-EMBER_BINARY(+)
-EMBER_BINARY(-)
-EMBER_BINARY(*)
-EMBER_BINARY(/)
-EMBER_BINARY(%)
-EMBER_BINARY(&)
-EMBER_BINARY(|)
-EMBER_BINARY(^)
-EMBER_BINARY(<<)
-EMBER_BINARY(>>)
+EMBER_EACH_OPERATOR(EMBER_BINARY)
 EMBER_COMPARE(==)
 EMBER_COMPARE(!=)
 EMBER_COMPARE(<)
@@ -397,25 +370,34 @@ EMBER_CFN M operator!(A a) {
 }
 }  // namespace metal
 
-#define EMBER_NAMED(a) \
-  static_assert(decltype(a)::ember_size <= 4, "functions take vectors of at most 4 components");
-// V from a function of one to four vectors' components.
-#define EMBER_MAP1(V, f, a)                                                       \
-  EMBER_NAMED(a)                                                                  \
-  if constexpr (decltype(a)::ember_size == 2) return V(f(a.x), f(a.y));           \
-  if constexpr (decltype(a)::ember_size == 3) return V(f(a.x), f(a.y), f(a.z));   \
-  if constexpr (decltype(a)::ember_size == 4) return V(f(a.x), f(a.y), f(a.z), f(a.w));
-#define EMBER_MAP2(V, f, a, b)                                                             \
-  EMBER_NAMED(a)                                                                           \
-  if constexpr (decltype(a)::ember_size == 2) return V(f(a.x, b.x), f(a.y, b.y));          \
-  if constexpr (decltype(a)::ember_size == 3)                                              \
-    return V(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z));                                       \
-  if constexpr (decltype(a)::ember_size == 4)                                              \
-    return V(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w));
-#define EMBER_MAP3(V, f, a, b, c)                                                          \
-  EMBER_NAMED(a)                                                                           \
-  if constexpr (decltype(a)::ember_size == 2) return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y)); \
-  if constexpr (decltype(a)::ember_size == 3)                                              \
-    return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z));                        \
-  if constexpr (decltype(a)::ember_size == 4)                                              \
-    return V(f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z), f(a.w, b.w, c.w));
+// V from a function of one to three vectors' components.
+#define EMBER_MAP(V, ...)                                                                         \
+  static_assert(V::ember_size <= 4, "functions take vectors of at most 4 components");            \
+  EMBER_OF_COMPONENTS(V, __VA_ARGS__)
+#define EMBER_MAP1(V, f, a) EMBER_MAP(V, f(a.x), f(a.y), f(a.z), f(a.w))
+#define EMBER_MAP2(V, f, a, b) EMBER_MAP(V, f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w))
+#define EMBER_MAP3(V, f, a, b, c) \
+  EMBER_MAP(V, f(a.x, b.x, c.x), f(a.y, b.y, c.y), f(a.z, b.z, c.z), f(a.w, b.w, c.w))
+
+// A function of vectors from that of scalars; `of` gives the vectors' type.
+#define EMBER_LIFT1(name, of)        \
+  template <class A>                 \
+  EMBER_FN ember::of<A> name(A a) {  \
+    using V = ember::of<A>;          \
+    V p(a);                          \
+    EMBER_MAP1(V, name, p)           \
+  }
+#define EMBER_LIFT2(name, of)                \
+  template <class A, class B>                \
+  EMBER_FN ember::of<A, B> name(A a, B b) {  \
+    using V = ember::of<A, B>;               \
+    V p(a), q(b);                            \
+    EMBER_MAP2(V, name, p, q)                \
+  }
+#define EMBER_LIFT3(name, of)                        \
+  template <class A, class B, class C>               \
+  EMBER_FN ember::of<A, B, C> name(A a, B b, C c) {  \
+    using V = ember::of<A, B, C>;                    \
+    V p(a), q(b), r(c);                              \
+    EMBER_MAP3(V, name, p, q, r)                     \
+  }

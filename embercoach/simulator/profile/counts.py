@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping  # noqa: TC003  (a field's type)
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 #: Fields of an access that are sums.
 SUMS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
 #: Bytes of a lane's widest access.
-_WIDEST = 16
-_SECTOR = 32
+WIDEST = 16
+#: Bytes of a stretch of memory that is read or written as a whole.
+SECTOR = 32
 #: Bytes that 32 banks of threadgroup memory serve in a cycle.
 _BANKS_BYTES = 128
 #: Stretches of accesses that are not aligned, over those of aligned ones.
@@ -31,9 +33,14 @@ _SLACK = 1.1
 _NARROWEST: Mapping[Access, int] = {"read": 8, "write": 1}
 
 
+def ceil_division(count: int, size: int) -> int:
+    """Return the quotient, rounded up."""
+    return -(-count // size)
+
+
 def least_bank_cycles(one: MemoryCounts) -> int:
     """Cycles of accesses to threadgroup memory without conflicts."""
-    return max(one.issued, -(-one.lanes * one.width // _BANKS_BYTES))
+    return max(one.issued, ceil_division(one.lanes * one.width, _BANKS_BYTES))
 
 
 def merged_vectors(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]:
@@ -57,7 +64,7 @@ def _most_together(one: MemoryCounts) -> int:
     narrowest = _NARROWEST.get(one.access)
     if narrowest is None:
         return 1
-    return (_WIDEST if one.width >= narrowest else one.vector) // one.width
+    return (WIDEST if one.width >= narrowest else one.vector) // one.width
 
 
 def _alike(accesses: Iterable[MemoryCounts]) -> Iterable[list[MemoryCounts]]:
@@ -80,7 +87,7 @@ def neighbours(found: Iterable[MemoryCounts], most: int) -> Iterator[list[Memory
 
 
 def _has_gaps(one: MemoryCounts) -> bool:
-    return one.lanes * one.width < one.sectors * _SECTOR
+    return one.lanes * one.width < one.sectors * SECTOR
 
 
 def _merged(found: Sequence[MemoryCounts]) -> MemoryCounts:
@@ -98,13 +105,13 @@ def _with_components(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]
     Each has gaps between the lanes, which the others fill.
     """
     for found in _alike(accesses):
-        first, together = found[0], _WIDEST // found[0].width
+        first, together = found[0], WIDEST // found[0].width
         if first.space != "device" or first.access != "read" or not _has_gaps(first):
             yield from found
             continue
         for run in neighbours(found, together):
             asked = len(run) * first.lanes * first.width
-            is_dense = first.sectors * _SECTOR <= asked * _SLACK
+            is_dense = first.sectors * SECTOR <= asked * _SLACK
             components = len(run) if is_dense else 1
             yield from (replace(one, components=components) for one in run)
 
@@ -292,6 +299,11 @@ class LaunchProfile(Struct, frozen=True):
     source: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def text(self, part: Part, line: int | None) -> str:
+        """Return a line of a part, stripped; "" where there is none."""
+        lines = self.source.get(part, ())
+        return lines[line - 1].strip() if line and line <= len(lines) else ""
+
 
 _ACCESS: Mapping[int, Access] = {1: "read", 2: "write", 3: "atomic"}
 
@@ -320,7 +332,7 @@ def profile_of(
         launched_at=None,
         grid=request.grid,
         threadgroup=request.threadgroup,
-        threadgroups=_ceil_divided(request.grid, request.threadgroup),
+        threadgroups=prod(map(ceil_division, request.grid, request.threadgroup)),
         simdgroups=counted.simdgroups,
         threadgroup_bytes=sum(array.size for array in scene.image.arrays),
         registers=kernel.blocks.registers if kernel.blocks else None,
@@ -409,13 +421,6 @@ def _source(kernel: BuiltKernel) -> dict[Part, tuple[str, ...]]:
         "header": tuple(lines[: places.header_lines]),
         "body": tuple(lines[begin : begin + places.body_lines]),
     }
-
-
-def _ceil_divided(grid: tuple[int, ...], threadgroup: tuple[int, ...]) -> int:
-    total = 1
-    for threads, size in zip(grid, threadgroup, strict=True):
-        total *= -(-threads // size)
-    return total
 
 
 def _space(space: str) -> Space:

@@ -13,7 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.execution.values import SIMD_WIDTH
-from embercoach.simulator.profile.counts import SUMS, combined, least_bank_cycles, merged_vectors
+from embercoach.simulator.profile.counts import (
+    SECTOR,
+    SUMS,
+    WIDEST,
+    ceil_division,
+    combined,
+    least_bank_cycles,
+    merged_vectors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +34,9 @@ if TYPE_CHECKING:
         MemoryCounts,
     )
     from embercoach.simulator.profile.gpus import Family, Gpu
+
+    #: A line with its narrow accesses, each with the wider one that replaces it.
+    _Change = tuple[LineCounts, list[tuple[MemoryCounts, MemoryCounts]]]
 
 Resource = Literal[
     "memory", "cache", "load-store", "threadgroup", "issue", "latency", "atomics", "starts"
@@ -41,8 +52,8 @@ RESOURCES: Mapping[Resource, str] = {
     "atomics": "atomics",
     "starts": "starts of threadgroups",
 }
-_SECTOR = 32
-_LINE = 128
+#: Bytes of the longest stretches of memory that are counted.
+LINE = 128
 #: Of a core, each of which issues one instruction a cycle.
 _SCHEDULERS = 4
 #: Consecutive bytes in one part of the cache.
@@ -137,10 +148,7 @@ def launch_seconds(busy: Mapping[Resource, float], gpu: Gpu) -> float:
 def occupancy_of(profile: LaunchProfile, gpu: Gpu) -> Occupancy:
     """Return how many threadgroups of a launch a core of a GPU holds."""
     family = gpu.family
-    threads = 1
-    for extent in profile.threadgroup:
-        threads *= extent
-    simdgroups = -(-threads // SIMD_WIDTH)
+    simdgroups = ceil_division(prod(profile.threadgroup), SIMD_WIDTH)
     limits = {
         "threads": family.threads // (simdgroups * SIMD_WIDTH),
         "groups": family.groups,
@@ -228,7 +236,7 @@ def _asked(profile: LaunchProfile, access: str) -> tuple[int, int]:
         for one in merged_vectors(line.memory)
         if one.space == "device" and one.access == access
     ]
-    return sum(one.issued for one in found), sum(one.sectors for one in found) * _SECTOR
+    return sum(one.issued for one in found), sum(one.sectors for one in found) * SECTOR
 
 
 def _waits(reads: int, writes: int, profile: LaunchProfile, family: Family) -> float:
@@ -255,7 +263,7 @@ def _line_busy(line: LineCounts, share: _Share, gpu: Gpu) -> dict[Resource, floa
     local = [one for one in memory if one.space == "threadgroup"]
     reads = [one for one in device if one.access == "read"]
     writes = [one for one in device if one.access == "write"]
-    from_cache = _SECTOR * (
+    from_cache = SECTOR * (
         share.reuse * sum(one.sectors for one in reads)
         + share.write * sum(one.sectors for one in writes)
     )
@@ -283,7 +291,7 @@ def _line_busy(line: LineCounts, share: _Share, gpu: Gpu) -> dict[Resource, floa
 
 def _lines(one: MemoryCounts) -> float:
     """Stretches of 128 bytes that accesses touch, at least those that their bytes fill."""
-    return max(one.lines128, one.lanes * one.width / _LINE)
+    return max(one.lines128, one.lanes * one.width / LINE)
 
 
 def _atomics(one: MemoryCounts) -> float:
@@ -297,10 +305,6 @@ def _atomics(one: MemoryCounts) -> float:
 LEAST_GAIN = 0.1
 #: Part of a change that concerns several lines, below which a line is not named.
 LEAST_PART = 0.25
-#: Bytes of the stretches of memory that are counted.
-SECTOR, LINE = 32, 128
-#: Bytes that a thread's access can move.
-WIDEST = 16
 #: Bytes of a register, and of a bank of threadgroup memory.
 WORD = 4
 _FULL = 64  # threadgroups for each core
@@ -394,19 +398,9 @@ def advice_at(kind: str, line: LineCounts, message: str, gain: float | None) -> 
     return Advice(kind, line.part, line.line, message, gain)
 
 
-def ceil_division(count: int, size: int) -> int:
-    """Return the quotient, rounded up."""
-    return -(-count // size)
-
-
 def mean(count: int, issued: int) -> str:
     """Return a number for each access as text."""
     return f"{count / issued:.3g}"
-
-
-if TYPE_CHECKING:
-    #: A line with its narrow accesses, each with the wider one that replaces it.
-    _Change = tuple[LineCounts, list[tuple[MemoryCounts, MemoryCounts]]]
 
 
 def narrow_accesses(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import re
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.files import shown_path
+from embercoach.finding import Severity  # noqa: TC001  (a field's type)
 from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.reporting.messages import KernelLine
@@ -19,14 +21,8 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.rewrite.translation import Rewritten
 
-Severity = Literal["error", "warning", "note"]
-
-_SEVERITIES: tuple[tuple[str, Severity], ...] = (
-    ("fatal error: ", "error"),
-    ("error: ", "error"),
-    ("warning: ", "warning"),
-    ("note: ", "note"),
-)
+#: The place, which is as short as can be, the severity and the message.
+_SAID = re.compile(r"(?:(.*?): )??(?:fatal )?(error|warning|note): (.*)", re.DOTALL)
 # How clang spells what Metal calls otherwise.
 _WORDS = (
     ("__global_device", "device"),
@@ -308,15 +304,11 @@ def _is_frame(line: str) -> bool:
 
 def _read(line: str) -> _Said | None:
     """``file:line:column: severity: message``, or ``program: severity: message``."""
-    found = [(line.find(word), word, severity) for word, severity in _SEVERITIES]
-    index, word, severity = min(
-        ((i, w, s) for i, w, s in found if i == 0 or (i > 0 and line[:i].endswith(": "))),
-        default=(-1, "", "note"),
-    )
-    if index < 0:
+    found = _SAID.match(line)
+    if found is None:
         return None
-    message = line[index + len(word) :]
-    parts = line[:index].removesuffix(": ").rsplit(":", 2)
+    severity, message = cast("Severity", found[2]), found[3]
+    parts = (found[1] or "").rsplit(":", 2)
     if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
         return _Said(severity, parts[0], int(parts[1]), int(parts[2]), message)
     return _Said(severity, "", 0, 0, message)

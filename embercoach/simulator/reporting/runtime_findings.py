@@ -26,22 +26,16 @@ _KINDS = tuple(CODE_OF_KIND)
 _READ, _WRITE, _ATOMIC = 1, 2, 4
 _RACES = frozenset({"threadgroup-race", "device-race"})
 _NOTES = frozenset({"same-value-write", "lane-synchronous"})
-_SYMMETRIC = frozenset(
-    {"threadgroup-race", "device-race", "wrong-mem-flags", "same-value-write", "lane-synchronous"}
-)
+_SYMMETRIC = _RACES | _NOTES | {"wrong-mem-flags"}
 #: Kinds that let outputs depend on the order of threads or on what memory held.
-_CAUSES = frozenset(
-    {
-        "out-of-bounds",
-        "write-to-input",
-        "threadgroup-race",
-        "device-race",
-        "uninitialized-read",
-        "divergent-barrier",
-        "divergent-simd",
-        "wrong-mem-flags",
-    }
-)
+_CAUSES = _RACES | {
+    "out-of-bounds",
+    "write-to-input",
+    "uninitialized-read",
+    "divergent-barrier",
+    "divergent-simd",
+    "wrong-mem-flags",
+}
 #: Kinds that stop a thread wherever it is.
 _STOPPED = frozenset({"crash", "timeout"})
 _SIGNALS = {
@@ -206,12 +200,9 @@ def _of_one_run(findings: Iterable[RawFinding]) -> list[RawFinding]:
     for finding in findings:
         key = _identity(finding)
         known = merged.get(key)
-        merged[key] = finding if known is None else _add(known, finding)
+        count = finding.count + (known.count if known else 0)
+        merged[key] = replace(known or finding, count=count)
     return list(merged.values())
-
-
-def _add(known: RawFinding, finding: RawFinding) -> RawFinding:
-    return replace(known, count=known.count + finding.count)
 
 
 def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
 
-if TYPE_CHECKING:
     # The C++ of the function that is called, from the layout of a generated source.
     EntryWriter = Callable[["Layout"], str]
 
@@ -56,8 +55,7 @@ class Layout(Struct, frozen=True):
 
     Attributes:
         source: the whole text.
-        header_end: where the user's header ends.
-        signature_start: of the template line, or of ``[[kernel]]``.
+        header_end: where the user's header ends, and MLX's signature begins.
         body_start: of the user's body.
         body_end: of the user's body.
         instance_start: of the line that instantiates a template, or of the end.
@@ -68,7 +66,6 @@ class Layout(Struct, frozen=True):
 
     source: str
     header_end: int
-    signature_start: int
     body_start: int
     body_end: int
     instance_start: int
@@ -119,7 +116,6 @@ def read_layout(source: str, body: str, header: str) -> Layout:
     return Layout(
         source=source,
         header_end=start,
-        signature_start=start,
         body_start=body_start,
         body_end=body_end,
         instance_start=instance_start,
@@ -152,14 +148,6 @@ def _declared(signature: MetalText) -> WrittenFunction:
             f"and template parameters must be C++ identifiers\n{signature.text}"
         )
     return signature.functions[0]
-
-
-def kernel_mark(layout: Layout) -> int:
-    """Return the span of ``[[kernel]]`` in front of the generated function."""
-    found = layout.source.find(_KERNEL, layout.signature_start, layout.body_start)
-    if found < 0:
-        raise SimulatorError("the generated function is not marked [[kernel]]")
-    return found
 
 
 def _parameter(parameter: WrittenParameter) -> LaunchParameter:
@@ -308,7 +296,7 @@ def rewrite(
         thunk=(entry or _thunk)(layout),
         parameters=layout.parameters,
         lines=layout.lines,
-        signature=source[layout.signature_start : layout.body_start].rstrip("\n"),
+        signature=source[layout.header_end : layout.body_start].rstrip("\n"),
         problems=tuple(problems),
         opaque=tuple(m.name for m in macros.items if m.name not in words and _hides(m.text)),
     )
@@ -364,7 +352,9 @@ def _refuse_line_directives(parsed: Parsed, source: str, shift: int) -> None:
 
 def _frame_edits(layout: Layout) -> Iterator[LineEdit]:
     """Edit MLX's text around the body to C++: an internal function without attributes."""
-    mark = kernel_mark(layout)
+    mark = layout.source.find(_KERNEL, layout.header_end, layout.body_start)
+    if mark < 0:
+        raise SimulatorError("the generated function is not marked [[kernel]]")
     yield LineEdit(mark, mark + len("[[kernel]]"), "static".ljust(len("[[kernel]]")))
     for start, end in layout.attributes:
         yield blanked(layout.source, start, end)

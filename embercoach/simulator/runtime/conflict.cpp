@@ -180,9 +180,40 @@ void visit(u64* writer_at, u64* reader_at, const Touch& touch, u64 address, u64 
   }
 }
 
-u32 fitting_shift(u64 offset, u64 size, u32 shift) {
+// Of each granule of a buffer or of the threadgroup arrays; no readers where nobody has read.
+struct Records {
+  u64 *writers, *readers;
+  u32* shift;
+};
+
+void spread(u64* records, u64 count, u64 parts) {
+  for (u64 i = count; i-- > 0;) {
+    u64 record = records[i];
+    for (u64 k = 0; k < parts; k++)
+      if (records[i * parts + k] != record) records[i * parts + k] = record;
+  }
+}
+
+// Makes granules so small that an access touches whole ones.
+void split_granules(const Records& records, u64 bytes, u64 offset, u64 size) {
+  u32 shift = *records.shift;
   while (shift && (offset | size) & ((1ull << shift) - 1)) shift--;
-  return shift;
+  if (shift == *records.shift) return;
+  u64 count = (bytes + (1ull << *records.shift) - 1) >> *records.shift;
+  u64 parts = 1ull << (*records.shift - shift);
+  spread(records.writers, count, parts);
+  if (records.readers) spread(records.readers, count, parts);
+  *records.shift = shift;
+}
+
+void visit_granules(const Records& records, u64 offset, const Touch& touch) {
+  bool told = false;
+  u64 nobody = 0, granule = 1ull << *records.shift;
+  for (u64 at = 0; at < touch.size; at += granule) {
+    u64 i = (offset + at) >> *records.shift;
+    visit(&records.writers[i], records.readers ? &records.readers[i] : &nobody, touch,
+          touch.address + at, touch.size > MAX_VALUE ? granule : touch.size - at, &told);
+  }
 }
 
 void check_buffer(Slot& slot, Touch& touch) {
@@ -201,16 +232,10 @@ void check_buffer(Slot& slot, Touch& touch) {
     if (is_write(touch.access)) tell(WRITE_TO_INPUT, touch, 0, BECAUSE_NOTHING);
     return;
   }
-  u32 fitting = fitting_shift(offset, touch.size, slot.shift);
-  if (fitting != slot.shift) refine(slot, fitting);
+  split_granules({slot.writers, slot.was_read ? slot.readers : nullptr, &slot.shift}, slot.size,
+                 offset, touch.size);
   if (touch.access & PLAIN_READ) slot.was_read = true;
-  bool told = false;
-  u64 nobody = 0, granule = 1ull << slot.shift;
-  for (u64 at = offset; at < offset + touch.size; at += granule) {
-    u64 i = at >> slot.shift;
-    visit(&slot.writers[i], slot.was_read ? &slot.readers[i] : &nobody, touch, slot.start + at,
-          touch.size > MAX_VALUE ? granule : offset + touch.size - at, &told);
-  }
+  visit_granules({slot.writers, slot.was_read ? slot.readers : nullptr, &slot.shift}, offset, touch);
 }
 
 u32 nearest_array(u64 address) {
@@ -235,15 +260,6 @@ void blame_array(Touch& touch) {
   touch.offset = (i64)(touch.address - launch->arrays[array].start);
 }
 
-void refine_arrays(u32 shift) {
-  u64 bytes = launch->arrays_end - hot.arrays_base;
-  u64 count = (bytes + (1ull << hot.array_shift) - 1) >> hot.array_shift;
-  u64 parts = 1ull << (hot.array_shift - shift);
-  spread_records(hot.array_writers, count, parts);
-  spread_records(hot.array_readers, count, parts);
-  hot.array_shift = shift;
-}
-
 void check_arrays(Touch& touch) {
   u64 offset = touch.address - hot.arrays_base;
   touch.space = IN_THREADGROUP;
@@ -254,15 +270,9 @@ void check_arrays(Touch& touch) {
     tell_outside(touch);
     return;
   }
-  u32 fitting = fitting_shift(offset, touch.size, hot.array_shift);
-  if (fitting != hot.array_shift) refine_arrays(fitting);
-  bool told = false;
-  u64 granule = 1ull << hot.array_shift;
-  for (u64 at = offset; at < offset + touch.size; at += granule) {
-    u64 i = at >> hot.array_shift;
-    visit(&hot.array_writers[i], &hot.array_readers[i], touch, hot.arrays_base + at,
-          touch.size > MAX_VALUE ? granule : offset + touch.size - at, &told);
-  }
+  Records records{hot.array_writers, hot.array_readers, &hot.array_shift};
+  split_granules(records, launch->arrays_end - hot.arrays_base, offset, touch.size);
+  visit_granules(records, offset, touch);
 }
 
 bool is_runtime_memory(u64 address) {

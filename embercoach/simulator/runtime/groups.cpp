@@ -38,14 +38,8 @@ void tell_barrier(const Thread& leader, const Thread& missing, u32 there, u32 ab
   if (finding->count > 1) return;
   finding->detail[0] = there;
   finding->detail[1] = absent;
-  finding->has_thread = finding->has_other = 1;
-  memcpy(finding->thread, leader.self.thread_position_in_grid, sizeof finding->thread);
-  memcpy(finding->other_thread, missing.self.thread_position_in_grid,
-         sizeof finding->other_thread);
-  memcpy(finding->threadgroup, leader.self.threadgroup_position_in_grid,
-         sizeof finding->threadgroup);
-  memcpy(finding->other_threadgroup, leader.self.threadgroup_position_in_grid,
-         sizeof finding->other_threadgroup);
+  blame(finding, leader);
+  blame_other(finding, missing);
 }
 
 // All threads that live wait at barriers; it must be one barrier, and all must live.

@@ -5,6 +5,8 @@
 // fiber gives up control in these calls alone, so that everything between them is atomic.
 #pragma once
 
+#include "../prelude/ember_thread.h"
+
 typedef unsigned int ember_u32;
 typedef unsigned long long ember_u64;
 
@@ -20,32 +22,6 @@ enum { EMBER_READ = 1, EMBER_WRITE = 2 };
 enum { EMBER_HANDS_ON = 1, EMBER_TAKES_OVER = 2, EMBER_ON_DEVICE = 4 };
 
 extern "C" {
-
-// What a GPU thread knows of itself: Metal's thread attributes under their own names, three
-// components where Metal gives three.
-struct ember_thread {
-  ember_u32 thread_position_in_grid[3];
-  ember_u32 thread_position_in_threadgroup[3];
-  ember_u32 threadgroup_position_in_grid[3];
-  ember_u32 threads_per_threadgroup[3];  // of this threadgroup, smaller at the grid's edge
-  ember_u32 dispatch_threads_per_threadgroup[3];
-  ember_u32 threads_per_grid[3];
-  ember_u32 threadgroups_per_grid[3];
-  ember_u32 grid_origin[3];
-  ember_u32 grid_size[3];
-  ember_u32 thread_index_in_threadgroup;
-  ember_u32 thread_index_in_simdgroup;
-  ember_u32 simdgroup_index_in_threadgroup;
-  ember_u32 simdgroups_per_threadgroup;
-  ember_u32 dispatch_simdgroups_per_threadgroup;
-  ember_u32 threads_per_simdgroup;
-  ember_u32 thread_execution_width;
-  ember_u32 thread_index_in_quadgroup;
-  ember_u32 quadgroup_index_in_threadgroup;
-  ember_u32 quadgroups_per_threadgroup;
-  ember_u32 dispatch_quadgroups_per_threadgroup;
-};
-
 // The GPU thread that is running.
 const struct ember_thread* ember_self(void);
 

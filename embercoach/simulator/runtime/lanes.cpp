@@ -98,14 +98,8 @@ void tell_divergence(const Thread& leader, u32 there, const Thread& missing, u32
   finding->detail[1] = absent;
   if (kind == DIVERGENT_SIMD)
     strncpy(finding->text, leader.operation, sizeof finding->text - 1);
-  finding->has_thread = finding->has_other = 1;
-  memcpy(finding->thread, leader.self.thread_position_in_grid, sizeof finding->thread);
-  memcpy(finding->threadgroup, leader.self.threadgroup_position_in_grid,
-         sizeof finding->threadgroup);
-  memcpy(finding->other_thread, missing.self.thread_position_in_grid,
-         sizeof finding->other_thread);
-  memcpy(finding->other_threadgroup, missing.self.threadgroup_position_in_grid,
-         sizeof finding->other_threadgroup);
+  blame(finding, leader);
+  blame_other(finding, missing);
 }
 
 bool is_simd_wait(State state) {

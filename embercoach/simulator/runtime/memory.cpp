@@ -82,13 +82,15 @@ u8* reserve(u64 bytes) {
   return memory == MAP_FAILED ? nullptr : (u8*)memory;
 }
 
-bool reserve_memory() {
-  if (hot.slots_base) return true;
-  void* base = mmap(nullptr, (MAX_SLOTS + 1) * SLOT_BYTES, PROT_NONE,
+u64 reserve_space(u64 bytes, u64 alignment) {
+  void* base = mmap(nullptr, bytes + alignment, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return false;
-  hot.slots_base = ((u64)base + SLOT_BYTES - 1) & ~(SLOT_BYTES - 1);
-  return true;
+  return base == MAP_FAILED ? 0 : ((u64)base + alignment - 1) & ~(alignment - 1);
+}
+
+bool reserve_memory() {
+  if (!hot.slots_base) hot.slots_base = reserve_space(MAX_SLOTS * SLOT_BYTES, SLOT_BYTES);
+  return hot.slots_base;
 }
 
 Slot* slot_of(u64 address) {
@@ -119,23 +121,6 @@ bool ensure_records(Slot& slot) {
   if (!slot.writers || !slot.readers) return false;
   slot.records_bytes = needed;
   return true;
-}
-
-// Splits granules, where a thread touched less than one.
-void refine(Slot& slot, u32 shift) {
-  u64 count = (slot.size + (1ull << slot.shift) - 1) >> slot.shift;
-  u64 parts = 1ull << (slot.shift - shift);
-  spread_records(slot.writers, count, parts);
-  if (slot.was_read) spread_records(slot.readers, count, parts);
-  slot.shift = shift;
-}
-
-void spread_records(u64* records, u64 count, u64 parts) {
-  for (u64 i = count; i-- > 0;) {
-    u64 record = records[i];
-    for (u64 k = 0; k < parts; k++)
-      if (records[i * parts + k] != record) records[i * parts + k] = record;
-  }
 }
 
 // Puts the buffers' first bytes in place; null, or what failed. Inputs keep theirs from the run

@@ -42,12 +42,22 @@ ember_finding* report(Kind kind, u64 pc, u64 other_pc, i64 place, u32 reason) {
   return finding;
 }
 
-void blame_current(ember_finding* finding) {
-  if (!current) return;
+void blame(ember_finding* finding, const Thread& thread) {
   finding->has_thread = 1;
-  memcpy(finding->thread, current->self.thread_position_in_grid, sizeof finding->thread);
-  memcpy(finding->threadgroup, current->self.threadgroup_position_in_grid,
+  memcpy(finding->thread, thread.self.thread_position_in_grid, sizeof finding->thread);
+  memcpy(finding->threadgroup, thread.self.threadgroup_position_in_grid,
          sizeof finding->threadgroup);
+}
+
+void blame_current(ember_finding* finding) {
+  if (current) blame(finding, *current);
+}
+
+void blame_other(ember_finding* finding, const Thread& other) {
+  finding->has_other = 1;
+  memcpy(finding->other_thread, other.self.thread_position_in_grid, sizeof finding->other_thread);
+  memcpy(finding->other_threadgroup, other.self.threadgroup_position_in_grid,
+         sizeof finding->other_threadgroup);
 }
 
 void blame_other(ember_finding* finding, u64 record) {

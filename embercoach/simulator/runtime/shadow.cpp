@@ -207,22 +207,19 @@ static void visit(void* p, unsigned long size, u32 kind, u64 pc) {
 }
 
 // Addresses that are not a multiple of the size take the slow path.
+#define UNALIGNED_ACCESS(name, bytes)                                   \
+  EMBER_EXPORT void __tsan_unaligned_##name##read##bytes(void* p) {     \
+    visit(p, bytes, EMBER_READ, CALLER());                              \
+  }                                                                     \
+  EMBER_EXPORT void __tsan_unaligned_##name##write##bytes(void* p) {    \
+    visit(p, bytes, EMBER_WRITE, CALLER());                             \
+  }
 #define UNALIGNED(bytes)                                                \
-  EMBER_EXPORT void __tsan_unaligned_read##bytes(void* p) {             \
-    visit(p, bytes, EMBER_READ, CALLER());                             \
-  }                                                                     \
-  EMBER_EXPORT void __tsan_unaligned_write##bytes(void* p) {            \
-    visit(p, bytes, EMBER_WRITE, CALLER());                            \
-  }                                                                     \
-  EMBER_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {    \
-    visit(p, bytes, EMBER_READ, CALLER());                             \
-  }                                                                     \
-  EMBER_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {   \
-    visit(p, bytes, EMBER_WRITE, CALLER());                            \
-  }                                                                     \
+  UNALIGNED_ACCESS(, bytes)                                             \
+  UNALIGNED_ACCESS(volatile_, bytes)                                    \
   EMBER_EXPORT void __tsan_unaligned_read_write##bytes(void* p) {       \
-    visit(p, bytes, EMBER_READ, CALLER());                             \
-    visit(p, bytes, EMBER_WRITE, CALLER());                            \
+    visit(p, bytes, EMBER_READ, CALLER());                              \
+    visit(p, bytes, EMBER_WRITE, CALLER());                             \
   }
 UNALIGNED(2)
 UNALIGNED(4)
@@ -236,16 +233,14 @@ EMBER_EXPORT void __tsan_write_range(void* p, unsigned long size) {
   visit(p, size, EMBER_WRITE, CALLER());
 }
 
-EMBER_EXPORT void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
-  visit((void*)from, size, EMBER_READ, CALLER());
-  visit(to, size, EMBER_WRITE, CALLER());
-  return __builtin_memmove(to, from, size);
-}
-EMBER_EXPORT void* __tsan_memmove(void* to, const void* from, unsigned long size) {
-  visit((void*)from, size, EMBER_READ, CALLER());
-  visit(to, size, EMBER_WRITE, CALLER());
-  return __builtin_memmove(to, from, size);
-}
+#define COPY(name)                                                                     \
+  EMBER_EXPORT void* __tsan_##name(void* to, const void* from, unsigned long size) {   \
+    visit((void*)from, size, EMBER_READ, CALLER());                                    \
+    visit(to, size, EMBER_WRITE, CALLER());                                            \
+    return __builtin_memmove(to, from, size);                                          \
+  }
+COPY(memcpy)
+COPY(memmove)
 EMBER_EXPORT void* __tsan_memset(void* to, int value, unsigned long size) {
   visit(to, size, EMBER_WRITE, CALLER());
   return __builtin_memset(to, value, size);

@@ -12,7 +12,7 @@ struct Spin {
   u64 polled;         // the last address that it accessed atomically there
   u64 polled_pc;
   u64 writer_pc;      // of the held lane that changed it, 0 if none did
-  u32 writer[3];
+  const Thread* writer;
 };
 
 Spin spins[MAX_THREADS];
@@ -109,10 +109,7 @@ void tell_deadlock(const Spin& spin) {
                                   BECAUSE_NOTHING);
   if (finding->count > 1) return;
   blame_current(finding);
-  finding->has_other = 1;
-  memcpy(finding->other_thread, spin.writer, sizeof finding->other_thread);
-  memcpy(finding->other_threadgroup, current->self.threadgroup_position_in_grid,
-         sizeof finding->other_threadgroup);
+  blame_other(finding, *spin.writer);
 }
 
 // A lane that was let go changes what others of its simdgroup wait for.
@@ -124,7 +121,7 @@ void note_rescue(u64 address, u64 pc) {
     Spin& spin = spins[thread];
     if (!spin.loop || spin.polled != address) continue;
     spin.writer_pc = pc;
-    memcpy(spin.writer, current->self.thread_position_in_grid, sizeof spin.writer);
+    spin.writer = current;
   }
 }
 }  // namespace

@@ -6,13 +6,6 @@
 #include "stacks.h"
 #include "state.h"
 
-#ifndef MAP_ANONYMOUS
-#define MAP_ANONYMOUS MAP_ANON
-#endif
-#ifndef MAP_NORESERVE
-#define MAP_NORESERVE 0
-#endif
-
 namespace {
 constexpr u64 STRIDE = 1ull << 20, USABLE = 256ull << 10;
 constexpr u64 BELOW = 256ull << 20;  // so far a frame may reach below the lowest stack
@@ -22,12 +15,9 @@ int unused[MAX_THREADS], unused_count, opened;
 
 bool reserve_stacks() {
   if (!base) {
-    void* memory = mmap(nullptr, BELOW + (MAX_THREADS + 1) * STRIDE, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return false;
-    base = ((u64)memory + STRIDE - 1) & ~(STRIDE - 1);
-    base += BELOW;
-    hot.stacks_base = base;
+    u64 lowest = reserve_space(BELOW + MAX_THREADS * STRIDE, STRIDE);
+    if (!lowest) return false;
+    hot.stacks_base = base = lowest + BELOW;
   }
   unused_count = 0;
   for (int i = opened; i-- > 0;) unused[unused_count++] = i;

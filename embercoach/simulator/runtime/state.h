@@ -20,7 +20,6 @@ enum {
   MAX_THREADS = 1024,  // of a threadgroup, as Apple GPUs have it
   MAX_SIMDS = MAX_THREADS / EMBER_LANES,
   MAX_SLOTS = 32,  // Metal has 31 buffer indices
-  MAX_ARRAYS = 256,
   MAX_VALUE = 16,
   KEPT_CHANGES = 8,
 };
@@ -37,7 +36,6 @@ constexpr u64 SEVERAL_SIMDS = 1ull << 21, SEVERAL_LANES = 1ull << 22, ATOMIC = 1
 constexpr u64 SEVERAL = SEVERAL_SIMDS | SEVERAL_LANES;
 constexpr u64 THREAD_SHIFT = 24, SEQ_SHIFT = 34;
 constexpr u64 LAST_SEQ = (1ull << 30) - 2;
-constexpr u64 OUTSIDE = ~0ull;  // a byte between threadgroup arrays
 
 static inline u32 thread_of(u64 record) { return (record >> THREAD_SHIFT) & (MAX_THREADS - 1); }
 static inline u32 seq_of(u64 record) { return (u32)(record >> SEQ_SHIFT); }
@@ -221,7 +219,6 @@ static inline u64 pc_of(u64 record) {
 EMBER_HIDDEN void abandon_run() __attribute__((noreturn));  // back to the scheduler, for good
 EMBER_HIDDEN void end_thread() __attribute__((noreturn));  // what it would do next harms others
 EMBER_HIDDEN void locate(u32 seq, u32 thread, u32 position[3], u32 threadgroup[3]);
-EMBER_HIDDEN void synchronise_simd(Simd& simd);
 EMBER_HIDDEN void step_together(u64 pc);
 EMBER_HIDDEN void wait_for_others();
 // -- fences.cpp
@@ -232,7 +229,9 @@ EMBER_HIDDEN void forget_fences();  // of the launch before
 EMBER_HIDDEN void start_fences();   // of a threadgroup
 // -- report.cpp
 EMBER_HIDDEN ember_finding* report(Kind kind, u64 pc, u64 other_pc, i64 place, u32 reason);
+EMBER_HIDDEN void blame(ember_finding* finding, const Thread& thread);
 EMBER_HIDDEN void blame_current(ember_finding* finding);
+EMBER_HIDDEN void blame_other(ember_finding* finding, const Thread& other);
 EMBER_HIDDEN void blame_other(ember_finding* finding, u64 record);
 EMBER_HIDDEN void clear_findings();
 // -- shadow.cpp, conflict.cpp
@@ -244,11 +243,10 @@ EMBER_HIDDEN void check(u64 address, u64 size, u32 access, u64 pc);
 EMBER_HIDDEN bool map_scratch(u64 address);
 EMBER_HIDDEN bool reserve_memory();
 EMBER_HIDDEN Slot* slot_of(u64 address);
-EMBER_HIDDEN void refine(Slot& slot, u32 shift);
-EMBER_HIDDEN void spread_records(u64* records, u64 count, u64 parts);
 EMBER_HIDDEN bool ensure_records(Slot& slot);
 EMBER_HIDDEN u64 page_bytes();
 EMBER_HIDDEN u8* reserve(u64 bytes);
+EMBER_HIDDEN u64 reserve_space(u64 bytes, u64 alignment);  // of addresses; 0 if there is none
 // -- spins.cpp
 EMBER_HIDDEN void note_spin(u64 address, u32 access, u64 pc);
 // -- sums.cpp

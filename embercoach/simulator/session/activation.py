@@ -18,7 +18,6 @@ from embercoach.simulator.session.record import CapturedDefinition, Recorder, ca
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.session.launching import KernelRunner
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 #: What `mx.device_info()` says besides the memory: a common Mac, named so that nobody takes its
 #: figures for a real one's.
 _MODEL = {"architecture": "applegpu_g15s", "device_name": "EmberCoach simulator"}
+
+
+_REAL_GPU = mx.DeviceType.gpu
 
 
 class SimulatedGpu(mx.Device):  # type: ignore[misc, unused-ignore]  # a final class in some stubs
@@ -39,24 +41,20 @@ class SimulatedGpu(mx.Device):  # type: ignore[misc, unused-ignore]  # a final c
     @property
     def type(self) -> mx.DeviceType:
         """As of the GPU."""
-        return _real_gpu()
+        return _REAL_GPU
 
     def __eq__(self, other: object) -> bool:
         return other is self or (
             not isinstance(other, SimulatedGpu)
             and isinstance(other, (mx.Device, mx.DeviceType))
-            and bool(other == _real_gpu())
+            and bool(other == _REAL_GPU)
         )
 
     def __hash__(self) -> int:
-        return hash(_real_gpu())
+        return hash(_REAL_GPU)
 
     def __repr__(self) -> str:
         return "Device(gpu, 0)"
-
-
-def _real_gpu() -> mx.DeviceType:
-    return mx.DeviceType.gpu
 
 
 class SimulatedDevices:
@@ -101,7 +99,7 @@ class SimulatedDevices:
     def device_of(self, target: Any) -> mx.Device:
         """Return the GPU or the CPU: that of a device or a stream. A TypeError is MLX's own."""
         if isinstance(target, (mx.Device, mx.DeviceType)):
-            return self.gpu if target == _real_gpu() else mx.Device(mx.cpu)
+            return self.gpu if target == _REAL_GPU else mx.Device(mx.cpu)
         if any(target is known or target == known for known in self._gpu_streams):
             return self.gpu
         if isinstance(target, mx.Stream) and target == self._real["default_stream"](mx.cpu):
@@ -119,7 +117,7 @@ class SimulatedDevices:
         # The GPU's name may have been imported before: `gpu == mx.default_device()` asks the name.
         def equal(this: mx.DeviceType, other: object) -> Any:
             if isinstance(other, SimulatedGpu):
-                return this is _real_gpu()
+                return this is _REAL_GPU
             return real(this, other)
 
         return equal
@@ -173,7 +171,7 @@ class SimulatedDevices:
         self._devices_entered().append(device)
         return context
 
-    def leave(self, context: Any, *exception: Any) -> None:
+    def leave(self, context: Any, *exception: object) -> None:
         """Leave a context that `enter` gave."""
         self._devices_entered().pop()
         context.__exit__(*exception)
@@ -191,13 +189,8 @@ class _StreamContext:
     def __enter__(self) -> None:
         self._entered.append(self._devices.enter(self._target))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._devices.leave(self._entered.pop(), kind, error, trace)
+    def __exit__(self, *exception: object) -> None:
+        self._devices.leave(self._entered.pop(), *exception)
 
 
 @functools.cache
@@ -406,12 +399,7 @@ class Activation:
         self._entered.append(key)
         return settings.recorder
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _active.leave(self._entered.pop())
         if is_missing_metal(error):
             raise SimulatorError(

@@ -189,7 +189,7 @@ class CompilingMachine:
     ) -> LaunchResult:
         """Return zeros for all outputs."""
         outputs = [np.zeros_like(buffer.data) for buffer in bound if buffer.role == "output"]
-        return LaunchResult(tuple(outputs), (), seconds=0.0, accesses=0)
+        return LaunchResult(tuple(outputs))
 
 
 class CompiledKernel:
@@ -252,10 +252,7 @@ class CompiledKernel:
             grid=tuple(arguments.get("grid", ())),
             threadgroup=tuple(arguments.get("threadgroup", ())),
             shapes={},
-            seconds=0.0,
-            accesses=0,
             findings=tuple(found),
-            notes=(),
             launched_at=place,
             definition=self._kernel.definition,
         )

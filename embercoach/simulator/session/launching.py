@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from embercoach.simulator.model import BuiltKernel, Limits
     from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
-    from embercoach.simulator.profile.prediction import Advice
     from embercoach.simulator.session.record import Recorder
 
 Extent = tuple[int, int, int]
@@ -97,19 +96,14 @@ def capture(
     arrays = [value for value in inputs if isinstance(value, mx.array)]
 
     def call(*examples: mx.array) -> Any:
-        replaced = dict(arguments)
+        replaced, rest = dict(arguments), iter(examples)
         if inputs:
-            replaced["inputs"] = list(_with_arrays(inputs, iter(examples)))
+            replaced["inputs"] = [next(rest) if isinstance(v, mx.array) else v for v in inputs]
         return kernel(*positional, **replaced)
 
     records: list[dict[str, Any]] = []
     mx.export_function(records.append, call, *arrays)
     return _read(records, definition, arrays)
-
-
-def _with_arrays(values: Sequence[Any], arrays: Iterator[mx.array]) -> Iterator[Any]:
-    for value in values:
-        yield next(arrays) if isinstance(value, mx.array) else value
 
 
 def _read(
@@ -143,22 +137,12 @@ def _read(
         ) from error
 
 
+_SAME_NAMES = (
+    *("bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "complex64"),
+)
 #: MLX's types as NumPy's; bfloat16, which NumPy lacks, as integers of its size.
-_NUMPY = {
-    mx.bool_: np.bool_,
-    mx.uint8: np.uint8,
-    mx.uint16: np.uint16,
-    mx.uint32: np.uint32,
-    mx.uint64: np.uint64,
-    mx.int8: np.int8,
-    mx.int16: np.int16,
-    mx.int32: np.int32,
-    mx.int64: np.int64,
-    mx.float16: np.float16,
-    mx.bfloat16: np.uint16,
-    mx.float32: np.float32,
-    mx.complex64: np.complex64,
-}
+_NUMPY = {getattr(mx, name): getattr(np, name) for name in _SAME_NAMES} | {mx.bfloat16: np.uint16}
 
 
 def buffers(captured: Capture, init_value: float | None, limits: Limits) -> tuple[Buffer, ...]:
@@ -172,13 +156,8 @@ def buffers(captured: Capture, init_value: float | None, limits: Limits) -> tupl
     inputs = [mx.contiguous(a) if captured.contiguous else a for a in captured.inputs]
     mx.eval(inputs)
     made = list(_input_buffers(captured, inputs))
-    outputs = zip(
-        captured.definition.output_names,
-        captured.output_shapes,
-        captured.output_dtypes,
-        strict=True,
-    )
-    for name, shape, dtype in outputs:
+    names = captured.definition.output_names
+    for name, (shape, dtype) in zip(names, _outputs(captured), strict=True):
         made.append(_output_buffer(name, len(made), shape, dtype, init_value))
     return tuple(made)
 
@@ -378,6 +357,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         if settings.keeps_refusals:  # the program may catch it, and go on without the kernel
             settings.recorder.add(_refused(error, captured))
         raise
+    check_thread_count(captured.threadgroup)
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
         result = _no_threads(built, bound, checks=settings.checks)
@@ -419,10 +399,7 @@ def _refused(error: CompileError, captured: Capture) -> SimulatedLaunch:
         grid=captured.grid,
         threadgroup=captured.threadgroup,
         shapes=_shapes(captured),
-        seconds=0.0,
-        accesses=0,
         findings=tuple(findings_of(error, LAUNCHED, place)),
-        notes=(),
         launched_at=place,
         definition=captured.definition,
     )
@@ -436,14 +413,18 @@ def _shapes(captured: Capture) -> dict[str, tuple[int, ...]]:
     return shapes | dict(zip(captured.definition.output_names, captured.output_shapes, strict=True))
 
 
-def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
-    """Refuse what Metal refuses, in MLX's words where MLX has some."""
+def check_thread_count(threadgroup: Extent) -> None:
+    """Refuse more threads than Metal takes, in MLX's words."""
     threads = math.prod(threadgroup)
     if threads > MAX_THREADS:
         raise ValueError(
             f"Thread group size ({threads}) is greater than  the maximum allowed threads per "
             f"threadgroup ({MAX_THREADS})."
         )
+
+
+def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
+    """Refuse extents that Metal refuses."""
     if min(grid) < 0 or min(threadgroup) < 0 or (0 in threadgroup and 0 not in grid):
         raise SimulatorError(
             f"kernel {name!r}: grid {grid} with threadgroup {threadgroup} can't be launched: "
@@ -454,6 +435,7 @@ def _check_geometry(name: str, grid: Extent, threadgroup: Extent) -> None:
 def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) -> LaunchResult:
     """Return a grid of zero threads writes nothing."""
     outputs = [buffer for buffer in bound if buffer.role == "output"]
+    bound_parameters = [p for p in built.parameters if p.index is not None]
     nobody = MemoryAccess(None, None, None)
     unwritten = [
         RawFinding("unwritten-output", nobody, None, o.name, 0, "the grid has no threads", 1)
@@ -463,15 +445,8 @@ def _no_threads(built: BuiltKernel, bound: Sequence[Buffer], *, checks: bool) ->
     return LaunchResult(
         outputs=tuple(o.data if o.initialized else np.zeros_like(o.data) for o in outputs),
         findings=tuple(unwritten),
-        seconds=0.0,
-        accesses=0,
-        traffic=_untouched(built) if checks else {},
+        traffic={p.name: Traffic(p.space, 0, 0) for p in bound_parameters} if checks else {},
     )
-
-
-def _untouched(built: BuiltKernel) -> dict[str, Traffic]:
-    buffers = (parameter for parameter in built.parameters if parameter.index is not None)
-    return {buffer.name: Traffic(buffer.space, 0, 0) for buffer in buffers}
 
 
 def _underivable(outputs: list[mx.array]) -> Any:
@@ -528,14 +503,8 @@ def cost_findings(profile: LaunchProfile, gpu: Gpu) -> Iterator[KernelFinding]:
             line=advice.line,
             thread=None,
             message=advice.message,
-            excerpt=_excerpt(profile, advice),
+            excerpt=profile.text(advice.part, advice.line),
             launched_at=profile.launched_at,
             details=() if advice.gain is None else (gain,),
             help=_HELP[advice.kind],
         )
-
-
-def _excerpt(profile: LaunchProfile, advice: Advice) -> str:
-    lines = profile.source.get(advice.part, ())
-    number = advice.line or 0
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""

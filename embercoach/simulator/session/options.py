@@ -17,7 +17,7 @@ from msgspec import Struct, json
 from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings  # noqa: TC001  (a field's type)
-from embercoach.simulator.model import SimulatorError
+from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.terminal_text import log_line
 from embercoach.user_program import FAILED, run
 
@@ -93,10 +93,7 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
     Raises:
         SimulatorError: what it needs is not installed, the compiler is none, or this is Windows.
     """
-    from embercoach.simulator.model import Limits, SimulatorError, require_unix
-
     require_unix()
-
     settings = options.settings
     try:
         from embercoach.simulator.build.toolchain import find_toolchain

@@ -68,11 +68,11 @@ class SimulatedLaunch(Struct, frozen=True):
     grid: tuple[int, int, int]
     threadgroup: tuple[int, int, int]
     shapes: Mapping[str, tuple[int, ...]]
-    seconds: float
-    accesses: int
-    findings: tuple[KernelFinding, ...]
-    notes: tuple[KernelFinding, ...]
-    launched_at: tuple[str, int] | None
+    seconds: float = 0.0
+    accesses: int = 0
+    findings: tuple[KernelFinding, ...] = ()
+    notes: tuple[KernelFinding, ...] = ()
+    launched_at: tuple[str, int] | None = None
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     profile: LaunchProfile | None = None
     definition: CapturedDefinition | None = None
@@ -241,7 +241,7 @@ def _source_places(profile: LaunchProfile) -> Iterator[tuple[Part, dict[str, Any
         lines = [counts for counts in profile.lines if counts.part == part and counts.line]
         found = set()
         for line in lines:
-            text = _text(line, profile)
+            text = profile.text(part, line.line)
             own = KernelLine(profile.kernel, part, line.line, text, profile.launched_at)
             if (place := own.place) is not None:
                 found.add((place.path, place.line - line.line + 1))
@@ -255,7 +255,7 @@ def _line(line: LinePrediction, profile: LaunchProfile) -> dict[str, Any]:
     return {
         "part": counts.part,
         "line": counts.line,
-        "text": _text(counts, profile),
+        "text": profile.text(counts.part, counts.line),
         "share": round(line.share, 4),
         **_work([counts]),
     }
@@ -297,11 +297,6 @@ def _summed(counts: Iterable[Mapping[Kind, int]]) -> dict[str, int]:
 def _active(lines: Sequence[LineCounts]) -> float | None:
     issued = sum(sum(line.issued.values()) for line in lines)
     return round(sum(sum(line.lanes.values()) for line in lines) / issued, 2) if issued else None
-
-
-def _text(counts: LineCounts, profile: LaunchProfile) -> str:
-    lines = profile.source.get(counts.part, ())
-    return lines[counts.line - 1].strip() if 0 < counts.line <= len(lines) else ""
 
 
 class KernelRow(Struct, frozen=True):

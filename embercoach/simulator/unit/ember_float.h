@@ -35,22 +35,16 @@ EMBER_FN float exp10(float x) { return float(__builtin_pow(10.0L, ember_double(x
 EMBER_FN float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 
 // sin(pi x) and cos(pi x): the turn is taken off before pi comes in, so that quarters are exact.
-EMBER_OWN inline float sinpi(float x) {
-  if (!(__builtin_fabsf(x) < 0x1p31f)) return __builtin_isfinite(x) ? 0.0f : __builtin_nanf("");
+EMBER_OWN inline float turned(float x, long quarters, float far) {
+  if (!(__builtin_fabsf(x) < 0x1p31f)) return __builtin_isfinite(x) ? far : __builtin_nanf("");
   ember_double nearest = __builtin_rint(ember_double(x) * 2.0L);
   ember_double rest = (ember_double(x) - nearest * 0.5L) * 3.14159265358979323846L;
-  long quarter = long(nearest) & 3;
+  long quarter = (long(nearest) + quarters) & 3;
   ember_double value = quarter & 1 ? __builtin_cos(rest) : __builtin_sin(rest);
   return float(quarter & 2 ? -value : value);
 }
-EMBER_OWN inline float cospi(float x) {
-  if (!(__builtin_fabsf(x) < 0x1p31f)) return __builtin_isfinite(x) ? 1.0f : __builtin_nanf("");
-  ember_double nearest = __builtin_rint(ember_double(x) * 2.0L);
-  ember_double rest = (ember_double(x) - nearest * 0.5L) * 3.14159265358979323846L;
-  long quarter = (long(nearest) + 1) & 3;
-  ember_double value = quarter & 1 ? __builtin_cos(rest) : __builtin_sin(rest);
-  return float(quarter & 2 ? -value : value);
-}
+EMBER_FN float sinpi(float x) { return turned(x, 0, 0.0f); }
+EMBER_FN float cospi(float x) { return turned(x, 1, 1.0f); }
 
 EMBER_FN float atan2(float y, float x) { return __builtin_atan2f(y, x); }
 EMBER_CFN float copysign(float x, float y) { return __builtin_copysignf(x, y); }

@@ -38,14 +38,6 @@ EMBER_FN void fill(T& variable) {
     __builtin_memset((void*)&variable, undefined_byte(), sizeof(T));
 }
 
-// Clang casts neither half to bfloat nor back; the rewriter puts the operand in here. Others pass.
-EMBER_CFN float widened(_Float16 value) { return value; }
-EMBER_CFN float widened(__bf16 value) { return value; }
-template <class T>
-EMBER_CFN T&& widened(T&& value) {
-  return static_cast<T&&>(value);
-}
-
 // The rewriter puts pointers in here that come from a cast, where they are dereferenced. Whole: without
 // an index. Clang checks loads and stores of variables, not copies of objects.
 template <bool Whole, class T>

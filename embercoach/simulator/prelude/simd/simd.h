@@ -1,1 +1,0 @@
-// Nothing: ember_prelude.h, which is in front of every kernel, has it.
