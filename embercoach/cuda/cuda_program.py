@@ -18,6 +18,8 @@ def start() -> str | None:
         from embercoach.cuda import CudaError, activate
     except ModuleNotFoundError as error:
         return f"{error.name} is not installed: python -m pip install 'embercoach[cuda]'"
+    except ImportError as error:
+        return f"MLX for CUDA cannot be loaded: {error}. It needs NVIDIA's driver"
     try:
         activate(claim_metal=os.environ.pop(CLAIM_VARIABLE, "") == "1")
     except CudaError as error:

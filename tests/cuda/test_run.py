@@ -61,6 +61,19 @@ def test_says_what_cuda_needs(tmp_path):
     assert "ran" not in done.stdout
 
 
+def test_says_that_the_driver_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "mlx").mkdir()
+    (tmp_path / "mlx/__init__.py").touch()
+    (tmp_path / "mlx/core.py").write_text("raise ImportError('libcuda.so.1: no such file')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run("--cuda", "--", "python", "-c", "print('ran')", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "embercoach: MLX for CUDA cannot be loaded: libcuda.so.1: no such file. It needs NVIDIA's "
+        "driver\n"
+    )
+
+
 def test_wants_the_machine_to_be_named(tmp_path):
     done = run("--", "python", "-c", "print('ran')", folder=tmp_path)
     assert done.returncode == 2
