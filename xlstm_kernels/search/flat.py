@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_integer
-from xlstm_kernels.search import storage
 from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.metric import (
     Metric,
@@ -17,28 +13,23 @@ from xlstm_kernels.search.metric import (
     nearest_of,
     none_found,
     origin_of,
-    require_vectors,
 )
 from xlstm_kernels.search.selection import require_k, top_k
-
-if TYPE_CHECKING:
-    from os import PathLike
+from xlstm_kernels.search.vector_index import VectorIndex
 
 # Elements of a tile of keys: 64 MB of float32.
 _TILE = 2**24
 _QUERIES = 256
 
 
-class FlatIndex:
+class FlatIndex(VectorIndex):
     """All vectors, compared with each query by matrix products: faiss's `IndexFlat`.
 
     The products select a few more than k candidates, whose distances are then computed anew from
-    the vectors, without the cancellation of |x|^2 - 2 q.x.
-
-    Attributes:
-        dimension: D of all vectors.
-        metric: L2 or INNER_PRODUCT.
+    the vectors, without the cancellation of |x|^2 - 2 q.x. Attributes are those of `VectorIndex`.
     """
+
+    kind = "flat"
 
     def __init__(self, dimension: int, metric: Metric | str = Metric.L2) -> None:
         """Make an index without vectors.
@@ -47,8 +38,7 @@ class FlatIndex:
             TypeError: for a dimension that is not an integer.
             ValueError: for one below 1, or an unknown metric.
         """
-        self.dimension = host_integer("FlatIndex", "dimension", dimension, least=1)
-        self.metric = Metric(metric)
+        super().__init__(dimension, metric)
         self._parts: list[mx.array] = []
 
     @property
@@ -56,21 +46,10 @@ class FlatIndex:
         """The number of vectors."""
         return sum(part.shape[0] for part in self._parts)
 
-    def add(self, vectors: mx.array) -> None:
-        """Append vectors (N, D), float32; their ids follow those of earlier ones.
-
-        Raises:
-            TypeError: for another dtype.
-            ValueError: for another shape.
-        """
-        part = require_vectors("FlatIndex.add", "vectors", vectors, self.dimension)
-        if part.shape[0]:
-            self._parts.append(part)
-
     def search(
         self, queries: mx.array, k: int, *, backend: str | None = None
     ) -> tuple[mx.array, mx.array]:
-        """Find the `k` nearest vectors of each query, the nearest first, equal ones by their ids.
+        """Find the `k` nearest vectors of each query, the nearest first, equal ones as added.
 
         Args:
             queries: (Q, D), float32.
@@ -78,31 +57,44 @@ class FlatIndex:
             backend: `"metal"`, `"cuda"`, `"native"`, or None to choose.
 
         Returns:
-            Distances (Q, k), float32: squared, or inner products; and ids (Q, k), int32. Where
-            there are fewer vectors, infinity (minus infinity) and -1. NaN is never returned.
+            Distances (Q, k), float32: squared, inner products, or cosines; and ids (Q, k), int32,
+            or int64 after `add_with_ids` or `remove_ids`. Where there are fewer vectors, infinity
+            (minus infinity if not L2) and -1. NaN is never returned.
 
         Raises:
             TypeError: for another dtype.
             ValueError: for another shape or k, or an unknown backend.
             RuntimeError: for a backend that cannot run here.
         """
-        queries = require_vectors("FlatIndex.search", "queries", queries, self.dimension)
+        queries = self._accepted("search", "queries", queries)
         k = require_k("FlatIndex.search", k)
         resolved = executors.resolve(backend)
-        if not self._parts or not queries.shape[0]:
-            return none_found(queries.shape[0], k, self.metric)
-        vectors = self._vectors()
-        origin = origin_of(vectors)
-        return searched_in_groups(
-            queries,
-            _QUERIES,
-            resolved,
-            lambda part: self._nearest(part, vectors, origin, k, resolved),
-        )
+        if not self.ntotal or not queries.shape[0]:
+            distances, places = none_found(queries.shape[0], k, self.metric)
+        else:
+            vectors = self._vectors()
+            origin = origin_of(vectors)
+            distances, places = searched_in_groups(
+                queries,
+                _QUERIES,
+                resolved,
+                lambda part: self._nearest(part, vectors, origin, k, resolved),
+            )
+        return distances, self._identified(places)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads."""
-        storage.save(path, "flat", self.metric, {"vectors": self._vectors()})
+    def restore(self, vectors: mx.array) -> None:
+        """Set the vectors (N, D); those of a COSINE index have length 1."""
+        self._parts, self._labels = [vectors], None
+
+    def _append(self, vectors: mx.array) -> None:
+        self._parts.append(vectors)
+
+    def _keep(self, places: mx.array) -> None:
+        self.restore(mx.take(self._vectors(), places, axis=0))
+        mx.eval(self._parts)
+
+    def _contents(self) -> tuple[dict[str, mx.array], dict[str, int]]:
+        return {"vectors": self._vectors()}, {}
 
     def _vectors(self) -> mx.array:
         """One array of all vectors."""

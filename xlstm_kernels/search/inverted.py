@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from typing import ClassVar
 
 import mlx.core as mx
 
@@ -13,19 +13,17 @@ from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.k_means import k_means, nearest_centroids
 from xlstm_kernels.search.metal import LANES, MOST
-from xlstm_kernels.search.metric import Metric, keys_of, none_found, require_vectors
+from xlstm_kernels.search.metric import Metric, keys_of, none_found
 from xlstm_kernels.search.pages import Pages, paged
 from xlstm_kernels.search.selection import require_k, top_k
-
-if TYPE_CHECKING:
-    from os import PathLike
+from xlstm_kernels.search.vector_index import VectorIndex
 
 # Elements of the keys of a group of queries: 32 MB of float32.
 _TILE = 2**23
 _MOST_QUERIES = 1024
 
 
-class InvertedIndex(ABC):
+class InvertedIndex(VectorIndex):
     """Vectors, or codes of them, in lists by their nearest centroid.
 
     A query reads its `nprobe` nearest lists, the nearest first, up to `max_codes` vectors. faiss
@@ -36,11 +34,14 @@ class InvertedIndex(ABC):
     Attributes:
         dimension: D of all vectors.
         nlist: the number of lists, at least 1.
-        metric: L2 or INNER_PRODUCT, also of centroids.
+        metric: L2, INNER_PRODUCT or COSINE, also of centroids.
         nprobe: the lists that a query reads; 1 at first, and at most 1024.
         max_codes: the most vectors that a query reads, rounded up to pages of 32 with their free
             places; None for the default. `max_codes=index.ntotal` reads all of the lists.
     """
+
+    #: The name of the vectors, or of their codes, in a file.
+    rows: ClassVar[str]
 
     def __init__(
         self, dimension: int, nlist: int, metric: Metric | str = Metric.L2, *, nprobe: int = 1
@@ -51,9 +52,8 @@ class InvertedIndex(ABC):
             TypeError: for numbers that are not integers.
             ValueError: for one below 1, or an unknown metric.
         """
-        self.dimension = host_integer(self._name, "dimension", dimension, least=1)
+        super().__init__(dimension, metric)
         self.nlist = host_integer(self._name, "nlist", nlist, least=1)
-        self.metric = Metric(metric)
         self.nprobe = nprobe
         self.max_codes: int | None = None
         self._centroids: mx.array | None = None
@@ -91,7 +91,7 @@ class InvertedIndex(ABC):
             TypeError: for another dtype.
             ValueError: for another shape, too few vectors, or vectors in the index.
         """
-        given = require_vectors(f"{self._name}.train", "vectors", vectors, self.dimension)
+        given = self._accepted("train", "vectors", vectors)
         if given.shape[0] < self.nlist:
             raise ValueError(
                 f"{self._name}.train: {self.nlist} lists need as many vectors, got {given.shape[0]}"
@@ -102,23 +102,6 @@ class InvertedIndex(ABC):
         centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
         mx.eval(centroids)
         self._centroids = centroids
-
-    def add(self, vectors: mx.array) -> None:
-        """Append vectors (N, D), float32; their ids follow those of earlier ones.
-
-        The lists are evaluated here, so that a stream of parts keeps no graph. Pages are made at
-        the next search.
-
-        Raises:
-            TypeError: for another dtype.
-            ValueError: for another shape, or an index that is not trained.
-        """
-        given = require_vectors(f"{self._name}.add", "vectors", vectors, self.dimension)
-        lists = nearest_centroids(given, self._require_trained("add"), self.metric)
-        part = self._encode(given, lists)
-        mx.eval(part, lists)
-        if part.shape[0]:
-            self._parts.append((part, lists))
 
     def search(
         self, queries: mx.array, k: int, *, backend: str | None = None
@@ -132,41 +115,52 @@ class InvertedIndex(ABC):
             ValueError: for another shape, k or nprobe, or an index that is not trained.
             RuntimeError: for a backend that cannot run here.
         """
-        operator = f"{self._name}.search"
-        queries = require_vectors(operator, "queries", queries, self.dimension)
-        k = require_k(operator, k)
+        queries = self._accepted("search", "queries", queries)
+        k = require_k(f"{self._name}.search", k)
         centroids = self._require_trained("search")
-        nprobe = min(self._checked_nprobe(), self.nlist)
+        nprobe, most = self._bounds("search")
         resolved = executors.resolve(backend)
         if not self.ntotal or not queries.shape[0]:
-            return none_found(queries.shape[0], k, self.metric)
+            distances, places = none_found(queries.shape[0], k, self.metric)
+            return distances, self._identified(places)
         pages = self._paged(interleaved=self._interleaved(resolved))
-        limit = self._page_limit(nprobe, pages)
+        limit = self._page_limit(nprobe, most, pages)
         step = min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist))
 
         def nearest(part: mx.array) -> tuple[mx.array, mx.array]:
             _, probes = top_k(keys_of(part, centroids, self.metric), nprobe, backend=resolved)
             return self._nearest(part, probes, pages, k, limit, resolved)
 
-        return searched_in_groups(queries, step, resolved, nearest)
-
-    @abstractmethod
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads.
-
-        Raises:
-            ValueError: for an index that is not trained.
-        """
+        distances, places = searched_in_groups(queries, step, resolved, nearest)
+        return distances, self._identified(places)
 
     def restore(self, centroids: mx.array, rows: mx.array, lists: mx.array) -> None:
         """Set centroids (nlist, D), vectors or codes (N, ...), and lists (N), below nlist."""
-        self._centroids, self._pages = centroids, None
+        self._centroids, self._pages, self._labels = centroids, None, None
         self._lists = mx.zeros((0,), dtype=mx.int32)
         self._parts = [(rows, lists)] if rows.shape[0] else []
 
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
+    def _append(self, vectors: mx.array) -> None:
+        """Evaluate the lists, so that a stream of parts keeps no graph; pages are made later."""
+        lists = nearest_centroids(vectors, self._require_trained("add"), self.metric)
+        part = self._encode(vectors, lists)
+        mx.eval(part, lists)
+        if part.shape[0]:
+            self._parts.append((part, lists))
+
+    def _keep(self, places: mx.array) -> None:
+        rows, lists = (mx.take(array, places, axis=0) for array in self._whole())
+        mx.eval(rows, lists)
+        self.restore(self._require_trained("remove_ids"), rows, lists)
+
+    def _contents(self) -> tuple[dict[str, mx.array], dict[str, int]]:
+        centroids = self._require_trained("save")
+        self._bounds("save")
+        rows, lists = self._whole()
+        settings = {"nprobe": self.nprobe}
+        if self.max_codes is not None:
+            settings["max_codes"] = self.max_codes
+        return {self.rows: rows, "lists": lists, "centroids": centroids}, settings
 
     @abstractmethod
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
@@ -195,19 +189,22 @@ class InvertedIndex(ABC):
             raise ValueError(f"{self._name}.{method}: the index is not trained; call train() first")
         return self._centroids
 
-    def _checked_nprobe(self) -> int:
-        nprobe = host_integer(f"{self._name}.search", "nprobe", self.nprobe, least=1)
+    def _bounds(self, method: str) -> tuple[int, int | None]:
+        """How many lists and vectors a query reads: nprobe, at most nlist, and max_codes."""
+        operator, most = f"{self._name}.{method}", self.max_codes
+        nprobe = host_integer(operator, "nprobe", self.nprobe, least=1)
         if nprobe > MOST:
-            raise ValueError(f"{self._name}.search: nprobe must be at most {MOST}, got {nprobe}")
-        return nprobe
+            raise ValueError(f"{operator}: nprobe must be at most {MOST}, got {nprobe}")
+        if most is not None:
+            most = host_integer(operator, "max_codes", most, least=1)
+        return min(nprobe, self.nlist), most
 
-    def _page_limit(self, nprobe: int, pages: Pages) -> int:
+    def _page_limit(self, nprobe: int, most: int | None, pages: Pages) -> int:
         everything = pages.ids.shape[0]
         if nprobe == self.nlist:
             return everything
-        if self.max_codes is not None:
-            least = host_integer(f"{self._name}.search", "max_codes", self.max_codes, least=1)
-            return min(math.ceil(least / LANES) + nprobe, everything)
+        if most is not None:
+            return min(math.ceil(most / LANES) + nprobe, everything)
         mean = self.ntotal / self.nlist / LANES + 0.5
         return min(math.ceil((1.5 * nprobe + 4 * math.sqrt(nprobe)) * mean) + 1, everything)
 

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.search import storage
 from xlstm_kernels.search.inverted import InvertedIndex
 from xlstm_kernels.search.metric import Metric, candidates, nearest_of
 from xlstm_kernels.search.scan import scan
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from xlstm_kernels.search.pages import Pages
 
 
@@ -24,16 +21,8 @@ class IVFFlatIndex(InvertedIndex):
     Arguments and attributes are those of `InvertedIndex`.
     """
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads.
-
-        Raises:
-            ValueError: for an index that is not trained.
-        """
-        centroids = self._require_trained("save")
-        vectors, lists = self._whole()
-        arrays = {"vectors": vectors, "lists": lists, "centroids": centroids}
-        storage.save(path, "ivf_flat", self.metric, arrays)
+    kind = "ivf_flat"
+    rows = "vectors"
 
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
         return vectors
@@ -42,7 +31,7 @@ class IVFFlatIndex(InvertedIndex):
         return mx.zeros((0, self.dimension))
 
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        if self.metric is Metric.INNER_PRODUCT:
+        if self.metric is not Metric.L2:
             return mx.zeros(lists.shape)
         return mx.sum(mx.square(rows), axis=1)
 

@@ -18,15 +18,12 @@ import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.products import exact
-from xlstm_kernels.search import storage
 from xlstm_kernels.search.inverted import InvertedIndex, evenly_spaced
 from xlstm_kernels.search.k_means import k_means, nearest_centroids
-from xlstm_kernels.search.metric import Metric, origin_of, require_vectors
+from xlstm_kernels.search.metric import Metric, origin_of
 from xlstm_kernels.search.scan_codes import CODEWORDS, scan_codes
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from xlstm_kernels.search.pages import Pages
 
 # Elements of the residuals that are decoded at a time: 64 MB of float32.
@@ -42,6 +39,9 @@ class IVFPQIndex(InvertedIndex):
     Attributes:
         m: the parts of a vector, which divide D: bytes of its code.
     """
+
+    kind = "ivf_pq"
+    rows = "codes"
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class IVFPQIndex(InvertedIndex):
 
         Arguments and errors are those of `InvertedIndex.train`.
         """
-        given = require_vectors(f"{self._name}.train", "vectors", vectors, self.dimension)
+        given = self._accepted("train", "vectors", vectors)
         if given.shape[0] < CODEWORDS:
             raise ValueError(
                 f"{self._name}.train: {CODEWORDS} codewords need as many vectors, "
@@ -99,20 +99,13 @@ class IVFPQIndex(InvertedIndex):
         self._codebooks = mx.stack(codebooks)
         mx.eval(self._codebooks)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads.
-
-        Raises:
-            ValueError: for an index that is not trained.
-        """
-        centroids = self._require_trained("save")
-        codes, lists = self._whole()
-        arrays = {"codes": codes, "lists": lists, "centroids": centroids}
-        storage.save(path, "ivf_pq", self.metric, arrays | {"codebooks": self._require_codebooks()})
-
     def restore_codebooks(self, codebooks: mx.array) -> None:
         """Set the codewords (m, 256, D / m) of an index without vectors."""
         self._codebooks = codebooks
+
+    def _contents(self) -> tuple[dict[str, mx.array], dict[str, int]]:
+        arrays, settings = super()._contents()
+        return arrays | {"codebooks": self._require_codebooks()}, settings
 
     def _require_codebooks(self) -> mx.array:
         if self._codebooks is None:
@@ -143,7 +136,7 @@ class IVFPQIndex(InvertedIndex):
         return origin, centroids - origin
 
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        if self.metric is Metric.INNER_PRODUCT:
+        if self.metric is not Metric.L2:
             return mx.zeros(lists.shape)
         _, centroids = self._centered()
         codebooks = self._require_codebooks()

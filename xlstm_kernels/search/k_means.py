@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels.search.metric import Metric, keys_of, origin_of
+from xlstm_kernels.search.metric import Metric, keys_of, normalized, origin_of
 
 _TILE = 2**24
 
@@ -31,6 +31,7 @@ def k_means(
     """Centroids (count, D) of vectors (N, D), N at least `count`.
 
     The first ones are `count` of the vectors, drawn by `seed`. A centroid without vectors stays.
+    For COSINE they have length 1, as the vectors.
     """
     drawn = mx.random.permutation(vectors.shape[0], key=mx.random.key(seed))[:count]
     centroids = mx.take(vectors, drawn, axis=0)
@@ -40,5 +41,6 @@ def k_means(
         ones = mx.ones((vectors.shape[0], 1))
         sizes = mx.zeros((count, 1)).at[lists].add(ones)
         means = sums / mx.maximum(sizes, mx.ones_like(sizes))
+        means = normalized(means) if metric is Metric.COSINE else means
         centroids = mx.where(sizes == mx.zeros_like(sizes), centroids, means)
     return centroids

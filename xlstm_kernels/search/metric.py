@@ -17,10 +17,12 @@ class Metric(Enum):
     Attributes:
         L2: the squared Euclidean distance; the smallest is the nearest.
         INNER_PRODUCT: the greatest is the nearest.
+        COSINE: the inner product of vectors that indexes scale to length 1; zero stays zero.
     """
 
     L2 = "l2"
     INNER_PRODUCT = "inner_product"
+    COSINE = "cosine"
 
 
 def require_vectors(operator: str, argument: str, vectors: object, dimension: int) -> mx.array:
@@ -38,6 +40,14 @@ def require_vectors(operator: str, argument: str, vectors: object, dimension: in
             f"{operator}: {argument} must have shape (N, {dimension}), got {vectors.shape}"
         )
     return vectors
+
+
+def normalized(vectors: mx.array) -> mx.array:
+    """Vectors (N, D) of length 1, without overflow; zero for zero, NaN for what is infinite."""
+    greatest = mx.max(mx.abs(vectors), axis=1, keepdims=True)
+    scaled = vectors / mx.where(greatest == mx.zeros_like(greatest), 1.0, greatest)
+    length = mx.sqrt(mx.sum(mx.square(scaled), axis=1, keepdims=True))
+    return scaled / mx.where(length == mx.zeros_like(length), 1.0, length)
 
 
 def origin_of(vectors: mx.array) -> mx.array:
@@ -63,7 +73,7 @@ def keys_of(
     from `origin`, that of the vectors if there is none, which makes |x| as small as distances are.
     """
     products = exact()
-    if metric is Metric.INNER_PRODUCT:
+    if metric is not Metric.L2:
         return mx.negative(products.operand(queries) @ products.operand(vectors).transposed)
     origin = origin_of(vectors) if origin is None else origin
     vectors = vectors - origin
@@ -90,7 +100,7 @@ def nearest_of(
         backend: as `executors.resolve` returned it.
 
     Returns:
-        Distances and ids, (Q, k); infinite (inner products: minus infinity) and -1 where there are
+        Distances and ids, (Q, k); infinite (minus infinity if not L2) and -1 where there are
         fewer candidates.
     """
     one = mx.expand_dims(queries, axis=1)

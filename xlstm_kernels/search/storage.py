@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ _FORMAT = "xlstm_kernels.search"
 _VERSION = "1"
 _LONGEST_HEADER = 2**16
 _LONGEST_AXIS = 2**31 - 1
-_SIZES = {"F32": 4, "I32": 4, "U8": 1}
+_SIZES = {"F32": 4, "I32": 4, "I64": 8, "U8": 1}
 _TENSORS = {
     "flat": {"vectors": ("F32", 2)},
     "ivf_flat": {"vectors": ("F32", 2), "lists": ("I32", 1), "centroids": ("F32", 2)},
@@ -36,12 +37,23 @@ _TENSORS = {
         "codebooks": ("F32", 3),
     },
 }
+# Of an index whose vectors have ids of the caller.
+_IDS = {"ids": ("I64", 1)}
+_NUMBER = re.compile("[0-9]{1,18}")
+_SETTINGS = ("nprobe", "max_codes", "next_id")
 _CODEWORDS = 256
 
 
-def save(path: str | PathLike[str], kind: str, metric: Metric, arrays: dict[str, mx.array]) -> None:
-    """Write arrays, in row-major order, and what kind of index they are."""
+def save(
+    path: str | PathLike[str],
+    kind: str,
+    metric: Metric,
+    arrays: dict[str, mx.array],
+    settings: dict[str, int],
+) -> None:
+    """Write arrays, in row-major order, what kind of index they are, and its settings."""
     metadata = {"format": _FORMAT, "version": _VERSION, "kind": kind, "metric": metric.value}
+    metadata |= {name: str(number) for name, number in settings.items()}
     mx.save_safetensors(str(path), arrays, metadata)
 
 
@@ -56,27 +68,32 @@ def load(path: str | PathLike[str]) -> FlatIndex | IVFFlatIndex | IVFPQIndex:
     from xlstm_kernels.search.ivf import IVFFlatIndex
     from xlstm_kernels.search.ivf_pq import IVFPQIndex
 
-    kind, metric, shapes = _checked(Path(path))
+    kind, metric, shapes, settings = _checked(Path(path))
     arrays: Any = mx.load(str(path), format="safetensors")
+    index: FlatIndex | IVFFlatIndex | IVFPQIndex
     if kind == "flat":
         index = FlatIndex(shapes["vectors"][1], metric)
-        index.add(arrays["vectors"])
-        return index
-    lists, (nlist, dimension) = arrays["lists"], shapes["centroids"]
-    # Any number is a list, whatever the file says.
-    inside = mx.clip(lists, mx.zeros_like(lists), mx.full(lists.shape, nlist - 1, dtype=mx.int32))
-    if kind == "ivf_pq":
-        quantized = IVFPQIndex(dimension, nlist, shapes["codes"][1], metric)
-        quantized.restore_codebooks(arrays["codebooks"])
-        quantized.restore(arrays["centroids"], arrays["codes"], inside)
-        return quantized
-    inverted = IVFFlatIndex(dimension, nlist, metric)
-    inverted.restore(arrays["centroids"], arrays["vectors"], inside)
-    return inverted
+        index.restore(arrays["vectors"])
+    else:
+        nlist, dimension = shapes["centroids"]
+        if kind == "ivf_pq":
+            index = IVFPQIndex(dimension, nlist, shapes["codes"][1], metric)
+            index.restore_codebooks(arrays["codebooks"])
+        else:
+            index = IVFFlatIndex(dimension, nlist, metric)
+        # Any number is a list, whatever the file says.
+        lists, last = arrays["lists"], mx.array(nlist - 1, dtype=mx.int32)
+        inside = mx.clip(lists, mx.zeros_like(last), last)
+        index.restore(arrays["centroids"], arrays[index.rows], inside)
+        index.nprobe = settings.get("nprobe", index.nprobe)
+        index.max_codes = settings.get("max_codes")
+    if "ids" in shapes:
+        index.restore_ids(arrays["ids"], settings.get("next_id", index.ntotal))
+    return index
 
 
-def _checked(path: Path) -> tuple[str, Metric, dict[str, list[int]]]:
-    """The kind and metric of a file, and its shapes, all within the file's size."""
+def _checked(path: Path) -> tuple[str, Metric, dict[str, list[int]], dict[str, int]]:
+    """The kind, metric, shapes and settings of a file; arrays are within the file's size."""
 
     def require(condition: object, problem: str) -> None:
         if not condition:
@@ -99,7 +116,7 @@ def _checked(path: Path) -> tuple[str, Metric, dict[str, list[int]]]:
     kind, metric = metadata.get("kind"), metadata.get("metric")
     require(kind in list(_TENSORS), f"unknown kind {kind!r}")
     require(metric in [m.value for m in Metric], f"unknown metric {metric!r}")
-    expected = _TENSORS[kind]
+    expected = _TENSORS[kind] | (_IDS if "ids" in header else {})
     require(set(header) == set(expected), f"tensors must be {', '.join(expected)}")
     shapes, end = {}, 0
     for name, (dtype, ndim) in expected.items():
@@ -108,7 +125,11 @@ def _checked(path: Path) -> tuple[str, Metric, dict[str, list[int]]]:
         end = max(end, header[name]["data_offsets"][1])
     require(end == size - 8 - length, "the file is truncated or has more than its tensors")
     _require_agreement(shapes, require)
-    return kind, Metric(metric), shapes  # type: ignore[return-value]
+    settings = {name: metadata[name] for name in _SETTINGS if name in metadata}
+    for name, text in settings.items():
+        require(_NUMBER.fullmatch(str(text)), f"{name} must be a number, got {text!r}")
+    numbers = {name: int(text) for name, text in settings.items()}
+    return kind, Metric(metric), shapes, numbers  # type: ignore[return-value]
 
 
 def _shape(entry: Any, dtype: str, ndim: int, room: int) -> list[int] | None:
@@ -128,6 +149,7 @@ def _shape(entry: Any, dtype: str, ndim: int, room: int) -> list[int] | None:
 def _require_agreement(shapes: dict[str, Any], require: Any) -> None:
     count, width = shapes.get("vectors") or shapes["codes"]
     require(width > 0, "vectors have no dimension")
+    require(shapes.get("ids", [count]) == [count], "the shapes of vectors and ids do not agree")
     if "lists" in shapes:
         nlist, dimension = shapes["centroids"]
         if "codebooks" in shapes:

@@ -112,7 +112,7 @@ def test_flat_an_empty_index_finds_nothing(make):
     ("call", "error", "message"),
     [
         (lambda: FlatIndex(0), ValueError, "dimension must be at least 1"),
-        (lambda: FlatIndex(4, "cosine"), ValueError, "not a valid Metric"),
+        (lambda: FlatIndex(4, "angle"), ValueError, "not a valid Metric"),
         (lambda: FlatIndex(4).add(mx.zeros((2, 5))), ValueError, r"shape \(N, 4\)"),
         (lambda: FlatIndex(4).search(np.zeros((2, 4)), 1), TypeError, "float32 array, got ndarray"),
         (lambda: IVFFlatIndex(4, 2).add(mx.zeros((2, 4))), ValueError, "not trained"),
@@ -310,7 +310,9 @@ def set_in(*path_and_value):
         (lambda c: edited(c, lambda h: h.pop("__metadata__")), "not an index"),
         (lambda c: edited(c, set_in("__metadata__", "version", "2")), "version must be 1, got '2'"),
         (lambda c: edited(c, set_in("__metadata__", "kind", "pq")), "unknown kind"),
-        (lambda c: edited(c, set_in("__metadata__", "metric", "cosine")), "unknown metric"),
+        (lambda c: edited(c, set_in("__metadata__", "metric", "angle")), "unknown metric"),
+        (lambda c: edited(c, set_in("__metadata__", "nprobe", "-1")), "nprobe must be a number"),
+        (lambda c: edited(c, set_in("__metadata__", "max_codes", [1])), "max_codes must be a num"),
         (lambda c: edited(c, lambda h: h.pop("lists")), "tensors must be"),
         (lambda c: edited(c, set_in("vectors", "shape", [2**40, 6])), "vectors does not fit"),
         (lambda c: edited(c, set_in("vectors", "shape", [6, 90])), "do not agree"),
@@ -336,6 +338,126 @@ def test_lists_that_do_not_exist_are_clipped(vectors, tmp_path):
     loaded.nprobe = 5
     _, ids = loaded.search(vectors, 1)
     assert ids.flatten().tolist() == list(range(90))
+
+
+def test_storage_keeps_the_bounds_of_a_search(vectors, tmp_path):
+    index = storage_inverted(vectors)
+    index.nprobe, index.max_codes = 3, 64
+    path = tmp_path / "index.safetensors"
+    index.save(path)
+    loaded = load(path)
+    assert (loaded.nprobe, loaded.max_codes) == (3, 64)
+    index.nprobe = 0
+    with pytest.raises(ValueError, match=r"IVFFlatIndex\.save: nprobe must be at least 1"):
+        index.save(path)
+
+
+def test_files_without_bounds_have_the_defaults(content, tmp_path):
+    path = tmp_path / "older"
+    path.write_bytes(edited(content, lambda header: header["__metadata__"].pop("nprobe")))
+    loaded = load(path)
+    assert (loaded.nprobe, loaded.max_codes) == (1, None)
+
+
+# --- ids ---------------------------------------------------------------------------------------
+
+
+def of_kind(kind: str, metric: str = "l2") -> FlatIndex | IVFFlatIndex | IVFPQIndex:
+    """An index of six dimensions, whose lists are all read."""
+    if kind == "flat":
+        return FlatIndex(6, metric)
+    index = quantized(4, 3, 2, metric) if kind == "pq" else IVFFlatIndex(6, 4, metric)
+    if kind == "ivf":
+        index.train(mx.array(pq_integers((40, 6), 21)))
+    index.nprobe = 4
+    return index
+
+
+KINDS = pytest.mark.parametrize("kind", ["flat", "ivf", "pq"])
+
+
+@KINDS
+def test_ids_of_the_caller_and_removal(kind, device, tmp_path):
+    """Ids stay with their vectors through removals, a file, and parts that are added later."""
+    index, vectors = of_kind(kind), pq_integers((60, 6), 22)
+    index.add(mx.array(vectors[:20]))
+    own = np.arange(2**40, 2**40 + 20)[::-1].copy()
+    index.add_with_ids(mx.array(vectors[20:40]), mx.array(own))
+    index.search(mx.array(vectors[:1]), 1, backend=device)  # makes pages
+    assert index.remove_ids(mx.array([3, 999, 5, 3], dtype=mx.int32)) == 2
+    assert index.remove_ids(mx.array(own[:1])) == 1
+    assert index.remove_ids(mx.array(own[:1])) == 0
+    index.save(tmp_path / "index.safetensors")
+    index = load(tmp_path / "index.safetensors")
+    index.add(mx.array(vectors[40:]))
+    assert index.ntotal == 57
+    labels = np.concatenate([np.arange(20), own, 2**40 + 20 + np.arange(20)])
+    stays = ~np.isin(np.arange(60), [3, 5, 20])
+    whole = decoded(index, vectors)[0] if kind == "pq" else vectors
+    queries = pq_integers((5, 6), 23)
+    distances, places = nearest(whole[stays], queries, 60, "l2")
+    found = index.search(mx.array(queries), 60, backend=device)
+    assert found[1].dtype == mx.int64
+    np.testing.assert_array_equal(np.array(found[0]), distances)
+    expected = np.where(places < 0, -1, labels[stays][places])
+    np.testing.assert_array_equal(np.array(found[1]), expected)
+
+
+@KINDS
+def test_all_vectors_can_be_removed(kind):
+    index = of_kind(kind)
+    index.add_with_ids(mx.ones((3, 6)), mx.array([7, 7, 8]))
+    assert index.remove_ids(mx.array([8, 7])) == 3
+    assert (index.ntotal, index.search(mx.zeros((1, 6)), 1)[1].tolist()) == (0, [[-1]])
+    index.add(mx.ones((1, 6)))
+    assert index.search(mx.zeros((1, 6)), 2)[1].tolist() == [[9, -1]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        ([1, 2], TypeError, "ids must be an array of integers, got list"),
+        (mx.zeros((2,)), TypeError, "ids must be an array of integers, got .*float32"),
+        (mx.array([[1, 2]]), ValueError, r"ids must have shape \(N,\), got \(1, 2\)"),
+        (mx.array([1]), ValueError, r"ids must have shape \(2,\), one a vector; got \(1,\)"),
+        (mx.array([4, -1]), ValueError, "add_with_ids: ids must not be negative, got -1"),
+    ],
+)
+def test_ids_must_be_integers_one_a_vector(ids, error, message):
+    index = FlatIndex(6)
+    with pytest.raises(error, match=message):
+        index.add_with_ids(mx.zeros((2, 6)), ids)
+    assert index.ntotal == 0
+
+
+# --- cosine ------------------------------------------------------------------------------------
+
+
+@KINDS
+def test_cosine(kind, device, tmp_path):
+    """Lengths do not matter, nor do they overflow; the cosine of zero is zero."""
+    generator = np.random.default_rng(24)
+    vectors = generator.standard_normal((300, 6)).astype(np.float32)
+    queries = generator.standard_normal((5, 6)).astype(np.float32)
+    wide = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors, queries)]
+    vectors *= np.float32(10.0) ** generator.integers(-18, 37, (300, 1))
+    vectors[7], wide[0][7] = 0, 0
+    index = IVFPQIndex(6, 4, 3, "cosine") if kind == "pq" else of_kind(kind, "cosine")
+    if kind != "flat":
+        index.train(mx.array(vectors))
+        index.nprobe = 4
+    index.add(mx.array(vectors))
+    index.save(tmp_path / "index.safetensors")
+    loaded = load(tmp_path / "index.safetensors")
+    assert loaded.metric.value == "cosine"
+    cosines, ids = nearest(*wide, 9, "inner_product")
+    for searched in (index, loaded):
+        found = searched.search(mx.array(queries), 9, backend=device)
+        if kind == "pq":  # of the decoded vectors
+            np.testing.assert_allclose(np.array(found[0]), cosines, atol=0.1)
+        else:
+            np.testing.assert_array_equal(np.array(found[1]), ids)
+            np.testing.assert_allclose(np.array(found[0]), cosines, atol=3e-7)
 
 
 # --- top k -------------------------------------------------------------------------------------
