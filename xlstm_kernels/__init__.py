@@ -17,7 +17,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from xlstm_kernels import nn
+    from xlstm_kernels import linalg, nn, search
     from xlstm_kernels.activation.soft_cap import soft_cap
     from xlstm_kernels.complex.multiply import complex_multiply
     from xlstm_kernels.conv.causal_conv1d import causal_conv1d
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from xlstm_kernels.recurrent.lstm import lstm
     from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
+    __version__: str
+
 __all__ = [
     "DoubleFloat",
     "Kernel",
@@ -68,6 +70,7 @@ __all__ = [
     "get_mlstm_sequence_kernel",
     "get_mlstm_step_kernel",
     "inference",
+    "linalg",
     "lstm",
     "mLSTMBackend",
     "mLSTMBackendConfig",
@@ -80,6 +83,7 @@ __all__ = [
     "nn",
     "quantized_matvec",
     "rms_norm",
+    "search",
     "seq_idx_from_cu_seqlens",
     "slstm",
     "slstm_step",
@@ -125,15 +129,29 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name, or a subpackage: importing all of them takes longer than MLX itself."""
+    """Load a name when it is first read: importing all takes longer than MLX itself."""
     if name in _HOMES:
         value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     elif name in ("linalg", "nn", "search"):
         value = import_module(f"{__name__}.{name}")
+    elif name == "__version__":
+        value = _version()
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """The version in a checkout's pyproject.toml, else that of the installed distribution."""
+    import re
+    from importlib.metadata import version
+    from pathlib import Path
+
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    text = project.read_text("utf-8") if project.is_file() else ""
+    declared = re.search(r'^name = "embercoach"\nversion = "(.+)"$', text, re.MULTILINE)
+    return declared[1] if declared else version("embercoach")
 
 
 def __dir__() -> list[str]:

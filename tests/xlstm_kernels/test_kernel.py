@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -242,7 +243,7 @@ def test_default_follows_metal_and_the_default_device(available, device, expecte
 def test_default_takes_a_registered_executor_that_can_run(fake_metal, doubler):
     fake_metal(False, mx.cpu)
     assert executors.resolve(None) == "doubler"
-    assert executors.names() == ("metal", "cuda", "doubler", "native")
+    assert executors.names() == ("metal", "cuda", "doubler", "native", "gpu", "cpu")
     doubler.reason = "it is switched off."
     assert executors.resolve(None) == "native"
     with pytest.raises(RuntimeError, match="'doubler' cannot run here: it is switched off"):
@@ -253,12 +254,32 @@ def test_default_takes_a_registered_executor_that_can_run(fake_metal, doubler):
         DOUBLE(mx.ones((2,)))
 
 
-def test_kernels_do_not_run_natively():
-    with pytest.raises(RuntimeError, match="'native' is made of MLX operations"):
-        DOUBLE(mx.ones((2,)), backend="native")
+def test_gpu_is_the_executor_that_can_run(fake_metal, doubler):
+    fake_metal(True, mx.gpu)
+    assert executors.resolve("gpu") == "metal"
+    fake_metal(False, mx.gpu)
+    with executors.default_backend("native"):
+        assert executors.resolve("gpu") == "doubler"
+    doubler.reason = "it is switched off."
+    with pytest.raises(RuntimeError, match=r"metal: this MLX .* cuda: this MLX .* switched off\."):
+        xlstm_kernels.soft_cap(mx.ones((2,)), mx.array(1.0), backend="gpu")
 
 
-@pytest.mark.parametrize("name", ["metal", "native"])
+def test_cpu_is_native_where_the_cpu_is_the_default_device(fake_metal):
+    fake_metal(True, mx.cpu)
+    assert executors.resolve("cpu") == "native"
+    fake_metal(True, mx.gpu)
+    with pytest.raises(RuntimeError, match=r"default device is .*gpu.*with mx\.stream\(mx\.cpu\)"):
+        xlstm_kernels.soft_cap(mx.ones((2,)), mx.array(1.0), backend="cpu")
+
+
+@pytest.mark.parametrize("name", ["native", "cpu"])
+def test_kernels_do_not_run_natively(name):
+    with pytest.raises(RuntimeError, match=f"'{name}' is made of MLX operations"):
+        DOUBLE(mx.ones((2,)), backend=name)
+
+
+@pytest.mark.parametrize("name", ["metal", "native", "gpu"])
 def test_names_are_taken_once(name):
     executor = Doubler()
     executor.name = name
@@ -278,6 +299,25 @@ def test_kernel_on_metal(metal):
 
 
 # --- the package -------------------------------------------------------------------------------
+
+
+def test_subpackages_and_version_are_loaded_when_read():
+    """Also in a checkout that is not installed, or over another version that is."""
+    root = Path(xlstm_kernels.__file__).parents[1]
+    code = (
+        "import sys, xlstm_kernels as pack\n"
+        "print([name for name in sys.modules if name.startswith('xlstm_kernels.')])\n"
+        "print(pack.linalg.solve.__name__, pack.search.FlatIndex(2).ntotal, pack.__version__)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    declared = re.search(r'^version = "(.+)"', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    assert result.stdout.splitlines() == ["[]", f"solve 0 {declared[1]}"]
 
 
 def test_import_without_mlx_says_what_to_install():

@@ -1,23 +1,26 @@
 """The contract of an executor, and the choice among those registered.
 
 `"native"` is not an executor. It names the path without kernels: the MLX operations that every
-operator of the pack has in addition to its kernel.
+operator of the pack has in addition to its kernel, on MLX's default device. `"cpu"` is that path
+where the default device is the CPU, and `"gpu"` the first executor that can run.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import mlx.core as mx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import mlx.core as mx
-
     from xlstm_kernels.kernel import Kernel, Launch
 
 NATIVE = "native"
+GPU = "gpu"
+CPU = "cpu"
 
 
 class Executor(Protocol):
@@ -73,7 +76,7 @@ def unregister(name: str) -> None:
 
 def names() -> tuple[str, ...]:
     """Every name that `backend=` takes."""
-    return (*_registered, NATIVE)
+    return (*_registered, NATIVE, GPU, CPU)
 
 
 @contextmanager
@@ -102,12 +105,20 @@ def resolve(backend: str | None) -> str:
 
     Raises:
         ValueError: for an unknown name.
-        RuntimeError: for an executor that cannot run here; the message says why.
+        RuntimeError: for an executor or device that cannot run here; the message says why.
     """
     backend = _default.get() if backend is None else backend
     if backend is None:
-        able = (name for name, executor in _registered.items() if executor.unavailable() is None)
-        return next(able, NATIVE)
+        return _first_able() or NATIVE
+    if backend == GPU:
+        return _first_able() or _refuse_all()
+    if backend == CPU:
+        if mx.default_device() != mx.cpu:
+            raise RuntimeError(
+                f"backend 'cpu' cannot run here: the default device is {mx.default_device()}; "
+                "call the operator in `with mx.stream(mx.cpu):`, or use backend='native'."
+            )
+        return NATIVE
     if backend not in names():
         raise ValueError(
             f"unknown backend {backend!r}; "
@@ -126,14 +137,19 @@ def choose(backend: str | None) -> Executor:
     Raises:
         ValueError: for an unknown name.
         RuntimeError: if that executor, or with None every executor, cannot run here, and for
-            `"native"`, which runs no kernels.
+            `"native"` and `"cpu"`, which run no kernels.
     """
-    if backend == NATIVE:
-        raise RuntimeError("backend 'native' is made of MLX operations, it runs no kernels")
+    if backend in (NATIVE, CPU):
+        raise RuntimeError(f"backend {backend!r} is made of MLX operations, it runs no kernels")
     name = resolve(backend)
-    if name == NATIVE:
-        reasons = [
-            f"{executor.name}: {executor.unavailable()}" for executor in _registered.values()
-        ]
-        raise RuntimeError("no executor can run kernels here. " + " ".join(reasons))
-    return _registered[name]
+    return _registered[_refuse_all() if name == NATIVE else name]
+
+
+def _first_able() -> str | None:
+    """The executor registered first of those that can run."""
+    return next((name for name, it in _registered.items() if it.unavailable() is None), None)
+
+
+def _refuse_all() -> NoReturn:
+    reasons = [f"{executor.name}: {executor.unavailable()}" for executor in _registered.values()]
+    raise RuntimeError("no executor can run kernels here. " + " ".join(reasons))
