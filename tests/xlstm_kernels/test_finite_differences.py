@@ -23,7 +23,7 @@ from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.mlstm.test_siging import definition as siging
 from tests.xlstm_kernels.norm.oracle import oracle as heads
 from tests.xlstm_kernels.quantized.oracle import matrix
-from tests.xlstm_kernels.recurrent.oracle import lstm
+from tests.xlstm_kernels.recurrent.oracle import SINGLE_STATE, lstm, single_state_shapes
 from tests.xlstm_kernels.recurrent.slstm.oracle import slstm
 from tests.xlstm_kernels.test_rms_norm import oracle as rms
 from tests.xlstm_kernels.test_soft_cap import oracle as capped
@@ -215,6 +215,14 @@ CASES = {
     "lstm": Case(
         lambda *arrays, **_: xlstm_kernels.lstm(*arrays), lstm, (*SCALAR[:3], (2, 2, 2, 5))
     ),
+    **{
+        name: Case(
+            lambda *arrays, name=name, **_: xlstm_kernels.flashrnn(*arrays, function=name),
+            definition,
+            single_state_shapes(gates, 2, 6, 2, 5),
+        )
+        for name, (definition, gates) in SINGLE_STATE.items()
+    },
     "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
     "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),
     "mlstm_chunkwise": Case(cell(xlstm_kernels.mlstm_chunkwise), cell_definition, (*CELL, *STATES)),

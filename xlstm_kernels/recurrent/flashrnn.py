@@ -1,4 +1,4 @@
-"""The LSTM and the sLSTM by the call of NX-AI's package flashrnn (Poeppel et al., 2024)."""
+"""Recurrent networks by the call of NX-AI's package flashrnn (Poeppel et al., 2024)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xlstm_kernels import executors
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import lstm
+from xlstm_kernels.recurrent.single_state import elman, gru
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ _BACKENDS = {
     "vanilla": "native",
     "vanilla_fwbw": "native",
 }
+#: The functions without a kernel.
+_NATIVE = {"lstm": lstm, "gru": gru, "elman": elman}
 
 
 def flashrnn(
@@ -31,20 +34,23 @@ def flashrnn(
     backend: str | None = None,
     dtype: str = "float32",
 ) -> tuple[mx.array, mx.array]:
-    """Run a recurrent network over a sequence: `lstm` or `slstm`, as `function` says.
+    """Run a recurrent network over a sequence: "lstm", "slstm", "gru" or "elman".
+
+    The sLSTM has kernels. The others run in MLX operations, on every backend.
 
     FlashRNN's sLSTM keeps n at 1 or more, as every n is that follows the zero state: only initial
     states with an n below 1 go on differently here.
 
     Args:
-        Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order.
-        R: (4, N, D, D), indexed [gate, head, out, in].
-        b: (4, N, D).
-        states: (S, B, 1, N, D), the S = 2 states y and c of an LSTM, or the S = 4 states y, c, n
-            and m of an sLSTM; None for zeros.
-        function: "lstm" or "slstm".
+        Wx: (B, T, G, N, D), what the input contributes to i, f, z and o, in this order; of a GRU
+            G is 3 for r, z and n, and of an Elman network 1.
+        R: (4, N, D, D), indexed [gate, head, out, in]; of a GRU 3 for g, r and z; 1.
+        b: (4, N, D); of a GRU for g, r, z and n; 1.
+        states: (S, B, 1, N, D), the S = 2 states y and c of an LSTM, the S = 4 states y, c, n and
+            m of an sLSTM, or else y alone, S = 1; None for zeros.
+        function: its name.
         backend: as in `slstm`. FlashRNN's "cuda_fused" and "triton_fused" choose, and its "vanilla"
-            and "vanilla_fwbw" run MLX operations, as the LSTM always does.
+            and "vanilla_fwbw" run MLX operations.
         dtype: of the results: "float32", "bfloat16" or "float16". Arithmetic is float32.
 
     Returns:
@@ -58,11 +64,13 @@ def flashrnn(
     if dtype not in DTYPES:
         raise ValueError(f"flashrnn: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     chosen = executors.resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
-    if function == "lstm":
-        results = lstm(Wx, R, b, states)
-    elif function == "slstm":
+    if function == "slstm":
         results = slstm(Wx, R, b, states, backend=chosen)
+    elif function in _NATIVE:
+        results = _NATIVE[function](Wx, R, b, states)
     else:
-        raise ValueError(f"flashrnn: function must be 'lstm' or 'slstm', got {function!r}")
+        raise ValueError(
+            f"flashrnn: function must be one of slstm, {', '.join(_NATIVE)}, got {function!r}"
+        )
     states_of_each, last = (result.astype(DTYPES[dtype]) for result in results)
     return states_of_each, last

@@ -77,14 +77,11 @@ def lstm_reference(
         initial: (2, B, N, D), y and c, float32.
         multiply: the product of R and y.
     """
-    batch, steps, _, heads, units = gate_input.shape
-    # Split, not indexed: the gradient of each index would be as big as the whole.
-    arriving = (gate_input.astype(mx.float32) + bias.astype(mx.float32)).transpose(1, 3, 0, 2, 4)
-    by_step = mx.split(arriving.reshape((steps * heads, batch, _GATES * units)), steps)
-    weights = multiply.operand(_by_head(recurrent)).transposed
+    arriving = by_step(gate_input.astype(mx.float32) + bias.astype(mx.float32))
+    weights = multiply.operand(by_head(recurrent)).transposed
     y, c = initial.transpose(0, 2, 1, 3)
     trace = []
-    for arrival in by_step:
+    for arrival in arriving:
         y, c = _step(arrival + multiply.operand(y) @ weights, c)
         trace.append(mx.stack([y, c]))
     return mx.stack(trace, axis=2).transpose(0, 3, 2, 1, 4)
@@ -98,8 +95,16 @@ def _step(gates: mx.array, c: mx.array) -> Arrays:
     return mx.sigmoid(output) * mx.tanh(c), c
 
 
-def _by_head(recurrent: mx.array) -> mx.array:
-    """(4, N, D, D) as (N, 4 D, D), float32."""
+def by_step(gate_input: mx.array) -> list[mx.array]:
+    """(B, T, G, N, D) as T arrays (N, B, G D)."""
+    batch, steps, gates, heads, units = gate_input.shape
+    whole = gate_input.transpose(1, 3, 0, 2, 4)
+    # Split, not indexed: the gradient of each index would be as big as the whole.
+    return list(mx.split(whole.reshape((steps * heads, batch, gates * units)), steps))
+
+
+def by_head(recurrent: mx.array) -> mx.array:
+    """(G, N, D, D) as (N, G D, D), float32."""
     gates, heads, units, _ = recurrent.shape
     by_head = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
     return by_head.reshape((heads, gates * units, units))
@@ -114,7 +119,7 @@ def _gradient(*arrays: mx.array) -> Arrays:
     batch, steps, gates, heads, units = gate_input.shape
     rows = batch * steps
     multiply = products.exact()
-    weights = multiply.operand(_by_head(recurrent))
+    weights = multiply.operand(by_head(recurrent))
     y_before, c_before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
     heard = multiply.operand(y_before.reshape((rows, heads, units)).transpose(1, 0, 2))
     fed_back = (heard @ weights.transposed).reshape((heads, batch, steps, gates, units))

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.xlstm_kernels.recurrent.oracle import single_state_shapes
 from xlstm_kernels import flashrnn
 
 pytestmark = pytest.mark.oracle
@@ -13,14 +14,23 @@ pytestmark = pytest.mark.oracle
 BATCH, STEPS, HEADS, UNITS = 2, 30, 3, 8
 
 
-@pytest.mark.parametrize(("function", "count"), [("lstm", 2), ("slstm", 4)])
+@pytest.mark.parametrize(
+    ("function", "gates", "count"),
+    [
+        ("lstm", (4, 4, 4), 2),
+        ("slstm", (4, 4, 4), 4),
+        ("gru", (3, 3, 4), 1),
+        ("elman", (1, 1, 1), 1),
+    ],
+)
 @pytest.mark.parametrize("started", [False, True])
-def test_values_and_gradients(function, count, started, relative_error):
+def test_values_and_gradients(function, gates, count, started, relative_error):
     torch = pytest.importorskip("torch", reason="FlashRNN needs PyTorch")
     theirs = pytest.importorskip("flashrnn.flashrnn", reason="package flashrnn is not here")
     normal = np.random.default_rng(20251123).standard_normal
-    shapes = (BATCH, STEPS, 4, HEADS, UNITS), (4, HEADS, UNITS, UNITS), (4, HEADS, UNITS)
+    shapes = single_state_shapes(gates, BATCH, STEPS, HEADS, UNITS)[:3]
     numbers = [normal(shape).astype(np.float32) for shape in shapes]
+    numbers[1] /= np.float32(2)  # a network whose weights are greater amplifies roundings
     if started:
         states = normal((count, BATCH, 1, HEADS, UNITS)).astype(np.float32)
         states[2:3] = np.abs(states[2:3]) + 1  # theirs has no n below 1

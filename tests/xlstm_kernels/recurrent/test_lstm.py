@@ -39,6 +39,26 @@ def test_values(shape, started, dtype, drawn, wide, relative_error):
         assert relative_error(actual, exact) < 1e-6
 
 
+@pytest.mark.parametrize("function", oracle.SINGLE_STATE)
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
+def test_values_of_networks_with_one_state(function, started, dtype, draw, wide, relative_error):
+    """Also for empty axes, and for a sequence in parts."""
+    definition, gates = oracle.SINGLE_STATE[function]
+    for batch, steps, heads, units in ((2, 70, 3, 5), (1, 1, 1, 1), (2, 0, 2, 4), (0, 3, 2, 4)):
+        shapes = oracle.single_state_shapes(gates, batch, steps, heads, units)
+        arrays = [draw(shape, dtype) for shape in shapes[: 3 + started]]
+        expected = definition(*(wide(array) for array in arrays))
+        found = flashrnn(*arrays, function=function)
+        for actual, exact in zip(found, expected, strict=True):
+            assert (actual.dtype, actual.shape) == (mx.float32, exact.shape)
+            assert not exact.size or relative_error(actual, exact) < 1e-6 or not exact.any()
+        wx, *others = arrays[:3]
+        _, middle = flashrnn(wx[:, :2], *others, *arrays[3:], function=function)
+        _, last = flashrnn(wx[:, 2:], *others, middle, function=function)
+        assert mx.array_equal(last, found[1]).item()
+
+
 def test_gradients_have_the_dtypes_of_the_arrays(drawn):
     *arrays, states = drawn((1, 3, 1, 2), mx.bfloat16)
     gradients = mx.grad(lambda *given: mx.sum(lstm(*given)[0]), argnums=(0, 1, 2, 3))(
@@ -78,9 +98,10 @@ def test_functions_and_backends_by_name(backend, drawn):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"function": "gru"}, ValueError, "function must be 'lstm' or 'slstm', got 'gru'"),
+        ({"function": "rnn"}, ValueError, "function must be one of slstm, lstm, .*, got 'rnn'"),
         ({"dtype": "float64"}, ValueError, "dtype must be one of .*, got 'float64'"),
         ({"Wx": mx.zeros((1, 2, 3, 1, 3))}, ValueError, "lstm: Wx must be .B, T, 4, N, D."),
+        ({"function": "gru"}, ValueError, r"gru: Wx must be \(B, T, 3, N, D\), in .* r, z, n; got"),
         ({"R": mx.zeros((4, 1, 3, 2))}, ValueError, "lstm: R must have shape"),
         ({"b": mx.zeros((4, 1, 3), mx.int32)}, TypeError, "lstm: b must be float32"),
         ({"states": mx.zeros((4, 1, 1, 1, 3))}, ValueError, r"lstm: states must be \(2, B, 1, N"),

@@ -1,4 +1,4 @@
-"""Checks and defaults of the arguments of the sLSTM."""
+"""Checks and defaults of the arguments of the sLSTM and its relatives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import mlx.core as mx
 from xlstm_kernels.arguments import host_number, require_floating, require_shape
 
 STATES = 4
-_GATES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,26 @@ def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> Recur
     return RecurrentGradient(limit, cut)
 
 
-def require_inputs(operator: str, Wx: mx.array, R: mx.array, b: mx.array) -> None:  # noqa: N803
-    """Accept Wx (B, T, 4, N, D), R (4, N, D, D) and b (4, N, D) that fit each other.
+def require_inputs(
+    operator: str,
+    Wx: mx.array,  # noqa: N803
+    R: mx.array,  # noqa: N803
+    b: mx.array,
+    *,
+    gates: str = "ifzo",
+    recurrent: int = 4,
+    biased: int = 4,
+) -> None:
+    """Accept Wx (B, T, G, N, D), R (G, N, D, D) and b (G, N, D) that fit each other.
+
+    Args:
+        operator: names itself in messages.
+        Wx: G is the number of `gates`, each a letter.
+        R: G is `recurrent`.
+        b: G is `biased`.
+        gates: those of Wx.
+        recurrent: how many R contributes to.
+        biased: how many have a bias.
 
     Raises:
         TypeError: for a dtype other than float32, float16 and bfloat16.
@@ -58,14 +75,14 @@ def require_inputs(operator: str, Wx: mx.array, R: mx.array, b: mx.array) -> Non
     """
     for name, array in (("Wx", Wx), ("R", R), ("b", b)):
         require_floating(operator, name, array)
-    if Wx.ndim != 5 or Wx.shape[2] != _GATES:
+    if Wx.ndim != 5 or Wx.shape[2] != len(gates):
         raise ValueError(
-            f"{operator}: Wx must be (B, T, 4, N, D), the 4 for the gates i, f, z and o, "
-            f"got {Wx.shape}"
+            f"{operator}: Wx must be (B, T, {len(gates)}, N, D), in the order of gates "
+            f"{', '.join(gates)}; got {Wx.shape}"
         )
     heads, units = Wx.shape[3:]
-    require_shape(operator, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
-    require_shape(operator, "b", b, (_GATES, heads, units), "(4, N, D)")
+    require_shape(operator, "R", R, (recurrent, heads, units, units), f"({recurrent}, N, D, D)")
+    require_shape(operator, "b", b, (biased, heads, units), f"({biased}, N, D)")
 
 
 def initial_states(
@@ -77,7 +94,7 @@ def initial_states(
         operator: names itself in messages.
         states: (count, B, 1, N, D) or (count, B, N, D), None for zeros.
         shape: (B, N, D).
-        count: 4 of the sLSTM, 2 of the LSTM.
+        count: 4 of the sLSTM, 2 of the LSTM, 1 of the GRU and the Elman network.
 
     Raises:
         TypeError: for a dtype other than float32, float16 and bfloat16.
