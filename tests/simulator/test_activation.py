@@ -465,8 +465,20 @@ def test_one_activation_is_entered_again_and_again():
     assert [len(r.launches) for r in (first, second, third)] == [1, 1, 0]
 
 
+def test_a_plain_call_is_in_effect_until_its_context_ends():
+    before = everything_patched()
+    activation = activate(machine=Doubling())
+    assert twice(mx.array(X)).tolist() == (2 * X).tolist()
+    with activation as recorder:
+        twice(mx.array(X))
+    assert recorder is activation.recorder
+    assert len(recorder.launches) == 2
+    assert everything_patched() == before
+
+
 def test_functions_are_decorated():
     machine = Doubling()
+    before = everything_patched()
 
     @activate(machine=machine)
     def double(values):
@@ -479,6 +491,7 @@ def test_functions_are_decorated():
         return twice(mx.array(values)).tolist()
 
     assert double.__doc__ == "Twice the values."
+    assert everything_patched() == before
     assert double(X) == double(X) == asyncio.run(double_later(X)) == (2 * X).tolist()
     assert len(machine.ran) == 3
 

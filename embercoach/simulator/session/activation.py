@@ -386,18 +386,29 @@ def _compiles() -> bool:
 
 
 class Activation:
-    """A simulation that can be entered, any number of times, or decorate functions."""
+    """A simulation in effect, which can be entered, any number of times, or decorate functions.
+
+    Attributes:
+        recorder: that of the simulation that began last.
+    """
 
     def __init__(self, make: Callable[[], LaunchSettings]) -> None:
         self._make = make
         self._entered: list[object] = []
+        self._begun = False
+        self.recorder = self.__enter__()
+        self._begun = True  # the next context takes this simulation
 
     def __enter__(self) -> Recorder:
+        if self._begun:
+            self._begun = False
+            return self.recorder
         settings = self._make()
         key = object()
         _active.enter(key, settings)
         self._entered.append(key)
-        return settings.recorder
+        self.recorder = settings.recorder
+        return self.recorder
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _active.leave(self._entered.pop())
@@ -410,6 +421,9 @@ class Activation:
 
     def __call__(self, function: _Function) -> _Function:
         """Decorate: each call of the function is a separate simulation."""
+        if self._begun:
+            self._begun = False
+            _active.leave(self._entered.pop())
 
         @functools.wraps(function)
         def simulated(*positional: Any, **arguments: Any) -> Any:
@@ -434,7 +448,9 @@ def activate(
     machine: KernelRunner | None = None,
     profile: bool | str = False,
 ) -> Activation:
-    """Simulate every `mx.fast.metal_kernel` kernel that is built and called inside a context.
+    """Simulate every `mx.fast.metal_kernel` kernel that is built and called from now on.
+
+    Used as a context, the simulation ends with that.
 
     MLX answers as on a Mac: `mx.metal.is_available()` is true, the default device is `mx.gpu`, and
     operations take it as a stream. They run on the CPU, and kernels where they are called, not
@@ -459,7 +475,8 @@ def activate(
             `profile.gpus.GPUS`, or on True the default.
 
     Returns:
-        A context manager, and a decorator of functions. Entering it gives a `Recorder`.
+        The simulation: a context manager, and a decorator of functions, whose calls are simulated
+            alone. Entering it gives its `recorder`.
 
     Raises:
         ValueError: for an unknown `on_finding` or GPU, or both `timeout` and `limits`.
