@@ -265,10 +265,12 @@ def test_gpu_is_the_executor_that_can_run(fake_metal, doubler):
         xlstm_kernels.soft_cap(mx.ones((2,)), mx.array(1.0), backend="gpu")
 
 
-def test_cpu_is_native_where_the_cpu_is_the_default_device(fake_metal):
-    fake_metal(True, mx.cpu)
-    assert executors.resolve("cpu") == "native"
-    fake_metal(True, mx.gpu)
+def test_cpu_is_native_where_the_cpu_is_the_default_device(simulator):
+    for backend in ("cpu", None):
+        with mx.stream(mx.cpu):
+            capped = xlstm_kernels.soft_cap(mx.zeros((2,)), mx.array(1.0), backend=backend)
+        assert capped.tolist() == [0, 0]
+    assert simulator.launches == []
     with pytest.raises(RuntimeError, match=r"default device is .*gpu.*with mx\.stream\(mx\.cpu\)"):
         xlstm_kernels.soft_cap(mx.ones((2,)), mx.array(1.0), backend="cpu")
 
