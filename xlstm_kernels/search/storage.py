@@ -39,7 +39,7 @@ _TENSORS = {
 }
 # Of an index whose vectors have ids of the caller.
 _IDS = {"ids": ("I64", 1)}
-_NUMBER = re.compile("[0-9]{1,18}")
+_NUMBER = re.compile("[0-9]{1,19}")
 _SETTINGS = ("nprobe", "max_codes", "next_id")
 _CODEWORDS = 256
 

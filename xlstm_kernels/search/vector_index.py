@@ -14,6 +14,8 @@ from xlstm_kernels.search.metric import Metric, normalized, require_vectors
 if TYPE_CHECKING:
     from os import PathLike
 
+_ID_END = 2**63
+
 
 class VectorIndex(ABC):
     """Vectors in the order in which they were added, with an id each.
@@ -52,9 +54,11 @@ class VectorIndex(ABC):
 
         Raises:
             TypeError: for another dtype.
-            ValueError: for another shape, or an index that is not trained.
+            ValueError: for another shape, an index that is not trained, or ids beyond int64.
         """
         given = self._accepted("add", "vectors", vectors)
+        if self._next_id + given.shape[0] > _ID_END:
+            raise ValueError(f"{self._name}.add: no greater ids are left; use add_with_ids()")
         self._append(given)
         if self._labels is not None:
             first = mx.array(self._next_id, dtype=mx.int64)
@@ -78,9 +82,9 @@ class VectorIndex(ABC):
             raise ValueError(
                 f"{self._name}.add_with_ids: ids must not be negative, got {min(numbers)}"
             )
-        table = self._id_table()
+        earlier = self._labels or [self._id_table()]
         self._append(given)
-        self._labels = [table, labels]
+        self._labels = [*earlier, labels]
         self._next_id = max([self._next_id - 1, *numbers]) + 1
 
     def remove_ids(self, ids: mx.array) -> int:

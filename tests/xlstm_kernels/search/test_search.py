@@ -413,6 +413,16 @@ def test_all_vectors_can_be_removed(kind):
     assert index.search(mx.zeros((1, 6)), 2)[1].tolist() == [[9, -1]]
 
 
+def test_the_greatest_id_is_that_of_int64(tmp_path):
+    index = FlatIndex(6)
+    index.add_with_ids(mx.ones((1, 6)), mx.array([2**63 - 1], dtype=mx.int64))
+    index.save(tmp_path / "index.safetensors")
+    loaded = load(tmp_path / "index.safetensors")
+    assert loaded.search(mx.zeros((1, 6)), 1)[1].tolist() == [[2**63 - 1]]
+    with pytest.raises(ValueError, match=r"no greater ids are left; use add_with_ids\(\)"):
+        loaded.add(mx.ones((1, 6)))
+
+
 @pytest.mark.parametrize(
     ("ids", "error", "message"),
     [
