@@ -48,7 +48,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         autocast_kernel_dtype: taken for NX-AI's sake: MLX has no autocast, and kernels take any
             dtype and compute in float32.
         eps: added to the normaliser.
-        inference_state_dtype: the dtype of the last c and n in inference; m is float32.
+        inference_state_dtype: the dtype of the last states in inference.
         normalize_siging: whether a form with a sigmoid input gate normalises; others always do.
 
     Raises:
@@ -183,9 +183,10 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         )
         if not in_inference or isinstance(result, mx.array):
             return result
-        h, (c, n, *m) = result
-        last = (c.astype(stored_as), n.astype(stored_as), *m)
-        return h, (States(*last) if m else last)
+        h, last = result
+        if isinstance(last, States):
+            return h, last.stored(stored_as)
+        return h, tuple(state.astype(stored_as) for state in last)
 
     def _mode(self, mode: str | None) -> str:
         return self.config.mode if mode is None else _require_mode(type(self).__name__, mode)
