@@ -228,6 +228,7 @@ def test_fields_and_defaults():
         "eps": 1e-6,
         "inference_state_dtype": "float32",
         "normalize_siging": True,
+        "normalizer_grad": True,
     }
 
 
@@ -430,3 +431,30 @@ def test_chunks(steps, state, gpu, cpu, monkeypatch):
     assert size("native") == gpu
     monkeypatch.setattr(mx, "default_device", lambda: mx.cpu)
     assert size("native") == cpu
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "steps"),
+    [
+        ("chunkwise--native_custbw", "train", 20),
+        (REGISTRY_SIGING, "train", 20),
+        ("chunkwise--native_custbw", "inference", 3),
+        ("chunkwise--native_custbw", "inference", 1),
+    ],
+)
+def test_gradients_for_which_the_normaliser_is_a_constant(name, mode, steps):
+    inputs = Draw(1, 2, steps, 8, 8, seed=3).inputs()
+    settings = {"chunkwise_kernel": name, "mode": mode}
+
+    def gradients(function):
+        def loss(*arrays: mx.array) -> mx.array:
+            result = function(*arrays)
+            return mx.sum(mx.sin(result[0] if isinstance(result, tuple) else result))
+
+        return mx.grad(loss, argnums=[0, 1, 2])(*inputs.sequence)
+
+    constant = gradients(backend(**settings, normalizer_grad=False))
+    kernel = functools.partial(get_mlstm_kernel(name), normalizer_grad=False)
+    for one, other in zip(constant, gradients(kernel), strict=True):
+        assert mx.allclose(one, other, rtol=1e-4, atol=1e-6).item()
+    assert not mx.allclose(constant[0], gradients(backend(**settings))[0], rtol=1e-2).item()
