@@ -20,8 +20,16 @@ class States(NamedTuple):
     m: mx.array
 
     def stored(self, dtype: mx.Dtype) -> States:
-        """The state with c and n of `dtype`; m, their logarithm's scale, stays float32."""
-        return States(self.c.astype(dtype), self.n.astype(dtype), self.m)
+        """The state in `dtype`: m is rounded, and c and n are scaled by what that has changed."""
+        scale = rounding_scale(self.m, dtype)
+        c, n = mx.expand_dims(scale, axis=3) * self.c, scale * self.n
+        return States(c.astype(dtype), n.astype(dtype), self.m.astype(dtype))
+
+
+def rounding_scale(m: mx.array, dtype: mx.Dtype) -> mx.array:
+    """Return exp(m - m rounded to `dtype`), (B, NH, 1) float32."""
+    lost = m - m.astype(dtype).astype(mx.float32)
+    return mx.exp(mx.where(mx.isfinite(lost), lost, mx.zeros_like(lost)))
 
 
 def require_sequence(

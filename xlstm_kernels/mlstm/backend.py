@@ -48,8 +48,10 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         autocast_kernel_dtype: taken for NX-AI's sake: MLX has no autocast, and kernels take any
             dtype and compute in float32.
         eps: added to the normaliser.
-        inference_state_dtype: the dtype of the last c and n in inference; m is float32.
+        inference_state_dtype: the dtype of the last states in inference.
         normalize_siging: whether a form with a sigmoid input gate normalises; others always do.
+        normalizer_grad: whether gradients flow through the normaliser: see `mlstm_chunkwise`. False
+            gives those of NX-AI's kernels.
 
     Raises:
         TypeError: for a chunk size or an eps that is not a number.
@@ -68,6 +70,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
     eps: float = 1e-6
     inference_state_dtype: str = "float32"
     normalize_siging: bool = True
+    normalizer_grad: bool = True
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -165,11 +168,11 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         if in_inference and not config.is_siging and q.shape[2]:
             form = choice.chosen(q, v, backend, masked=mask is not None).form
         stored_as = DTYPES[config.inference_state_dtype]
+        settings: dict[str, Any] = {"normalizer_grad": config.normalizer_grad, "backend": backend}
         if form == choice.STEP:
-            return _one_step(*arrays, eps=config.eps, dtype_state=stored_as, backend=backend)
+            return _one_step(*arrays, eps=config.eps, dtype_state=stored_as, **settings)
         if form == choice.SEQUENCE:
-            settings = (True, config.eps, stored_as)
-            return mlstm_sequence(*arrays, *settings, mask=mask, backend=backend)
+            return mlstm_sequence(*arrays, True, config.eps, stored_as, mask=mask, **settings)
         operator: MLSTMKernel = mlstm_chunkwise
         if config.is_siging:
             operator = partial(mlstm_siging_chunkwise, normalize=config.normalize_siging)
@@ -179,13 +182,14 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             config.eps,
             chunk_size=config.chunk_size,
             mask=mask,
-            backend=backend,
+            **settings,
         )
         if not in_inference or isinstance(result, mx.array):
             return result
-        h, (c, n, *m) = result
-        last = (c.astype(stored_as), n.astype(stored_as), *m)
-        return h, (States(*last) if m else last)
+        h, last = result
+        if isinstance(last, States):
+            return h, last.stored(stored_as)
+        return h, tuple(state.astype(stored_as) for state in last)
 
     def _mode(self, mode: str | None) -> str:
         return self.config.mode if mode is None else _require_mode(type(self).__name__, mode)

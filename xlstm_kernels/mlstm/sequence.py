@@ -64,7 +64,7 @@ def mlstm_sequence(
         m_initial: (B, NH, 1) or (B, NH), the logarithm of their scale.
         return_last_states: whether to return the states after the last step.
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
-        dtype_state: the dtype of the c and n returned; m is float32.
+        dtype_state: the dtype of the states returned.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.

@@ -27,6 +27,7 @@ def mlstm_siging_chunkwise(
     normalize: bool = True,
     chunk_size: int | None = 128,
     *,
+    normalizer_grad: bool = True,
     mask: mx.array | None = None,
     seq_idx: mx.array | None = None,
     backend: str | None = None,
@@ -49,6 +50,7 @@ def mlstm_siging_chunkwise(
         eps: added to the normaliser.
         normalize: whether to divide by the normaliser.
         chunk_size: see there.
+        normalizer_grad: see there.
         mask: see there.
         seq_idx: see there.
         backend: see there.
@@ -61,6 +63,7 @@ def mlstm_siging_chunkwise(
         require_chunk_size(operator, chunk_size),
         require_eps(operator, eps),
         sigmoid_input=True,
+        normalizer_grad=bool(normalizer_grad),
         normalize=bool(normalize),
     )
     if m_initial is not None:

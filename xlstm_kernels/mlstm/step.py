@@ -28,6 +28,7 @@ from xlstm_kernels.mlstm.arguments import (
     initial_states,
     require_eps,
     require_state_dtype,
+    rounding_scale,
 )
 from xlstm_kernels.mlstm.chunked.operation import Form, sequence_gradient
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PACKS, PAIRS
@@ -69,13 +70,13 @@ def mlstm_step(
         n: (B, NH, DK), the normaliser's state, scaled by exp(-m).
         m: (B, NH, 1) or (B, NH), the logarithm of their scale.
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
-        dtype_state: the dtype of the c and n returned. h is made of c and n before that rounding.
+        dtype_state: the dtype of the states returned. h is made of them before that rounding.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
-        h (B, NH, DV) in the dtype of v, and the states c, n in `dtype_state`, m (B, NH, 1) float32.
+        h (B, NH, DV) in the dtype of v, and the states c, n and m (B, NH, 1) in `dtype_state`.
 
     Raises:
         TypeError: for a dtype that is not listed, or an `eps` that is not a number.
@@ -133,7 +134,7 @@ def mlstm_step_reference(
     forget, admit, floor = (mx.squeeze(array, axis=2) for array in of_gates[:-1])
     c, n = recurrence.updated(c, n, k, v, forget, admit)
     h = recurrence.read_out(q, c, n, floor, eps).astype(v.dtype)
-    return h, c.astype(dtype_state), n.astype(dtype_state), of_gates.m
+    return h, *States(c, n, of_gates.m).stored(dtype_state)
 
 
 # --- Metal -------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def _launch(
         grid=(tiles * _SIMD_WIDTH, heads * simdgroups, batch),
         threadgroup=(_SIMD_WIDTH, simdgroups, 1),
         output_shapes=(value.shape, (*leading, keys, values), query.shape, (*leading, 1)),
-        output_dtypes=(value.dtype, dtype_state, dtype_state, mx.float32),
+        output_dtypes=(value.dtype, dtype_state, dtype_state, dtype_state),
         template=(
             ("T", value.dtype),
             ("State", dtype_state),
@@ -208,8 +209,12 @@ _BODY = """
     const float2 admitted = float2(simd_broadcast(gate, 0), 0.0f);
     const float2 kept =
         xlstm_pair_add(xlstm_log_sigmoid_pair(simd_broadcast(gate, 1)), simd_broadcast(gate, 2));
-    // m is stored as one float, and it is that by which C and n are scaled.
+    // m is one float, and it is that by which C and n are scaled; what its rounding to State
+    // changes, they make up for.
     const float2 m = float2(xlstm_pair_max(kept, admitted).x, 0.0f);
+    const State m_stored = static_cast<State>(m.x);
+    const float lost = m.x - static_cast<float>(m_stored);
+    const float rounding = metal::isfinite(lost) ? metal::precise::exp(lost) : 1.0f;
     const float forget = xlstm_gate(kept, m);
     const float admit = xlstm_gate(admitted, m);
 
@@ -229,7 +234,7 @@ _BODY = """
                 forget * static_cast<float>(n_old[row_own * n_before_strides[2]]) + key_own;
             inner += query_own * n_new;
             if (first_tile) {
-                n_after[sequence * keys + row_own] = static_cast<State>(n_new);
+                n_after[sequence * keys + row_own] = static_cast<State>(rounding * n_new);
             }
         }
         const uint rows = metal::min(32u, keys - first);
@@ -248,7 +253,7 @@ _BODY = """
                 for (uint k = 0; k < PACK; ++k) {
                     const float c = forget * block.at[j].at[k] + key_row * value_own.at[k];
                     read[k] += query_row * c;
-                    c_new.at[k] = c;
+                    c_new.at[k] = rounding * c;
                 }
                 if (j < present) {
                     xlstm_store(
@@ -287,7 +292,7 @@ _BODY = """
             xlstm_store(h + sequence * values + column, h_own);
         }
         if (first_tile && lane == 0) {
-            m_after[sequence] = m.x;
+            m_after[sequence] = m_stored;
         }
     }
 """
@@ -333,12 +338,17 @@ def _step(backend: str, form: Form, dtype_state: mx.Dtype) -> Operation:
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         *inputs, c, n, m = primals
         h, *states = cotangents
+        states = [array.astype(mx.float32) for array in states]
+        if dtype_state != mx.float32:
+            gates = (mx.expand_dims(array.astype(mx.float32), axis=2) for array in (*inputs[3:], m))
+            scale = rounding_scale(recurrence.factors(*gates).m, dtype_state)
+            states[:2] = mx.expand_dims(scale, axis=3) * states[0], scale * states[1]
         whole = of_sequence(
             (
                 *(mx.expand_dims(array, axis=2) for array in inputs),
                 *(array.astype(mx.float32) for array in (c, n, mx.expand_dims(m, axis=2))),
             ),
-            (mx.expand_dims(h, axis=2), *(array.astype(mx.float32) for array in states)),
+            (mx.expand_dims(h, axis=2), *states),
         )
         parts = (mx.squeeze(array, axis=2) for array in (*whole[:5], whole[7]))
         *of_inputs, of_m = parts

@@ -109,7 +109,7 @@ def mlstm_sequence(
         m_initial: (B, NH, 1) or (B, NH), the logarithm of their scale.
         return_last_states: whether to return the states after the last step.
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
-        dtype_state: the dtype of the c and n returned; m is float32.
+        dtype_state: the dtype of the states returned.
         normalizer_grad: whether gradients flow through the normaliser and m.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
@@ -138,7 +138,12 @@ def mlstm_sequence(
         h, c, n, m = _Sequence.apply(q, k, v, i, f, c, n, m, epsilon, mask, bool(normalizer_grad))
     else:
         h = torch.zeros_like(v)
-    return (h, (c.to(dtype_state), n.to(dtype_state), m)) if return_last_states else h
+    if not return_last_states:
+        return h
+    # What the rounding of m has changed.
+    scale = torch.exp(torch.nan_to_num(m - m.to(dtype_state).float(), 0.0, 0.0, 0.0))
+    c, n = scale[..., None] * c, scale * n
+    return h, (c.to(dtype_state), n.to(dtype_state), m.to(dtype_state))
 
 
 def mlstm_step(

@@ -142,7 +142,7 @@ class xLSTMConfig:  # noqa: N801
         norm_eps: of all norms.
         qk_dim_factor: the width of the mLSTM's queries, over D.
         v_dim_factor: the width of its values, over D.
-        chunkwise_kernel: see `mLSTMBackendConfig`, as for the next seven.
+        chunkwise_kernel: see `mLSTMBackendConfig`, as for the next eight.
         sequence_kernel: see there.
         step_kernel: see there.
         mode: see there; `"inference"` takes any length, and can be trained too.
@@ -151,6 +151,7 @@ class xLSTMConfig:  # noqa: N801
         autocast_kernel_dtype: see there.
         eps: see there.
         inference_state_dtype: see there.
+        normalizer_grad: see there.
         ffn_proj_factor: the width inside the feed-forward layer of an mLSTM block, over D.
         ffn_round_up_to_multiple_of: what that width is rounded up to a multiple of.
         gate_soft_cap: bounds the gates i and f of the mLSTM; None for no bound.
@@ -184,6 +185,7 @@ class xLSTMConfig:  # noqa: N801
     autocast_kernel_dtype: str = "bfloat16"
     eps: float = 1e-6
     inference_state_dtype: str = "float32"
+    normalizer_grad: bool = True
     ffn_proj_factor: float = 2.667
     ffn_round_up_to_multiple_of: int = 64
     gate_soft_cap: float | None = 15.0
@@ -263,6 +265,7 @@ class xLSTMConfig:  # noqa: N801
                 autocast_kernel_dtype=self.autocast_kernel_dtype,
                 eps=self.eps,
                 inference_state_dtype=self.inference_state_dtype,
+                normalizer_grad=self.normalizer_grad,
             ),
         )
 

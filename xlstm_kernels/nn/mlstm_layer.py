@@ -104,7 +104,7 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         n = mx.zeros((batch_size, heads, keys), dtype=dtype)
         if self.config.mlstm_backend.is_siging:
             return c, n
-        return States(c, n, mx.zeros((batch_size, heads, 1), dtype=mx.float32))
+        return States(c, n, mx.zeros((batch_size, heads, 1), dtype=dtype))
 
     def _gates(self, x: mx.array) -> mx.array:
         """(B, S, NH) as (B, NH, S), bounded, and float32: the mLSTM takes their exp."""

@@ -145,7 +145,9 @@ def _gradient(*arrays: mx.array) -> Arrays:
     return (
         by_gates.astype(gate_input.dtype),
         by_weights.transpose(1, 0, 2, 3).astype(recurrent.dtype),
-        mx.sum(by_gates, axis=(0, 1)).astype(bias.dtype),
+        mx.sum(slopes.reshape((heads, rows, gates, units)), axis=1)
+        .transpose(1, 0, 2)
+        .astype(bias.dtype),
         mx.stack([y, c]).transpose(0, 2, 1, 3),
     )
 

@@ -228,13 +228,16 @@ def measure(
     mild, cancelling = _h_errors(inputs, wide(h), expected, bars)
     if states is None:
         return Errors(mild, cancelling)
+    # Of m's dtype, in units of float32.
+    coarseness = mx.finfo(states[2].dtype).eps / mx.finfo(mx.float32).eps
     c, n, m = map(wide, states)
     assert m.shape == (*expected.m.shape, 1)
     m = m[..., 0]
     nothing = np.isneginf(expected.m)
     assert np.array_equal(nothing, np.isneginf(m))
     distance = np.where(nothing, 0, expected.m) - np.where(nothing, 0, m)
-    allowed = np.maximum(1e-6, 2 * np.spacing(np.abs(np.where(nothing, 0, m)).astype(np.float32)))
+    last_bit = np.spacing(np.abs(np.where(nothing, 0, m)).astype(np.float32))
+    allowed = np.maximum(1e-6, 2 * last_bit) * coarseness
     gauge = np.exp(distance)
     return Errors(
         mild,

@@ -108,7 +108,7 @@ def slstm_gradient(
     return (
         gradient.astype(gate_input.dtype),
         sum(by_weights, start=mx.zeros(recurrent.shape)).astype(recurrent.dtype),
-        mx.sum(gradient, axis=(0, 1)).astype(bias.dtype),
+        mx.sum(by_unit, axis=0).astype(bias.dtype),
         of_initial,
         *(mx.zeros_like(flags) for flags in masks),
     )
