@@ -30,11 +30,12 @@ def generate(model: xLSTM, prompt: mx.array, count: int) -> tuple[mx.array, mx.a
 
     The prompt is read at once, whatever its length; then the model sees only the last token.
     """
-    logits, cache = model(prompt, model.init_cache(1))
+    cache = model.init_cache(1)
+    logits = model(prompt, cache)
     tokens, predicted = [prompt], [logits[:, -1:]]
     for _ in range(count):
         token = mx.argmax(predicted[-1], axis=-1)
-        logits, cache = model(token, cache)
+        logits = model(token, cache)
         mx.async_eval(logits, cache)  # the next step is built while this one runs
         tokens.append(token)
         predicted.append(logits)

@@ -208,7 +208,7 @@ def sample(model: xLSTM, prompt: bytes, count: int, key: mx.array) -> bytes:
     """Continue a prompt, which is not empty, by random bytes, in memory that does not grow."""
     token, cache, tokens = mx.array([list(prompt)]), model.init_cache(1), []
     for now in mx.random.split(key, count):
-        logits, cache = model(token, cache)
+        logits = model(token, cache)
         sharpened = mx.divide(logits, mx.array(TEMPERATURE, dtype=logits.dtype))
         token = mx.random.categorical(sharpened[:, -1:], key=now)
         mx.async_eval(token, cache)

@@ -90,8 +90,8 @@ class _LanguageModel(nn.Module):
         """The logits, and for each block the arrays of its state, before and after the tokens."""
         predict: Any = super().__call__
         states = list(map(_state, given, self.init_cache(inputs.shape[0])))
-        logits, after = predict(inputs, states, *masks)
-        return logits, [_arrays(state) for state in after]
+        logits = predict(inputs, states, *masks)
+        return logits, list(map(_arrays, states))
 
     @functools.cached_property
     def _compiled(self) -> Callable[..., tuple[mx.array, list[list[mx.array]]]]:

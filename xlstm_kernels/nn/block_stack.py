@@ -9,15 +9,13 @@ from mlx import nn
 
 from xlstm_kernels.nn.arguments import require_tokens
 from xlstm_kernels.nn.block_stack_config import NORM_EPS
-from xlstm_kernels.nn.blocks import run_blocks
+from xlstm_kernels.nn.blocks import keep_states, run_blocks
 from xlstm_kernels.nn.feed_forward import FeedForward
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer, sLSTMState
 from xlstm_kernels.nn.up_projection_mlstm import UpProjectionMLSTMLayer, UpProjectionMLSTMState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 
 #: The state of each block after a position.
@@ -86,19 +84,18 @@ class xLSTMBlockStack(nn.Module):  # noqa: N801
     def __call__(
         self,
         x: mx.array,
-        cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
+        cache: BlockStackCache | None = None,
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
-    ) -> mx.array | tuple[mx.array, BlockStackCache]:
+    ) -> mx.array:
         """Run the blocks over x (B, S, D); other arguments and errors are those of `xLSTM`.
 
         Returns:
-            (B, S, D); with a cache the pair of it and the cache to go on with.
+            (B, S, D).
         """
         y, after = run_blocks("xLSTMBlockStack", self.blocks, x, cache, mask, seq_idx)
-        if "post_blocks_norm" in self:
-            y = self.post_blocks_norm(y)
-        return y if cache is None else (y, after)
+        keep_states("xLSTMBlockStack", cache, after)
+        return self.post_blocks_norm(y) if "post_blocks_norm" in self else y
 
     def init_cache(self, batch_size: int) -> BlockStackCache:
         """The cache before the first position, zeros, for sequences side by side."""
@@ -126,18 +123,17 @@ class xLSTMLMModel(nn.Module):  # noqa: N801
     def __call__(
         self,
         inputs: mx.array,
-        cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
+        cache: BlockStackCache | None = None,
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
-    ) -> mx.array | tuple[mx.array, BlockStackCache]:
+    ) -> mx.array:
         """Predict what follows each token; arguments, results and errors are those of `xLSTM`."""
         require_tokens("xLSTMLMModel", inputs)
         x = self.emb_dropout(self.token_embedding(inputs))
-        result = self.xlstm_block_stack(x, cache, mask, seq_idx)
-        hidden, after = result if isinstance(result, tuple) else (result, None)
+        hidden = self.xlstm_block_stack(x, cache, mask, seq_idx)
         head = self.lm_head if "lm_head" in self else self.token_embedding.as_linear
-        logits = head(hidden).astype(mx.float32)
-        return logits if after is None else (logits, after)
+        logits: mx.array = head(hidden).astype(mx.float32)
+        return logits
 
     def init_cache(self, batch_size: int) -> BlockStackCache:
         """The cache before the first token, zeros, for sequences side by side."""

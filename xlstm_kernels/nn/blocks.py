@@ -121,6 +121,21 @@ def run_blocks(
     return x, after
 
 
+def keep_states(owner: str, cache: list[Any] | None, after: list[Any]) -> None:
+    """Put the states after the last position into a cache, if there is one.
+
+    Raises:
+        TypeError: for a cache that is not a list.
+    """
+    if cache is not None:
+        if not isinstance(cache, list):
+            raise TypeError(
+                f"{owner}: the cache must be a list, which is changed in place, got "
+                f"{type(cache).__name__}"
+            )
+        cache[:] = after
+
+
 def _norm(config: xLSTMConfig) -> RMSNorm:
     return RMSNorm(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.nn.arguments import require_tokens
-from xlstm_kernels.nn.blocks import mLSTMBlock, run_blocks, sLSTMBlock
+from xlstm_kernels.nn.blocks import keep_states, mLSTMBlock, run_blocks, sLSTMBlock
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.mlstm_layer import MLSTMState
 from xlstm_kernels.nn.normalization import RMSNorm
@@ -90,19 +90,20 @@ class xLSTM(nn.Module):  # noqa: N801
     def __call__(
         self,
         inputs: mx.array,
-        cache: Sequence[MLSTMState | sLSTMState] | None = None,
+        cache: XLSTMCache | None = None,
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
-    ) -> mx.array | tuple[mx.array, XLSTMCache]:
+    ) -> mx.array:
         """Predict what follows each token.
 
-        A sequence in pieces, one token or more at a time, each with the cache that the piece before
-        it returned, gives what the whole gives. Nothing is changed in place, so that the call can
-        be compiled, and a cache used again.
+        A sequence in pieces, one token or more at a time, all with one cache, gives what the whole
+        gives. The states in a cache are never changed, only replaced: a copy of the list goes on
+        from where it was made. A compiled function has to return the cache besides the logits.
 
         Args:
             inputs: (B, S), token ids.
-            cache: what a call returned, or `init_cache` made; None for the start without a cache.
+            cache: a list, from `init_cache`, which the call brings up to date as mlx-lm's models
+                do; None for the start without one.
             mask: (B, S) booleans. A token where it is False is not there, for any other one,
                 wherever it stands: padding on the left or on the right; its own logits mean
                 nothing.
@@ -111,19 +112,18 @@ class xLSTM(nn.Module):  # noqa: N801
                 on from `cache`.
 
         Returns:
-            The logits (B, S, V), float32; with a cache the pair of them and the cache to go on
-            with.
+            The logits (B, S, V), float32.
 
         Raises:
-            TypeError: for a mask that is not an array of booleans, `seq_idx` not one of integers.
+            TypeError: for a mask that is not an array of booleans, `seq_idx` not one of integers, a
+                cache that is not a list.
             ValueError: for shapes that do not fit, a cache of another number of blocks.
         """
         hidden, after = self.backbone(inputs, cache, mask, seq_idx)
         head = self.lm_head if "lm_head" in self else self.backbone.embeddings.as_linear
         logits, cap = head(hidden).astype(mx.float32), self.config.output_logit_soft_cap
-        capped = logits if cap is None else soft_cap(logits, cap)
-        # Each block returns a state where it was given one.
-        return capped if cache is None else (capped, cast("XLSTMCache", after))
+        keep_states("xLSTM", cache, after)
+        return logits if cap is None else soft_cap(logits, cap)
 
     def init_cache(self, batch_size: int) -> XLSTMCache:
         """The cache before the first token, zeros, for sequences side by side."""

@@ -66,9 +66,9 @@ def decoding(model: Model, size: Size, batch: int, compiled: bool) -> Call:
     tokens = mx.random.randint(0, size.vocabulary, (batch, 1))
     cache, states = model.make_cache(), model.init_cache(batch)
 
-    def following(tokens: mx.array, states: Sequence[Any]) -> tuple[mx.array, list[Any]]:
-        logits, after = xLSTM.__call__(model, tokens, states)
-        return mx.argmax(logits, axis=-1), after
+    def following(tokens: mx.array, states: list[Any]) -> tuple[mx.array, list[Any]]:
+        logits = xLSTM.__call__(model, tokens, states)
+        return mx.argmax(logits, axis=-1), states
 
     predict = mx.compile(following)
 

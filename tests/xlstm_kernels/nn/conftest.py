@@ -58,7 +58,7 @@ def check_pieces(
     model: xLSTM | xLSTMLMModel,
     tokens: mx.array,
     ends: list[int],
-    transform: Callable[[nn.Module], Callable[..., tuple[mx.array, list]]] = lambda model: model,
+    transform: Callable[[Callable], Callable] = lambda call: call,
 ) -> None:
     """Compare the logits of a sequence in pieces, each from the cache of the one before.
 
@@ -66,9 +66,13 @@ def check_pieces(
         model: the model.
         tokens: (B, S).
         ends: of all pieces but the last.
-        transform: of the model's call, such as `mx.compile`.
+        transform: of a function of tokens and cache, such as `mx.compile`.
     """
-    call, cache, outputs = transform(model), model.init_cache(tokens.shape[0]), []
+
+    def logits_and_cache(piece, cache):
+        return model(piece, cache), cache
+
+    call, cache, outputs = transform(logits_and_cache), model.init_cache(tokens.shape[0]), []
     for piece in mx.split(tokens, ends, axis=1):
         one, cache = call(piece, cache)
         assert one.shape[1] == piece.shape[1]
@@ -80,13 +84,14 @@ def check_mask(
     model: xLSTM | xLSTMLMModel, tokens: mx.array, following: mx.array, mask: np.ndarray
 ) -> None:
     """Compare masked sequences, in two pieces, with each of them alone without masked tokens."""
-    cache, outputs, middle = model.init_cache(len(mask)), [], tokens.shape[1] * 3 // 7
-    for part in (slice(0, middle), slice(middle, None)):
-        one, cache = model(tokens[:, part], cache, mx.array(mask[:, part]))
-        outputs.append(one)
+    cache, middle = model.init_cache(len(mask)), tokens.shape[1] * 3 // 7
+    outputs = [
+        model(tokens[:, part], cache, mx.array(mask[:, part]))
+        for part in (slice(0, middle), slice(middle, None))
+    ]
     predicted = np.array(mx.concatenate(outputs, axis=1))
     assert np.isfinite(predicted).all()
-    after, _ = model(following, cache)
+    after = model(following, cache)
     for row, live in enumerate(mask):
         alone = mx.array(np.append(np.array(tokens[row])[live], np.array(following[row])))[None]
         expected = expected_logits(model, alone)

@@ -121,7 +121,8 @@ def test_model_logits(settings, small_model, draw_tokens):
 def test_bfloat16(small_model, draw_tokens, relative_error):
     model, tokens = small_model(), draw_tokens(2, 19)
     model.set_dtype(mx.bfloat16)
-    predicted, cache = model(tokens, model.init_cache(2))
+    cache = model.init_cache(2)
+    predicted = model(tokens, cache)
     assert predicted.dtype == mx.float32
     assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
     (c, n, m), (conv, cell), _ = cache
@@ -129,8 +130,7 @@ def test_bfloat16(small_model, draw_tokens, relative_error):
     assert conv.dtype == mx.bfloat16
     inside, _ = model.backbone(tokens)
     assert inside.dtype == mx.bfloat16
-    one, _ = model(tokens[:, :1], cache)
-    assert one.dtype == mx.float32
+    assert model(tokens[:, :1], cache).dtype == mx.float32
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,7 @@ def test_a_saved_configuration_launches_kernels(saved, simulator, tmp_path):
     cache, kernels = model.init_cache(1), []
     for steps in (17, 2, 1):
         before = len(simulator.launches)
-        logits, cache = model(mx.zeros((1, steps), dtype=mx.int32), cache)
-        mx.eval(logits, cache)
+        mx.eval(model(mx.zeros((1, steps), dtype=mx.int32), cache), cache)
         names = [launch.kernel for launch in simulator.launches[before:]]
         kernels.append([name for name in names if name.startswith("xlstm_mlstm")])
     chunkwise, sequence, step = kernels
@@ -261,6 +260,12 @@ def test_a_cache_needs_a_mode_with_last_states(small_model, draw_tokens):
         model(draw_tokens(1, 5), model.init_cache(1))
 
 
+def test_a_cache_that_cannot_be_changed(small_model, draw_tokens):
+    model = small_model()
+    with pytest.raises(TypeError, match="the cache must be a list, which is changed in place, got"):
+        model(draw_tokens(1, 5), tuple(model.init_cache(1)))
+
+
 # --- stack -------------------------------------------------------------------------------------
 
 
@@ -310,10 +315,11 @@ def test_stack_what_is_masked_is_not_there(where, stack, draw_tokens):
 def test_stack_bfloat16(stack, draw_tokens, relative_error):
     model, tokens = stack(), draw_tokens(2, 9)
     model.set_dtype(mx.bfloat16)
-    predicted, cache = model(tokens, model.init_cache(2))
+    cache = model.init_cache(2)
+    predicted = model(tokens, cache)
     assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
     assert [state.dtype for state in cache[0]] == [mx.bfloat16, *[mx.float32] * 3]
-    hidden, _ = model.xlstm_block_stack(mx.ones((2, 3, 16), mx.bfloat16), cache)
+    hidden = model.xlstm_block_stack(mx.ones((2, 3, 16), mx.bfloat16), cache)
     assert hidden.dtype == mx.bfloat16
 
 
@@ -520,17 +526,18 @@ def test_packed_gradients(model, draw_tokens, device, relative_error, wide):
 @pytest.mark.parametrize("cut", [5])
 def test_a_cache_goes_on_with_the_last_sequence(cut, model, draw_tokens, relative_error, wide):
     tokens, following = draw_tokens(2, STEPS), draw_tokens(2, 3)
-    whole, cache = model(tokens, model.init_cache(2), seq_idx=numbered())
+    cache = model.init_cache(2)
+    whole = model(tokens, cache, seq_idx=numbered())
     assert relative_error(whole, wide(model(tokens, seq_idx=numbered()))) < 2e-6
-    after, _ = model(following, cache)
+    after = model(following, cache.copy())
     for row in range(2):
         last = tokens[row : row + 1, STEPS - LENGTHS[row][-1] :]
         sequence = mx.concatenate([last, following[row : row + 1]], axis=1)
         assert relative_error(after[row : row + 1], wide(model(sequence)[:, -3:])) < 2e-6
     # The first sequence of a row goes on from the cache.
     seq_idx = mx.array([[0] * cut + [1] * (STEPS - cut)] * 2)
-    packed, _ = model(tokens, cache, seq_idx=seq_idx)
-    expected = [model(tokens[:, :cut], cache)[0], model(tokens[:, cut:])]
+    packed = model(tokens, cache.copy(), seq_idx=seq_idx)
+    expected = [model(tokens[:, :cut], cache), model(tokens[:, cut:])]
     assert relative_error(packed, wide(mx.concatenate(expected, axis=1))) < 2e-6
 
 
@@ -541,7 +548,7 @@ def test_masked_steps_belong_to_no_sequence(model, draw_tokens, relative_error, 
     mask[0, [0, 5, 6, 9]] = False
     mask[1, [1, 2, 3, 12]] = False
     cache = model.init_cache(2)
-    predicted, _ = model(tokens, cache, mx.array(mask), numbered(numbers=(4, 1, 0)))
+    predicted = model(tokens, cache, mx.array(mask), numbered(numbers=(4, 1, 0)))
     rows = [wide(predicted), mask, np.array(tokens)]
     for logits, live, ids in zip(*map(alone, rows), strict=True):
         if live.any():
