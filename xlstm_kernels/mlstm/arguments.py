@@ -54,7 +54,14 @@ def require_sequence(
         raise ValueError(
             f"{operator}: v must be (B, NH, S, DV) = {(*q.shape[:3], 'DV')}, got {v.shape}"
         )
+    batch, heads, steps, _ = q.shape
     for name, array in (("i", i), ("f", f)):
+        if heads != steps and array.shape == (batch, steps, heads):
+            raise ValueError(
+                f"{operator}: q, k and v {q.shape} have the axes of heads and steps the other way "
+                f"round than {name} {array.shape}. They must be (B, NH, S, D), and the gates "
+                "(B, NH, S): from (B, S, NH, D), .transpose(0, 2, 1, 3)"
+            )
         require_shape(operator, name, array, q.shape[:3], "(B, NH, S)")
     if not q.shape[3] or not v.shape[3]:
         raise ValueError(f"{operator}: q, k and v need a last axis that is not empty")
