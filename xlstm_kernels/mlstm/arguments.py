@@ -56,11 +56,11 @@ def require_sequence(
         )
     batch, heads, steps, _ = q.shape
     for name, array in (("i", i), ("f", f)):
-        if heads != steps and array.shape == (batch, steps, heads):
+        if array.shape == (batch, steps, heads) != q.shape[:3]:
             raise ValueError(
-                f"{operator}: q, k and v {q.shape} have the axes of heads and steps the other way "
-                f"round than {name} {array.shape}. They must be (B, NH, S, D), and the gates "
-                "(B, NH, S): from (B, S, NH, D), .transpose(0, 2, 1, 3)"
+                f"{operator}: {name} must have shape {q.shape[:3]}, (B, NH, S); got {array.shape}: "
+                "heads and steps are the other way round in it, or in q, k and v, which must be "
+                "(B, NH, S, D)"
             )
         require_shape(operator, name, array, q.shape[:3], "(B, NH, S)")
     if not q.shape[3] or not v.shape[3]:

@@ -223,7 +223,7 @@ def arguments(**changes: object) -> dict[str, object]:
         ({"v": mx.zeros((2, 3, 4, 6))}, ValueError, r"v must be \(B, NH, S, DV\)"),
         ({"i": mx.zeros((2, 3, 5, 1))}, ValueError, r"i must have shape \(2, 3, 5\)"),
         ({"f": mx.zeros((2, 3))}, ValueError, r"f must have shape \(2, 3, 5\)"),
-        ({"i": mx.zeros((2, 5, 3))}, ValueError, "axes of heads and steps the other way round"),
+        ({"i": mx.zeros((2, 5, 3))}, ValueError, "heads and steps are the other way round"),
         ({"q": mx.zeros((2, 3, 5, 8), dtype=mx.int32)}, TypeError, "q must be float32"),
         ({"v": mx.zeros((2, 3, 5, 6), dtype=mx.float16)}, TypeError, "must have one dtype"),
         ({"m_initial": None}, ValueError, "c, n and m come together, m is missing"),
