@@ -16,7 +16,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
-from xlstm_kernels.linalg.arithmetic import multiply
+from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.lu_kernel import factor_panel, panel_columns
 from xlstm_kernels.linalg.triangular import triangular_operation
 
@@ -210,7 +210,9 @@ def _by_blocks(a: mx.array, backend: str) -> Factors:
 
 
 def _native(a: mx.array) -> Factors:
+    a = unmapped("lu")(a)
     places, lower, upper = mx.linalg.lu(a, stream=mx.cpu)
+    # Not compact factors of this: without the pivots, MLX 0.32.4 writes them to freed memory.
     _, pivots = mx.linalg.lu_factor(a, stream=mx.cpu)
     k = min(a.shape[-2:])
     lower = mx.tril(lower, -1)

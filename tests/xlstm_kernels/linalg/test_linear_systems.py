@@ -260,7 +260,8 @@ def test_solve_backward_error(shape, columns, condition, device):
     bar = 3 * max(solve_backward_error(a, np.linalg.solve(a, b), b), 2**-25)
     assert solve_backward_error(a, x, b) <= bar
     one = np.broadcast_to(np.eye(shape[-1]), shape)
-    bar = 3 * max(solve_backward_error(a, np.linalg.inv(a), one), 2**-25)
+    library = mx.linalg.inv(mx.array(a), stream=mx.cpu) if device == NATIVE else np.linalg.inv(a)
+    bar = 3 * max(solve_backward_error(a, np.array(library), one), 2**-25)
     assert solve_backward_error(a, np.array(inv(mx.array(a), backend=device)), one) <= bar
 
 
@@ -297,6 +298,30 @@ def test_solve_singular_matrices_are_nan(device):
     assert np.isnan(inverse[[0, 2]]).all()
     assert x[1].tolist() == [0.5, 0.25]
     assert inverse[1].tolist() == [[0.5, 0], [0, 0.25]]
+
+
+@pytest.mark.parametrize("size", [1, 3, 70])
+def test_systems_that_are_not_finite_are_nan(size, device):
+    """Also with an infinite pivot, by which LAPACK divides."""
+    a = np.tile(4 * np.eye(size, dtype=np.float32), (4, 1, 1))
+    b = np.ones((4, size, 2), dtype=np.float32)
+    a[0, size - 1, 0], a[1, 0, size - 1], b[2, 0, 0] = INF, NAN, -INF
+    bad = np.array([[True, True], [True, True], [True, False], [False, False]])
+    given = mx.array(a), mx.array(b)
+    for x in (
+        solve(*given, backend=device),
+        solve_triangular(given[0] + mx.swapaxes(given[0], -1, -2), given[1], backend=device),
+    ):
+        np.testing.assert_array_equal(np.isnan(np.array(x)), np.repeat(bad[:, None], size, axis=1))
+    inverse = np.array(inv(given[0], backend=device))
+    np.testing.assert_array_equal(np.isnan(inverse).all(axis=(1, 2)), [True, True, False, False])
+    np.testing.assert_array_equal(np.isnan(inverse).any(axis=(1, 2)), [True, True, False, False])
+
+
+@pytest.mark.parametrize("operator", [inv, lu_factor, lambda a, **_: solve(a, a, **_)])
+def test_vmap_is_refused_with_what_to_do(operator):
+    with pytest.raises(ValueError, match="mapped axis as a batch axis"):
+        mx.vmap(lambda a: operator(a, backend=NATIVE))(mx.zeros((2, 3, 3)))
 
 
 def test_solve_derivatives(device):
@@ -382,6 +407,10 @@ def test_solve_triangular_backward_error(size, columns, batch, condition, trans,
     x = solve_triangular(mx.array(a), mx.array(b), trans, lower, backend=device)
     t = triangle(a, trans, lower, unit=False)
     bar = 3 * max(solve_triangular_backward_error(t, substituted(t, b), b), 2**-25)
+    if device == NATIVE:
+        upper = lower is bool(trans)
+        library = mx.linalg.solve_triangular(mx.array(t), mx.array(b), upper=upper, stream=mx.cpu)
+        bar = max(bar, 3 * solve_triangular_backward_error(t, np.array(library), b))
     assert solve_triangular_backward_error(t, np.array(x), b) <= bar
 
 
