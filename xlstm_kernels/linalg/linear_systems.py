@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, require_square
+from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.lu_factorization import (
     lu_operation,
@@ -26,6 +26,7 @@ from xlstm_kernels.linalg.triangular import (
 )
 
 
+@in_float32
 def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
@@ -55,6 +56,7 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
     return x.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
 
 
+@in_float32
 def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
 

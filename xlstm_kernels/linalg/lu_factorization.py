@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.lu_kernel import factor_panel, panel_columns
 from xlstm_kernels.linalg.triangular import triangular_operation
@@ -23,6 +23,7 @@ from xlstm_kernels.linalg.triangular import triangular_operation
 Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
 
 
+@in_float32
 def lu(
     a: mx.array, permute_l: bool = False, p_indices: bool = False, *, backend: str | None = None
 ) -> tuple[mx.array, ...]:
@@ -68,6 +69,7 @@ def lu(
     return matrix.reshape((*batch, rows, rows)), lower, upper
 
 
+@in_float32
 def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.array]:
     """Factor matrices in LAPACK's compact form: `scipy.linalg.lu_factor`.
 

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
 from xlstm_kernels.linalg.householder import fits, small_qr
@@ -39,6 +39,7 @@ def qr(
 def qr(a: mx.array, mode: Literal["r"], *, backend: str | None = None) -> mx.array: ...
 
 
+@in_float32
 def qr(a: mx.array, mode: Mode = "reduced", *, backend: str | None = None) -> QRResult | mx.array:
     """Factor each matrix into an orthogonal Q and an upper triangular R, as `numpy.linalg.qr`.
 

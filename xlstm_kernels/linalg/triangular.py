@@ -18,7 +18,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch
+from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _SMALLEST_BLOCK = 8
 _TRANSPOSED = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}
 
 
+@in_float32
 def solve_triangular(
     a: mx.array,
     b: mx.array,
