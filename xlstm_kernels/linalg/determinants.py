@@ -72,7 +72,8 @@ def _factored(operator: str, a: mx.array, backend: str | None) -> tuple[mx.array
         return mx.ones(a.shape[:-2]), mx.ones((*a.shape[:-2], 1))
     compact, pivots = lu_factor(a, backend=backend)
     exchanged = pivots != mx.arange(a.shape[-1], dtype=mx.int32)
-    odd = mx.sum(exchanged, axis=-1) % 2
-    sign = 1.0 - 2.0 * odd.astype(mx.float32)
-    finite = mx.sum(mx.stop_gradient(compact) * 0.0, axis=(-2, -1))  # or NaN
+    ones = mx.ones(pivots.shape)
+    sign = mx.prod(mx.where(exchanged, mx.negative(ones), ones), axis=-1)
+    constant = mx.stop_gradient(compact)
+    finite = mx.sum(constant - constant, axis=(-2, -1))  # zero or NaN
     return sign + finite, mx.diagonal(compact, axis1=-2, axis2=-1)

@@ -143,7 +143,7 @@ def _inverse(backend: str) -> Operation:
 
     def native(a: mx.array) -> mx.array:
         _, _, upper = mx.linalg.lu(unmapped("inv")(a), stream=mx.cpu)
-        finite = mx.sum(upper * 0.0, axis=(1, 2), keepdims=True)
+        finite = mx.sum(upper - upper, axis=(1, 2), keepdims=True)
         # NaN where MLX raises, or returns numbers for an infinite element.
         return mx.linalg.inv(a + (finite + zero_or_nan(upper)), stream=mx.cpu)
 

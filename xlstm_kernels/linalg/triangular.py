@@ -168,12 +168,12 @@ def by_inverses(a: mx.array, *, lower: bool) -> Solver:
 def zero_or_nan(a: mx.array) -> mx.array:
     """Zeros (..., 1, 1), NaN where the diagonal of a (..., N, N) has a zero or is not finite."""
     diagonal = a.flatten(-2)[..., :: a.shape[-1] + 1]
-    return mx.sum(diagonal * 0.0 / diagonal, axis=-1, keepdims=True)[..., None]
+    return mx.sum((diagonal - diagonal) / diagonal, axis=-1, keepdims=True)[..., None]
 
 
 def _finite_columns(x: mx.array) -> mx.array:
     """The columns that are finite, and others of NaN."""
-    return x + mx.sum(x * 0.0, axis=-2, keepdims=True)
+    return x + mx.sum(x - x, axis=-2, keepdims=True)
 
 
 def of_work(operation: Operation) -> Operation:
