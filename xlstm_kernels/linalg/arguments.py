@@ -35,11 +35,10 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = (x.dtype for x in (*args, *kwargs.values()) if isinstance(x, mx.array))
-        dtypes = [dtype for dtype in given if dtype in FLOATING]
-        dtype = functools.reduce(mx.result_type, dtypes, dtypes[0]) if dtypes else mx.float32
-        if all(given == mx.float32 for given in dtypes):
+        given = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, mx.array)]
+        if mx.float16 not in given and mx.bfloat16 not in given:
             return function(*args, **kwargs)
+        dtype = functools.reduce(mx.result_type, (d for d in given if d in FLOATING))
 
         def widened(x: Any) -> Any:
             return x.astype(mx.float32) if isinstance(x, mx.array) and x.dtype in FLOATING else x
@@ -122,6 +121,8 @@ def broadcast_batches(operator: str, a: mx.array, b: mx.array) -> tuple[mx.array
     Raises:
         ValueError: for batch axes that do not broadcast.
     """
+    if a.shape[:-2] == b.shape[:-2]:
+        return a, b
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:

@@ -160,7 +160,7 @@ def by_inverses(a: mx.array, *, lower: bool) -> Solver:
 
     def leaf(a: mx.array) -> Solver:
         inverse = mx.linalg.tri_inv(a, upper=not lower, stream=mx.cpu)
-        return lambda b: multiply(inverse, b)
+        return lambda b: mx.matmul(inverse, b, stream=mx.cpu)
 
     return substitution(a, lower=lower, leaf=leaf, rows=BLOCK)
 
