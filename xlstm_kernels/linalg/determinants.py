@@ -75,5 +75,5 @@ def _factored(operator: str, a: mx.array, backend: str | None) -> tuple[mx.array
     ones = mx.ones(pivots.shape)
     sign = mx.prod(mx.where(exchanged, mx.negative(ones), ones), axis=-1)
     constant = mx.stop_gradient(compact)
-    finite = mx.sum(constant - constant, axis=(-2, -1))  # zero or NaN
-    return sign + finite, mx.diagonal(compact, axis1=-2, axis2=-1)
+    nothing = mx.sum(constant - constant, axis=(-2, -1))  # zero, or NaN if not finite
+    return sign + nothing, mx.diagonal(compact, axis1=-2, axis2=-1) + nothing[..., None]

@@ -143,9 +143,9 @@ def _inverse(backend: str) -> Operation:
 
     def native(a: mx.array) -> mx.array:
         _, _, upper = mx.linalg.lu(unmapped("inv")(a), stream=mx.cpu)
-        finite = mx.sum(upper - upper, axis=(1, 2), keepdims=True)
+        nothing = mx.sum(upper - upper, axis=(1, 2), keepdims=True)
         # NaN where MLX raises, or returns numbers for an infinite element.
-        return mx.linalg.inv(a + (finite + zero_or_nan(upper)), stream=mx.cpu)
+        return mx.linalg.inv(a + (nothing + zero_or_nan(upper)), stream=mx.cpu)
 
     def tangents_of(a: mx.array) -> mx.array:
         return solve_reference(a, mx.broadcast_to(mx.eye(a.shape[-1]), a.shape))

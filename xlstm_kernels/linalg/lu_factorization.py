@@ -214,7 +214,7 @@ def _by_blocks(a: mx.array, backend: str) -> Factors:
 def _native(a: mx.array) -> Factors:
     a = unmapped("lu")(a)
     places, lower, upper = mx.linalg.lu(a, stream=mx.cpu)
-    # Not compact factors of this: without the pivots, MLX 0.32.4 writes them to freed memory.
+    # Not its compact factors: MLX 0.32.4 corrupts memory where they are read and pivots are not.
     _, pivots = mx.linalg.lu_factor(a, stream=mx.cpu)
     k = min(a.shape[-2:])
     lower = mx.tril(lower, -1)
