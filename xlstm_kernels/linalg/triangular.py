@@ -90,11 +90,14 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         return _finite_columns(x) if a.shape[-1] > BLOCK else x
 
     def native(a: mx.array, b: mx.array) -> mx.array:
-        if unit:
-            given = (mx.tril(a, -1) if lower else mx.triu(a, 1)) + mx.eye(a.shape[-1])
-        else:
-            given = a + zero_or_nan(a)
-        return _finite_columns(by_inverses(given, lower=lower)(b))
+        def leaf(a: mx.array) -> Solver:
+            # Under mx.vmap, MLX 0.32.4 inverts both triangles.
+            part = mx.tril(a, -int(unit)) if lower else mx.triu(a, int(unit))
+            return by_inverses(
+                part + (mx.eye(a.shape[-1]) if unit else zero_or_nan(a)), lower=lower
+            )
+
+        return _finite_columns(substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b))
 
     def tangents_of(a: mx.array, b: mx.array) -> mx.array:
         return solve_triangular_reference(a, b, lower=lower, unit=unit)
@@ -156,7 +159,10 @@ def substitution(
 
 
 def by_inverses(a: mx.array, *, lower: bool) -> Solver:
-    """The solution, of b, by inverses on the CPU: MLX raises at a zero on the diagonal."""
+    """The solution, of b, by inverses on the CPU, for a diagonal without zeros.
+
+    The other triangle is zero.
+    """
 
     def leaf(a: mx.array) -> Solver:
         inverse = mx.linalg.tri_inv(a, upper=not lower, stream=mx.cpu)

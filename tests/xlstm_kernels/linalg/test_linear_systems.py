@@ -435,6 +435,18 @@ def test_solve_triangular_singular_matrices_are_nan(device):
 
 
 @pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+def test_solve_triangular_maps(lower, unit):
+    a, b = map(mx.array, solve_triangular_drawn(5, 2, 6, 3.0))
+
+    def solved(a, b):
+        return solve_triangular(a, b, 0, lower, unit, backend=NATIVE)
+
+    found = mx.vmap(solved)(a.reshape(2, 3, 5, 5), b.reshape(2, 3, 5, 2))
+    np.testing.assert_allclose(np.array(found).reshape(6, 5, 2), solved(a, b), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize(("trans", "lower"), [(0, True), (1, False), (1, True)])
 def test_solve_triangular_derivatives(trans, lower, unit, device):
     a, b = solve_triangular_drawn(5, 2, 2, 10.0)
