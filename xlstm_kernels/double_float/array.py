@@ -20,9 +20,11 @@ from xlstm_kernels.double_float.reductions import doubled, row_dot, row_sum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 Operand: TypeAlias = "DoubleFloat | mx.array | float"
+
+_MOST_FACTORS = 64  # of a power by products, whose error grows with the exponent
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,9 +83,27 @@ class DoubleFloat:
         return cls(*pairs.pair(array.astype(mx.float32)))
 
     def to_float64(self) -> mx.array:
-        """The numbers, rounded to a float64 array of the CPU, which `numpy.array` takes."""
+        """The numbers, rounded to a float64 array of the CPU."""
         with mx.stream(mx.cpu):
             return doubled(self.high, self.low)
+
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NDArray[np.float64]:
+        if copy is False:
+            raise ValueError("DoubleFloat: NumPy's float64 array is a copy, got copy=False")
+        numbers: NDArray[np.float64] = self.to_float64().__array__()
+        return numbers if dtype is None else numbers.astype(dtype)
+
+    def item(self) -> float:
+        """Return the number of an array of one element, as a Python float.
+
+        Raises:
+            ValueError: for another size.
+        """
+        if self.size != 1:
+            raise ValueError(f"DoubleFloat.item: array must have one element, got {self.shape}")
+        return float(self.__array__().item())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,6 +153,17 @@ class DoubleFloat:
     def __rtruediv__(self, other: Operand) -> DoubleFloat:
         return _apply("divide", other, self)
 
+    def __pow__(self, other: Operand) -> DoubleFloat:
+        exponent = _operand(other)
+        if not isinstance(other, (DoubleFloat, mx.array, np.ndarray)):
+            number = float(other)
+            if abs(number) <= _MOST_FACTORS and number.is_integer():
+                return _whole_power(self, int(number))
+        return _power(self, exponent)
+
+    def __rpow__(self, other: Operand) -> DoubleFloat:
+        return _power(_operand(other), self)
+
     def __neg__(self) -> DoubleFloat:
         return DoubleFloat(mx.negative(self.high), mx.negative(self.low))
 
@@ -180,17 +211,48 @@ class DoubleFloat:
         Raises:
             ValueError: for an axis that the array lacks or that is named twice.
         """
-        axes = _axes(self.ndim, axis)
-        kept = [place for place in range(self.ndim) if place not in axes]
-        lengths = [self.shape[place] for place in kept]
-        count = math.prod(self.shape[place] for place in axes)
-        rows = (
-            part.transpose(*kept, *axes).reshape(math.prod(lengths), count)
-            for part in (self.high, self.low)
-        )
-        shape = [1 if p in axes else n for p, n in enumerate(self.shape)] if keepdims else lengths
+        rows, shape = self._rows("sum", axis, keepdims=keepdims)
         summed = row_sum(executors.resolve(None))(*rows)
         return DoubleFloat(*(part.reshape(shape) for part in summed))
+
+    def mean(
+        self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False
+    ) -> DoubleFloat:
+        """The mean over `axis`, several, or all; NaN of no elements.
+
+        Raises:
+            ValueError: for an axis that the array lacks or that is named twice.
+        """
+        (high, _), _ = self._rows("mean", axis, keepdims=keepdims)
+        return self.sum(axis, keepdims=keepdims) / high.shape[1]
+
+    def max(
+        self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False
+    ) -> DoubleFloat:
+        """The maximum over `axis`, several, or all: NaN if one is NaN.
+
+        The gradient is that of the first of equal elements.
+
+        Raises:
+            ValueError: for no elements, an axis that the array lacks or that is named twice.
+        """
+        (high, low), shape = self._rows("max", axis, keepdims=keepdims)
+        if not high.shape[1]:
+            raise ValueError(f"DoubleFloat.max: axis must have elements, got shape {self.shape}")
+        constant = mx.stop_gradient(high)
+        greatest = mx.max(constant, axis=1, keepdims=True)
+        candidates = mx.logical_or(constant == greatest, mx.isnan(constant))
+        lows = mx.where(candidates, mx.stop_gradient(low), mx.full(low.shape, -math.inf))
+        place = mx.argmax(lows, axis=1, keepdims=True)
+        return DoubleFloat(
+            *(mx.take_along_axis(part, place, axis=1).reshape(shape) for part in (high, low))
+        )
+
+    def min(
+        self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False
+    ) -> DoubleFloat:
+        """The minimum, as `max`."""
+        return -(-self).max(axis, keepdims=keepdims)
 
     def dot(self, other: DoubleFloat | mx.array) -> DoubleFloat:
         """The dot product of two vectors, a 0-d array.
@@ -257,6 +319,21 @@ class DoubleFloat:
         products = matrix_product(executors.resolve(None))(*parts)
         return DoubleFloat(*(part.reshape((*batch, *rows, *columns)) for part in products))
 
+    def _rows(
+        self, operator: str, axis: int | Sequence[int] | None, *, keepdims: bool
+    ) -> tuple[list[mx.array], list[int]]:
+        """High and low parts (R, C), C elements for each of R results, and the results' shape."""
+        axes = _axes(operator, self.ndim, axis)
+        kept = [place for place in range(self.ndim) if place not in axes]
+        lengths = [self.shape[place] for place in kept]
+        count = math.prod(self.shape[place] for place in axes)
+        rows = [
+            part.transpose(*kept, *axes).reshape(math.prod(lengths), count)
+            for part in (self.high, self.low)
+        ]
+        shape = [1 if p in axes else n for p, n in enumerate(self.shape)] if keepdims else lengths
+        return rows, shape
+
     @property
     def _pair(self) -> pairs.Pair:
         return pairs.Pair(self.high, self.low)
@@ -286,6 +363,41 @@ def _apply(name: str, *values: object) -> DoubleFloat:
     return DoubleFloat(*elementwise(name, executors.resolve(None))(*parts))
 
 
+def _whole_power(base: DoubleFloat, exponent: int) -> DoubleFloat:
+    """The power by squares and products: one for the exponent 0, of NaN too."""
+    if exponent < 0:
+        return _whole_power(1.0 / base, -exponent)
+    if exponent == 0:
+        return DoubleFloat.from_array(mx.ones_like(base.high))
+    root = base if exponent == 1 else _whole_power(base * base, exponent // 2)
+    return root * base if exponent % 2 and exponent > 1 else root
+
+
+def _power(base: DoubleFloat, exponent: DoubleFloat) -> DoubleFloat:
+    """The power exp(y log |x|), with the sign of whole powers; of a float32 for special numbers."""
+    shape = _broadcast_shape(base.shape, exponent.shape)
+    x, y = (
+        pairs.Pair(*(mx.broadcast_to(part, shape) for part in (operand.high, operand.low)))
+        for operand in (base, exponent)
+    )
+    one, nan = pairs.pair(mx.ones_like(x.high)), pairs.pair(mx.full(shape, math.nan))
+    regular = mx.isfinite(x.high) & mx.isfinite(y.high) & (x.high != mx.zeros_like(x.high))
+    special = mx.power(mx.where(regular, one.high, x.high), mx.where(regular, one.high, y.high))
+    x, y = pairs.where(regular, x, one), pairs.where(regular, y, one)
+    negative = x.high < mx.zeros_like(x.high)
+    size = pairs.where(negative, pairs.negative(x), x)
+    found = (DoubleFloat(*size).log() * DoubleFloat(*y)).exp()
+    value = pairs.Pair(found.high, found.low)
+    half = mx.array(0.5, dtype=y.high.dtype)
+    whole, even = (
+        (mx.floor(high) == high) & (mx.floor(low) == low)
+        for high, low in (y, (y.high * half, y.low * half))
+    )
+    of_negative = pairs.where(even, value, pairs.where(whole, pairs.negative(value), nan))
+    value = pairs.where(negative, of_negative, value)
+    return DoubleFloat(*pairs.where(regular, value, pairs.pair(special)))
+
+
 def _broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
@@ -294,11 +406,13 @@ def _broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError(f"DoubleFloat: shapes {listed} do not broadcast") from None
 
 
-def _axes(ndim: int, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+def _axes(operator: str, ndim: int, axis: int | Sequence[int] | None) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     axes = tuple(place + ndim if place < 0 else place for place in given)
     if any(not 0 <= place < ndim for place in axes) or len(set(axes)) < len(axes):
-        raise ValueError(f"DoubleFloat.sum: axis must name axes of {ndim} once each, got {axis}")
+        raise ValueError(
+            f"DoubleFloat.{operator}: axis must name axes of {ndim} once each, got {axis}"
+        )
     return axes

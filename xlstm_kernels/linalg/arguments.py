@@ -7,31 +7,61 @@ singular matrix, the results of that matrix are NaN, and those of other matrices
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import mlx.core as mx
 import numpy as np
+from mlx.utils import tree_map
+
+from xlstm_kernels.arguments import FLOATING, require_floating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: What NumPy raises, so that code written for NumPy catches it.
 LinAlgError = np.linalg.LinAlgError
 
 
+def in_float32(function: Callable[P, R]) -> Callable[P, R]:
+    """Let `function` take float16 and bfloat16: it computes in float32, results have their dtype.
+
+    Arrays of several dtypes are promoted as MLX promotes them.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, mx.array)]
+        if mx.float16 not in given and mx.bfloat16 not in given:
+            return function(*args, **kwargs)
+        dtype = functools.reduce(mx.result_type, (d for d in given if d in FLOATING))
+
+        def widened(x: Any) -> Any:
+            return x.astype(mx.float32) if isinstance(x, mx.array) and x.dtype in FLOATING else x
+
+        def rounded(x: Any) -> Any:
+            return x.astype(dtype) if x.dtype == mx.float32 else x
+
+        wide: Any = tree_map(widened, (args, kwargs))
+        results: R = tree_map(rounded, function(*wide[0], **wide[1]))
+        return results
+
+    return call
+
+
 def require_matrices(operator: str, argument: str, array: object) -> None:
-    """Accept a float32 array of at least two axes.
+    """Accept a floating array of at least two axes.
 
     Raises:
         TypeError: for another dtype, or for an object that is not an array.
         LinAlgError: for fewer axes.
     """
-    if not isinstance(array, mx.array):
-        raise TypeError(
-            f"{operator}: {argument} must be an mlx.core.array, got {type(array).__name__}"
-        )
-    if array.dtype != mx.float32:
-        raise TypeError(
-            f"{operator}: {argument} must be float32, got {array.dtype}; "
-            "convert it with .astype(mx.float32)"
-        )
+    require_floating(operator, argument, array)
+    assert isinstance(array, mx.array)
     if array.ndim < 2:
         raise LinAlgError(
             f"{operator}: {argument} must have at least two axes, got shape {array.shape}"
@@ -39,7 +69,7 @@ def require_matrices(operator: str, argument: str, array: object) -> None:
 
 
 def require_square(operator: str, argument: str, array: object) -> None:
-    """Accept float32 matrices with as many rows as columns.
+    """Accept floating matrices with as many rows as columns.
 
     Raises:
         TypeError: for another dtype, or for an object that is not an array.
@@ -91,6 +121,8 @@ def broadcast_batches(operator: str, a: mx.array, b: mx.array) -> tuple[mx.array
     Raises:
         ValueError: for batch axes that do not broadcast.
     """
+    if a.shape[:-2] == b.shape[:-2]:
+        return a, b
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import Any
 
 import mlx.core as mx
 
@@ -34,3 +36,17 @@ def quotient(dividend: mx.array, divisor: mx.array) -> mx.array:
     zero = mx.zeros_like(divisor)
     nothing = mx.logical_and(mx.equal(dividend, zero), mx.equal(divisor, zero))
     return dividend / mx.where(nothing, mx.ones_like(divisor), divisor)
+
+
+@functools.cache
+def unmapped(operator: str) -> Any:
+    """The identity of an array, which refuses `mx.vmap`, as LAPACK's factors have no rule."""
+
+    def refuse(*_: Any) -> Any:
+        raise ValueError(
+            f"{operator}: MLX cannot vmap it; call it once with the mapped axis as a batch axis"
+        )
+
+    guard: Any = mx.custom_function(lambda array: array)
+    guard.vmap(refuse)
+    return guard

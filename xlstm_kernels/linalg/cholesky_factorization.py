@@ -16,7 +16,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.double_float.matrix_product import matrix_product
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import flat_batch, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import (
@@ -27,6 +27,7 @@ from xlstm_kernels.linalg.triangular import (
 )
 
 
+@in_float32
 def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None) -> mx.array:
     """Factor positive definite matrices: `numpy.linalg.cholesky`.
 

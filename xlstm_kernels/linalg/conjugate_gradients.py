@@ -15,13 +15,14 @@ import numpy as np
 
 from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.differentiation import Arrays, differentiable
-from xlstm_kernels.linalg.arguments import require_square
+from xlstm_kernels.linalg.arguments import in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.linear_systems import solve_reference
 
 Multiply: TypeAlias = Callable[[mx.array], mx.array]
 
 
+@in_float32
 def conjugate_gradient(
     a: mx.array | Multiply,
     b: mx.array,

@@ -14,6 +14,7 @@ from xlstm_kernels.linalg.arguments import (
     LinAlgError,
     broadcast_batches,
     flat_batch,
+    in_float32,
     require_matrices,
 )
 from xlstm_kernels.linalg.arithmetic import multiply
@@ -29,6 +30,7 @@ class LstsqResult(NamedTuple):
     s: mx.array
 
 
+@in_float32
 def lstsq(
     a: mx.array, b: mx.array, rcond: float | None = None, *, backend: str | None = None
 ) -> LstsqResult:

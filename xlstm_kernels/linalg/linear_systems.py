@@ -8,16 +8,25 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, require_square
-from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.lu_factorization import lu_operation, lu_reference, take_rows
+from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32, require_square
+from xlstm_kernels.linalg.arithmetic import multiply, unmapped
+from xlstm_kernels.linalg.lu_factorization import (
+    lu_operation,
+    lu_reference,
+    take_rows,
+)
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
+    Solver,
+    by_inverses,
+    of_work,
     solve_triangular_reference,
     triangular_operation,
+    zero_or_nan,
 )
 
 
+@in_float32
 def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
@@ -28,11 +37,12 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         b: (N,) or (..., N, K) float32: as in NumPy 2, a vector only if it has one axis. Batch
             axes broadcast.
         backend: `"metal"`, `"cuda"`, `"native"` (`mx.linalg.lu` on the CPU and MLX operations), or
-            None for kernels where they can run. None works in `mx.vmap`: see `lu`.
+            None for kernels where they can run. None works in `mx.vmap`: batches are leading axes.
 
     Returns:
         x (..., N) or (..., N, K) float32. All NaN for a singular matrix, for which NumPy raises:
-        one whose factor U has a zero on its diagonal.
+        one whose factor U has a zero on its diagonal. NaN in a column of `b` where the matrix or
+        the column is not finite.
 
     Raises:
         TypeError: for another dtype.
@@ -46,6 +56,7 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
     return x.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
 
 
+@in_float32
 def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
 
@@ -54,7 +65,7 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
         backend: as for `solve`.
 
     Returns:
-        (..., N, N) float32. All NaN for a singular matrix, as in `solve`.
+        (..., N, N) float32. All NaN for a matrix that is singular, as in `solve`, or not finite.
 
     Raises:
         TypeError: for another dtype.
@@ -63,9 +74,9 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
         RuntimeError: for a backend that cannot run here.
     """
     require_square("inv", "a", a)
-    identity = mx.broadcast_to(mx.eye(a.shape[-1], dtype=a.dtype), a.shape)
-    operation = _solve(executors.resolve(backend))
-    inverse: mx.array = operation(flat_batch(a), flat_batch(identity))
+    if not a.size:
+        return mx.zeros_like(a)
+    inverse: mx.array = _inverse(executors.resolve(backend))(flat_batch(a))
     return inverse.reshape(a.shape)
 
 
@@ -92,10 +103,18 @@ def _solve(backend: str) -> Operation:
             return solution
 
         x = substituted(b)
-        if backend == executors.NATIVE or a.shape[-1] > BLOCK:
-            # Many roundings: one step of refinement, as LAPACK's sgerfs, has the error of a few.
-            x = x + substituted(b - multiply(a, x))
-        return x
+        return _refined(a, b, x, substituted) if a.shape[-1] > BLOCK else x
+
+    def native(a: mx.array, b: mx.array) -> mx.array:
+        places, lower, upper = mx.linalg.lu(unmapped("solve")(a), stream=mx.cpu)
+        permutation = mx.argsort(places, axis=-1)
+        solve_lower = by_inverses(lower, lower=True)
+        solve_upper = by_inverses(upper + zero_or_nan(upper), lower=False)
+
+        def substituted(b: mx.array) -> mx.array:
+            return solve_upper(solve_lower(take_rows(b, permutation)))
+
+        return _refined(a, b, substituted(b), substituted)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3.1."""
@@ -104,6 +123,37 @@ def _solve(backend: str) -> Operation:
         return mx.negative(multiply(in_b, mx.swapaxes(operation(a, b), -1, -2))), in_b
 
     operation = on_backend(
-        backend, launch, launch, gradient, operator="solve", tangents_of=solve_reference
+        backend, launch, native, gradient, operator="solve", tangents_of=solve_reference
     )
-    return operation
+    return of_work(operation)
+
+
+def _refined(a: mx.array, b: mx.array, x: mx.array, solve: Solver) -> mx.array:
+    """One step of refinement, as LAPACK's sgerfs: many roundings have the error of a few."""
+    return x + solve(b - multiply(a, x))
+
+
+@functools.cache
+def _inverse(backend: str) -> Operation:
+    """The operation a (B, N, N) -> its inverse on one backend."""
+
+    def launch(a: mx.array) -> mx.array:
+        inverse: mx.array = _solve(backend)(a, mx.broadcast_to(mx.eye(a.shape[-1]), a.shape))
+        return inverse
+
+    def native(a: mx.array) -> mx.array:
+        _, _, upper = mx.linalg.lu(unmapped("inv")(a), stream=mx.cpu)
+        nothing = mx.sum(upper - upper, axis=(1, 2), keepdims=True)
+        # NaN where MLX raises, or returns numbers for an infinite element.
+        return mx.linalg.inv(a + (nothing + zero_or_nan(upper)), stream=mx.cpu)
+
+    def tangents_of(a: mx.array) -> mx.array:
+        return solve_reference(a, mx.broadcast_to(mx.eye(a.shape[-1]), a.shape))
+
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        transposed = mx.swapaxes(outputs[0], -1, -2)
+        return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
+
+    return on_backend(
+        backend, launch, native, gradient, operator="inv", of_outputs=True, tangents_of=tangents_of
+    )

@@ -15,14 +15,15 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
-from xlstm_kernels.linalg.arithmetic import multiply
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
+from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.lu_kernel import factor_panel, panel_columns
 from xlstm_kernels.linalg.triangular import triangular_operation
 
 Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
 
 
+@in_float32
 def lu(
     a: mx.array, permute_l: bool = False, p_indices: bool = False, *, backend: str | None = None
 ) -> tuple[mx.array, ...]:
@@ -68,6 +69,7 @@ def lu(
     return matrix.reshape((*batch, rows, rows)), lower, upper
 
 
+@in_float32
 def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.array]:
     """Factor matrices in LAPACK's compact form: `scipy.linalg.lu_factor`.
 
@@ -210,7 +212,9 @@ def _by_blocks(a: mx.array, backend: str) -> Factors:
 
 
 def _native(a: mx.array) -> Factors:
+    a = unmapped("lu")(a)
     places, lower, upper = mx.linalg.lu(a, stream=mx.cpu)
+    # Not its compact factors: MLX 0.32.4 corrupts memory where they are read and pivots are not.
     _, pivots = mx.linalg.lu_factor(a, stream=mx.cpu)
     k = min(a.shape[-2:])
     lower = mx.tril(lower, -1)

@@ -9,12 +9,13 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_matrices, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices, require_square
 from xlstm_kernels.linalg.arithmetic import known, multiply
 from xlstm_kernels.linalg.singular_values import svd
 from xlstm_kernels.linalg.symmetric_eigen import eigh
 
 
+@in_float32
 def pinv(
     a: mx.array,
     rcond: float | mx.array | None = None,

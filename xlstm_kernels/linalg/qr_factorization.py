@@ -9,8 +9,8 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
-from xlstm_kernels.linalg.arithmetic import multiply
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
+from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
 from xlstm_kernels.linalg.householder import fits, small_qr
 from xlstm_kernels.linalg.triangular import solve_triangular
@@ -39,6 +39,7 @@ def qr(
 def qr(a: mx.array, mode: Literal["r"], *, backend: str | None = None) -> mx.array: ...
 
 
+@in_float32
 def qr(a: mx.array, mode: Mode = "reduced", *, backend: str | None = None) -> QRResult | mx.array:
     """Factor each matrix into an orthogonal Q and an upper triangular R, as `numpy.linalg.qr`.
 
@@ -149,18 +150,10 @@ def _native(mode: Mode, gradient: Gradient) -> Operation:
         _, pushed = mx.vjp(pulled, [mx.zeros_like(array) for array in factors], [moving])
         return pushed if mode != "r" else pushed[0]
 
-    operation = mx.custom_function(lambda matrices: factor(mx.stop_gradient(_GUARD(matrices))))
+    guard = unmapped("qr")
+    operation = mx.custom_function(lambda matrices: factor(mx.stop_gradient(guard(matrices))))
     operation.jvp(push_forward)
     return operation
-
-
-def _refuse(*_: Any) -> Any:
-    raise ValueError("qr: MLX cannot vmap it; call it once with the mapped axis as a batch axis")
-
-
-# MLX vectorizes the inside of a custom function, and its QR has no rule.
-_GUARD: Any = mx.custom_function(lambda matrices: matrices)
-_GUARD.vmap(_refuse)
 
 
 def _as_tuple(arrays: Any) -> Any:

@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.svd_kernel import (
     MOST_COLUMNS,
@@ -54,6 +54,7 @@ def svd(
 ) -> mx.array: ...
 
 
+@in_float32
 def svd(
     a: mx.array,
     full_matrices: bool = True,
@@ -98,6 +99,7 @@ def svd(
     return SVDResult(*(part.reshape(*batch, *part.shape[1:]) for part in (u, s, vh)))
 
 
+@in_float32
 def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
     """Return the singular values of matrices, descending.
 

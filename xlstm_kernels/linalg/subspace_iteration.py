@@ -6,12 +6,13 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
-from xlstm_kernels.linalg.arguments import require_matrices
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.qr_factorization import qr
 from xlstm_kernels.linalg.singular_values import SVDResult, svd
 
 
+@in_float32
 def truncated_svd(
     a: mx.array,
     k: int,

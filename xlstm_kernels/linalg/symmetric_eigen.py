@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
 
@@ -25,6 +25,7 @@ class EighResult(NamedTuple):
     eigenvectors: mx.array
 
 
+@in_float32
 def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighResult:  # noqa: N803
     """Return eigenvalues and eigenvectors of symmetric matrices.
 
@@ -53,6 +54,7 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
     return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
 
 
+@in_float32
 def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.array:  # noqa: N803
     """Return the eigenvalues of symmetric matrices, ascending.
 

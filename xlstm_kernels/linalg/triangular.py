@@ -3,34 +3,35 @@
 Kernels solve matrices of up to 64 rows in one launch, one threadgroup for a matrix and up to 64
 columns of b: the matrix is in threadgroup memory, a column of x in the registers of a thread.
 Larger matrices are halved (Golub and Van Loan, Matrix Computations, 4th edition, section 3.1.4),
-with MLX's products between the halves. MLX operations multiply by inverses of blocks of 32 rows,
-and refine the result: an inverse alone, as in `mx.linalg.solve_triangular`, loses digits.
+with MLX's products between the halves. MLX operations multiply by inverses of blocks of up to 64
+rows, as `mx.linalg.solve_triangular` does by that of the whole matrix.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch
+from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Solver: TypeAlias = "Callable[[mx.array], mx.array]"
+
 BLOCK = 64  # the most rows of a matrix in one kernel
 _SMALLEST_BLOCK = 8
-_NATIVE_BLOCK = 32
-_REFINEMENTS = 2
 _TRANSPOSED = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}
 
 
+@in_float32
 def solve_triangular(
     a: mx.array,
     b: mx.array,
@@ -55,7 +56,7 @@ def solve_triangular(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a matrix with a zero on its diagonal, for which
-        SciPy raises.
+        SciPy raises, and in a column of `b` where the matrix or the column is not finite.
 
     Raises:
         TypeError: for another dtype.
@@ -82,16 +83,21 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
     """The operation a (B, N, N), b (B, N, K) -> x (B, N, K) on one backend."""
 
     def launch(a: mx.array, b: mx.array) -> mx.array:
-        def leaf(a: mx.array, b: mx.array) -> mx.array:
-            (x,) = _KERNEL(a, b, backend=backend, lower=lower, unit=unit)
-            return x
+        def leaf(a: mx.array) -> Solver:
+            return lambda b: _KERNEL(a, b, backend=backend, lower=lower, unit=unit)[0]
 
-        x = substitute(a, b, lower=lower, leaf=leaf, rows=BLOCK)
-        return x if unit or a.shape[-1] <= BLOCK else _nan_where_singular(a, x)
+        x = substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b)
+        return _finite_columns(x) if a.shape[-1] > BLOCK else x
 
     def native(a: mx.array, b: mx.array) -> mx.array:
-        x = substitute(a, b, lower=lower, leaf=_inverted(lower, unit), rows=_NATIVE_BLOCK)
-        return x if unit else _nan_where_singular(a, x)
+        def leaf(a: mx.array) -> Solver:
+            # Under mx.vmap, MLX 0.32.4 inverts both triangles.
+            part = mx.tril(a, -int(unit)) if lower else mx.triu(a, int(unit))
+            return by_inverses(
+                part + (mx.eye(a.shape[-1]) if unit else zero_or_nan(a)), lower=lower
+            )
+
+        return _finite_columns(substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b))
 
     def tangents_of(a: mx.array, b: mx.array) -> mx.array:
         return solve_triangular_reference(a, b, lower=lower, unit=unit)
@@ -113,70 +119,70 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         operator="solve_triangular",
         tangents_of=tangents_of,
     )
-    return _of_work(operation)
+    return of_work(operation)
 
 
 def solve_triangular_reference(
     a: mx.array, b: mx.array, *, lower: bool = False, unit: bool = False
 ) -> mx.array:
     """`solve_triangular` in MLX operations, of a (..., N, N) and b (..., N, K)."""
-    leaf = (lambda _, b: b) if unit else (lambda a, b: b / a)
-    x = substitute(a, b, lower=lower, leaf=leaf, rows=1)
-    return x if unit else _nan_where_singular(a, x)
+
+    def leaf(a: mx.array) -> Solver:
+        return lambda b: b if unit else b / a
+
+    x = substitution(a, lower=lower, leaf=leaf, rows=1)(b)
+    return x if unit else x + zero_or_nan(a)
 
 
-def substitute(
-    a: mx.array,
-    b: mx.array,
-    *,
-    lower: bool,
-    leaf: Callable[[mx.array, mx.array], mx.array],
-    rows: int,
-) -> mx.array:
-    """Solve a triangular system by halves, down to systems of at most `rows` rows for `leaf`."""
+def substitution(
+    a: mx.array, *, lower: bool, leaf: Callable[[mx.array], Solver], rows: int
+) -> Solver:
+    """The solution of a triangular system, of b: by halves, of at most `rows` rows by `leaf`."""
     size = a.shape[-1]
     if size <= rows:
-        return leaf(a, b)
+        return leaf(a)
     half = math.ceil(math.ceil(size / rows) / 2) * rows
     top, bottom = slice(None, half), slice(half, None)
     first, second = (top, bottom) if lower else (bottom, top)
+    solve_first, solve_second = (
+        substitution(a[..., part, part], lower=lower, leaf=leaf, rows=rows)
+        for part in (first, second)
+    )
 
-    def solve(part: slice, right: mx.array) -> mx.array:
-        return substitute(a[..., part, part], right, lower=lower, leaf=leaf, rows=rows)
+    def solve(b: mx.array) -> mx.array:
+        x_first = solve_first(b[..., first, :])
+        known = multiply(a[..., second, first], x_first)
+        x_second = solve_second(b[..., second, :] - known)
+        return mx.concatenate([x_first, x_second] if lower else [x_second, x_first], axis=-2)
 
-    x_first = solve(first, b[..., first, :])
-    known = multiply(a[..., second, first], x_first)
-    x_second = solve(second, b[..., second, :] - known)
-    return mx.concatenate([x_first, x_second] if lower else [x_second, x_first], axis=-2)
+    return solve
 
 
-def _inverted(lower: bool, unit: bool) -> Callable[[mx.array, mx.array], mx.array]:
-    """Solve small systems by inverses on the CPU, refined until their error is that of a rounding.
+def by_inverses(a: mx.array, *, lower: bool) -> Solver:
+    """The solution, of b, by inverses on the CPU, for a diagonal without zeros.
 
-    MLX raises at a zero on the diagonal, for which a one is taken.
+    The other triangle is zero.
     """
 
-    def leaf(a: mx.array, b: mx.array) -> mx.array:
-        one = mx.eye(a.shape[-1], dtype=a.dtype)
-        kept = mx.tril(a, -1) if lower else mx.triu(a, 1)
-        diagonal = one if unit else mx.where(a == mx.zeros_like(a), one, one * a)
-        whole = kept + mx.where(one == mx.ones_like(one), diagonal, mx.zeros_like(one))
-        inverse = mx.linalg.tri_inv(whole, upper=not lower, stream=mx.cpu)
-        x = multiply(inverse, b)
-        for _ in range(_REFINEMENTS):
-            x = x + multiply(inverse, b - multiply(whole, x))
-        return x
+    def leaf(a: mx.array) -> Solver:
+        inverse = mx.linalg.tri_inv(a, upper=not lower, stream=mx.cpu)
+        return lambda b: mx.matmul(inverse, b, stream=mx.cpu)
 
-    return leaf
+    return substitution(a, lower=lower, leaf=leaf, rows=BLOCK)
 
 
-def _nan_where_singular(a: mx.array, x: mx.array) -> mx.array:
-    diagonal = mx.diagonal(a, axis1=-2, axis2=-1)
-    singular = mx.any(diagonal == mx.zeros_like(diagonal), axis=-1)
-    return mx.where(singular[..., None, None], mx.full(x.shape, mx.nan, dtype=x.dtype), x)
+def zero_or_nan(a: mx.array) -> mx.array:
+    """Zeros (..., 1, 1), NaN where the diagonal of a (..., N, N) has a zero or is not finite."""
+    diagonal = a.flatten(-2)[..., :: a.shape[-1] + 1]
+    return mx.sum((diagonal - diagonal) / diagonal, axis=-1, keepdims=True)[..., None]
 
 
-def _of_work(operation: Operation) -> Operation:
+def _finite_columns(x: mx.array) -> mx.array:
+    """The columns that are finite, and others of NaN."""
+    return x + mx.sum(x - x, axis=-2, keepdims=True)
+
+
+def of_work(operation: Operation) -> Operation:
     """`operation`, which is not called for results without elements."""
 
     def call(a: mx.array, b: mx.array) -> mx.array:
@@ -248,7 +254,7 @@ _KERNEL = Kernel(
             lost[i] = 0.0f;
             rest[i] = i < rows ? b[right + row * b_strides[1]] : 0.0f;
         }
-        bool singular = false;
+        bool failed = false;
         #pragma unroll 1
         for (uint k = 0; k < rows; ++k) {
             float value = 0.0f;
@@ -263,9 +269,10 @@ _KERNEL = Kernel(
             }
             if (!UNIT) {
                 const float pivot = factor[k * PITCH + k];
-                singular = singular || pivot == 0.0f;
+                failed = failed || pivot == 0.0f || metal::isinf(pivot);
                 value /= pivot;
             }
+            failed = failed || !metal::isfinite(value);
             #pragma clang loop unroll(full)
             for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
                 if (k < chunk + CHUNK) {
@@ -287,7 +294,7 @@ _KERNEL = Kernel(
         for (uint i = 0; i < SIZE; ++i) {
             if (i < rows) {
                 const int64_t row = LOWER ? i : last - i;
-                x[(batch * rows + row) * columns + column] = singular ? NAN : rest[i];
+                x[(batch * rows + row) * columns + column] = failed ? NAN : rest[i];
             }
         }
     }

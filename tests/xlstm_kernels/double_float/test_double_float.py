@@ -172,6 +172,66 @@ def test_sum(axis, keepdims):
     np.testing.assert_allclose(float64(actual), expected, rtol=0, atol=1e-14 * scale)
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("name", ["max", "min", "mean"])
+def test_extremes_and_mean(name, axis, keepdims):
+    """Of numbers that differ in their low parts alone, too."""
+    wide = np.round(numbers((3, 4, 50), 14).to_float64()) + 1e-12 * np.arange(600).reshape(3, 4, 50)
+    a = DoubleFloat.from_numpy(wide)
+    expected = getattr(float64(a), name)(axis=axis, keepdims=keepdims)
+    actual = getattr(a, name)(axis, keepdims=keepdims)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(float64(actual), expected, rtol=0, atol=1e-13 * (name == "mean"))
+
+
+def test_special_values_of_extremes():
+    a = DoubleFloat.from_numpy(np.array([[1, NAN, INF], [-INF, 2, -INF], [INF, 0, INF]]))
+    np.testing.assert_array_equal(float64(a.max(axis=1)), [NAN, 2, INF])
+    np.testing.assert_array_equal(float64(a.min(axis=1)), [NAN, -INF, 0])
+
+
+@pytest.mark.parametrize("exponent", [2, -3, 7.0, 64, -64, 0.5, 100])
+def test_powers_of_numbers(exponent):
+    x = DoubleFloat.from_numpy(np.exp(np.linspace(-0.6, 0.6, 1001)))
+    expected = float64(x).astype(np.longdouble) ** exponent
+    np.testing.assert_allclose(float64(x**exponent), expected.astype(float), rtol=1e-12, atol=0)
+
+
+def test_powers_of_arrays():
+    """The error is that of the exponent, whose size is up to 64."""
+    x, y = np.exp(np.linspace(-8, 8, 101))[:, None], np.linspace(-8, 8, 61)
+    a, b = DoubleFloat.from_numpy(x), DoubleFloat.from_numpy(y)
+    expected = float64(a).astype(np.longdouble) ** float64(b)
+    np.testing.assert_allclose(float64(a**b), expected.astype(float), rtol=1e-12, atol=0)
+    np.testing.assert_allclose(float64(2**b), 2 ** float64(b), rtol=1e-13, atol=0)
+
+
+def test_special_values_of_powers():
+    x = np.array([0.0, INF, -INF, NAN, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0])
+    a, b = np.meshgrid(x, x)
+    with np.errstate(all="ignore"):
+        expected = a**b
+    actual = float64(DoubleFloat.from_numpy(a) ** DoubleFloat.from_numpy(b))
+    np.testing.assert_allclose(actual, expected, rtol=1e-13)
+    for number in (0, 1, -1, 3, -2):
+        with np.errstate(all="ignore"):
+            expected = x ** float(number)
+        actual = float64(DoubleFloat.from_numpy(x) ** number)
+        np.testing.assert_allclose(actual, expected, rtol=1e-13)
+
+
+def test_conversion_to_numpy():
+    a = numbers((2, 3), 21)
+    for found in (np.array(a), np.asarray(a)):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, float64(a))
+    assert np.asarray(a, dtype=np.float32).dtype == np.float32
+    assert a.max().item() == float64(a).max()
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(a, copy=False)
+
+
 def test_empty_arrays():
     empty = DoubleFloat.from_numpy(np.zeros((0, 3)))
     assert empty.exp().shape == (0, 3)
@@ -204,8 +264,15 @@ def test_gradients_of_products_and_sums():
         (lambda x: (x * x).sum(), lambda x: 2 * x),
         (lambda x: x.vecdot(x), lambda x: 2 * x),
         (lambda x: x @ x, lambda x: 2 * x),
+        (lambda x: x**3, lambda x: 3 * x**2),
+        (lambda x: x**x, lambda x: x**x * (1 + np.log(x))),
+        (lambda x: (x * x).mean(), lambda x: x / 6),
+        (lambda x: (x * x).max(), lambda x: 2 * x * (x == x.max())),
     ],
-    ids=["exp", "log", "sqrt", "reciprocal", "sum", "vecdot", "matmul"],
+    ids=[
+        *("exp", "log", "sqrt", "reciprocal", "sum", "vecdot", "matmul"),
+        *("power", "general power", "mean", "max"),
+    ],
 )
 def test_derivatives(function, slope):
     x = DoubleFloat.from_numpy(np.linspace(0.5, 3, 12))
@@ -231,6 +298,10 @@ def test_derivatives(function, slope):
         (lambda a: a.dot(a), ValueError, "must be 1-d"),
         (lambda a: a.vecdot(a.T), ValueError, "one length"),
         (lambda a: a.sum(axis=2), ValueError, "axis"),
+        (lambda a: a.mean(axis=2), ValueError, r"DoubleFloat\.mean: axis"),
+        (lambda a: DoubleFloat.from_numpy(np.ones((2, 0))).max(), ValueError, "have elements"),
+        (lambda a: a.item(), ValueError, "one element"),
+        (lambda a: a ** "1", TypeError, "operand"),
         (lambda a: a.sum(axis=(0, -2)), ValueError, "axis"),
     ],
 )

@@ -1,0 +1,58 @@
+"""The rank of matrices, by their singular values."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from xlstm_kernels.arguments import host_number
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices, require_square
+from xlstm_kernels.linalg.singular_values import svdvals
+from xlstm_kernels.linalg.symmetric_eigen import eigvalsh
+
+
+@in_float32
+def matrix_rank(
+    a: mx.array,
+    /,
+    tol: float | mx.array | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: float | mx.array | None = None,
+    backend: str | None = None,
+) -> mx.array:
+    """Count the singular values of matrices above a bound: `numpy.linalg.matrix_rank`.
+
+    Args:
+        a: (..., M, N) float32.
+        tol: the bound, a number or float32 (...). Without it, `rtol` times the largest value.
+        hermitian: the matrices are symmetric. Their lower triangles are read.
+        rtol: max(M, N) times the epsilon of float32 by default.
+        backend: as for `svdvals`.
+
+    Returns:
+        (...) int32. Zero for a matrix that is not finite.
+
+    Raises:
+        TypeError: for another dtype, or a bound that is not a number.
+        LinAlgError: for fewer than two axes, or with `hermitian` matrices that are not square.
+        ValueError: for both `tol` and `rtol`, or an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    (require_square if hermitian else require_matrices)("matrix_rank", "a", a)
+    if tol is not None and rtol is not None:
+        raise ValueError("matrix_rank: tol and rtol must not both be given")
+    if not a.size:
+        return mx.zeros(a.shape[:-2], dtype=mx.int32)
+    sizes = mx.abs(eigvalsh(a, backend=backend)) if hermitian else svdvals(a, backend=backend)
+    if tol is None:
+        default = max(a.shape[-2:]) * float(mx.finfo(mx.float32).eps)
+        bound = mx.max(sizes, axis=-1) * _number("rtol", default if rtol is None else rtol)
+    else:
+        bound = _number("tol", tol)
+    return mx.sum(sizes > bound[..., None], axis=-1).astype(mx.int32)
+
+
+def _number(name: str, given: float | mx.array) -> mx.array:
+    if isinstance(given, mx.array):
+        return given
+    return mx.array(host_number("matrix_rank", name, given), dtype=mx.float32)
