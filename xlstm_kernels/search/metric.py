@@ -45,9 +45,11 @@ def require_vectors(operator: str, argument: str, vectors: object, dimension: in
 def normalized(vectors: mx.array) -> mx.array:
     """Vectors (N, D) of length 1, without overflow; zero for zero, NaN for what is infinite."""
     greatest = mx.max(mx.abs(vectors), axis=1, keepdims=True)
-    scaled = vectors / mx.where(greatest == mx.zeros_like(greatest), 1.0, greatest)
+    scaled = vectors / mx.where(
+        greatest == mx.zeros_like(greatest), mx.ones_like(greatest), greatest
+    )
     length = mx.sqrt(mx.sum(mx.square(scaled), axis=1, keepdims=True))
-    return scaled / mx.where(length == mx.zeros_like(length), 1.0, length)
+    return scaled / mx.where(length == mx.zeros_like(length), mx.ones_like(length), length)
 
 
 def origin_of(vectors: mx.array) -> mx.array:

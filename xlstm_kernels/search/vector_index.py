@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import mlx.core as mx
 
@@ -77,7 +77,7 @@ class VectorIndex(ABC):
         given = self._accepted("add_with_ids", "vectors", vectors)
         labels = self._integers("add_with_ids", ids)
         require_shape(f"{self._name}.add_with_ids", "ids", labels, given.shape[:1], "one a vector")
-        numbers: Any = labels.tolist()
+        numbers = _on_host(labels)
         if min(numbers, default=0) < 0:
             raise ValueError(
                 f"{self._name}.add_with_ids: ids must not be negative, got {min(numbers)}"
@@ -99,10 +99,9 @@ class VectorIndex(ABC):
             TypeError: for another dtype.
             ValueError: for another shape.
         """
-        removed: Any = self._integers("remove_ids", ids).tolist()
+        gone = set(_on_host(self._integers("remove_ids", ids)))
         table = self._id_table()
-        present: Any = table[1:].tolist()
-        gone = set(removed)
+        present = _on_host(table[1:])
         stay = [place for place, label in enumerate(present) if label not in gone]
         count = len(present) - len(stay)
         if count:
@@ -173,3 +172,9 @@ class VectorIndex(ABC):
         if self._labels is None:
             return places
         return self._id_table()[places + mx.ones_like(places)]
+
+
+def _on_host(labels: mx.array) -> list[int]:
+    """Return int64 (N) as numbers: which vectors there are decides the shapes of arrays."""
+    numbers: list[int] = labels.__array__().tolist()
+    return numbers
