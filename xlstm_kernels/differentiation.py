@@ -107,6 +107,21 @@ def gradient_of(reference: Operation) -> Gradient:
     return gradient
 
 
+def selected(flags: mx.array, array: mx.array) -> mx.array:
+    """`array` where the flags, which broadcast to it, are True, else zero.
+
+    So is its gradient: that of `mx.where` is multiplied by zero there, and may be NaN.
+    """
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        return mx.zeros_like(primals[0]), selected(primals[0], cotangents[0])
+
+    result: mx.array = differentiable(
+        lambda flags, array: mx.where(flags, array, mx.zeros_like(array)), gradient
+    )(flags, array)
+    return result
+
+
 def _with_gradient(
     operation: Any, function: Operation, gradient: Gradient, *, of_outputs: bool
 ) -> Operation:

@@ -28,7 +28,7 @@ from xlstm_kernels.conv.causal_runs import (
     shared_ends,
     values_window,
 )
-from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend, selected
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 from xlstm_kernels.packing import require_seq_idx
@@ -137,8 +137,8 @@ def causal_conv1d_reference(
     if activation is not None:
         convolved = convolved * mx.sigmoid(convolved)
     if seq_idx is not None:
-        padding = mx.expand_dims(seq_idx < mx.zeros_like(seq_idx), axis=2)
-        convolved = mx.where(padding, mx.zeros_like(convolved), convolved)
+        in_sequence = seq_idx >= mx.zeros_like(seq_idx)
+        convolved = selected(mx.expand_dims(in_sequence, axis=2), convolved)
     return convolved.astype(x.dtype), rows[:, steps:].astype(x.dtype)
 
 
@@ -148,14 +148,12 @@ def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
     before = len(seen) - 1
     numbers = mx.pad(seq_idx, [(0, 0), (before, 0)])  # x is zero there, whatever the number
     in_sequence = seq_idx >= mx.zeros_like(seq_idx)
-    nothing = mx.zeros_like(seen[0])
     counted = (
         mx.logical_and(numbers[:, tap : tap + steps] == seq_idx, in_sequence)
         for tap in range(before + 1)
     )
     return [
-        mx.where(mx.expand_dims(own, axis=2), rows, nothing)
-        for own, rows in zip(counted, seen, strict=True)
+        selected(mx.expand_dims(own, axis=2), rows) for own, rows in zip(counted, seen, strict=True)
     ]
 
 

@@ -84,7 +84,8 @@ def chunk_rows_reference(
     """`chunk_rows` in MLX operations."""
     weights = weights_from_start(gates)
     root = mx.array(q.shape[-1] ** -0.5, dtype=weights.dtype)
-    within = scores.astype(mx.float32) * weights_within(gates, root)
+    # What a step does not read may be NaN.
+    within = mx.tril(scores.astype(mx.float32)) * weights_within(gates, root)
     read = q.astype(mx.float32) * mx.expand_dims(weights * root, axis=-1)
     sums = mx.sum(within, axis=-1) + mx.squeeze(read @ mx.expand_dims(n, axis=-1), axis=-1)
     divisor = mx.ones_like(sums)
@@ -93,7 +94,8 @@ def chunk_rows_reference(
         # The derivative of the derivative of 1 / inf would be NaN.
         floor = mx.where(live, gates.floor, divisor)
         divisor = mx.maximum(mx.abs(sums), floor) + eps
-    inverse = mx.where(live, mx.reciprocal(divisor), mx.zeros_like(sums))
+    # Zero where a step is masked, and NaN where its floor is.
+    inverse = mx.where(live, mx.reciprocal(divisor), mx.stop_gradient(mx.reciprocal(gates.floor)))
     inverse = mx.expand_dims(inverse, axis=-1)
     return ChunkRows((within * inverse).astype(dtype), (read * inverse).astype(dtype), sums)
 
@@ -177,7 +179,7 @@ def _kernel(normalize: bool) -> Kernel:
             }}
         }}
         sum = simd_sum(sum);
-        const float inverse = metal::isfinite(least) ? 1.0f / ({divisor}) : 0.0f;
+        const float inverse = 1.0f / (metal::isfinite(least) ? {divisor} : least);
         for (uint k = 0; k < PACK; ++k) {{
             weights.at[k] *= inverse;
         }}

@@ -35,6 +35,7 @@ class Form:
         normalize: whether h is divided by the normaliser.
         normalizer_grad: whether gradients flow through the normaliser.
         precision: of the products of matrices.
+        isolated: what is not finite reaches no other sequence, and no earlier step.
     """
 
     chunk_size: int | None
@@ -43,6 +44,7 @@ class Form:
     normalize: bool = True
     normalizer_grad: bool = True
     precision: Precision = Precision.DEFAULT
+    isolated: bool = False
 
     def chosen(self, q: mx.array, v: mx.array, backend: str) -> Form:
         """The same with a chunk size, from the table if the caller gave none."""
@@ -83,7 +85,7 @@ def run(
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)
     else:
-        form = form.chosen(q, v, resolved)
+        form = replace(form.chosen(q, v, resolved), isolated=seq_idx is not None)
         operation = _operation(form, resolved, states is not None, mask is not None)
         masks = () if mask is None else (mask,)
         h, c, n, m, *_ = operation(q, k, v, i, f, *(states or ()), *masks)
@@ -138,24 +140,24 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
     operator = "mlstm_siging_chunkwise" if form.sigmoid_input else "mlstm_chunkwise"
     count = 5 + 3 * carried + masked
 
+    def called(executor: str, arrays: Arrays) -> Call:
+        return Call.of(arrays, form, executor, carried=carried, masked=masked)
+
     def forward(executor: str, *arrays: mx.array) -> Arrays:
-        call = Call.of(arrays, carried, masked)
-        results, kept = forward_pass(call, form, executor)
+        results, kept = forward_pass(called(executor, arrays))
         # Kernels form the rest again, faster than they would read it.
         return *results, *(kept if backend == executors.NATIVE else kept[:1])
 
     def gradient(executor: str, *arrays: mx.array) -> Arrays:
-        call = Call.of(arrays[:count], carried, masked)
         h, c, n, _, sums, *rest = arrays[count + _RESULTS :]
         kept = Kept(sums, *rest) if rest else None
         cotangents = arrays[count : count + _RESULTS]
-        return backward_pass(call, form, executor, cotangents, (h, c, n, sums), kept)
+        return backward_pass(called(executor, arrays[:count]), cotangents, (h, c, n, sums), kept)
 
     def formed_again(*arrays: mx.array) -> Arrays:
-        call = Call.of(arrays[:count], carried, masked)
-        (h, c, n, _), kept = forward_pass(call, form, executors.NATIVE)
-        given = (h, c, n, kept.sums)
-        return backward_pass(call, form, executors.NATIVE, arrays[count:], given, kept)
+        call = called(executors.NATIVE, arrays[:count])
+        (h, c, n, _), kept = forward_pass(call)
+        return backward_pass(call, arrays[count:], (h, c, n, kept.sums), kept)
 
     def second(arrays: Arrays, cotangents: Arrays) -> Arrays:
         # What the first pass gave depends on its inputs: its share is in their gradients.

@@ -33,6 +33,13 @@ from xlstm_kernels.mlstm.chunked.chunk_rows import chunk_rows
 from xlstm_kernels.mlstm.chunked.chunks import in_chunks, in_sequence, weights_from_start
 from xlstm_kernels.mlstm.chunked.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.chunked.gates import LogGates, log_gates
+from xlstm_kernels.mlstm.chunked.isolation import (
+    Reached,
+    Spoilt,
+    isolated,
+    isolated_cotangents,
+    replaced,
+)
 from xlstm_kernels.mlstm.chunked.normalizer import normalizer_gradients, row_dots
 from xlstm_kernels.mlstm.chunked.state_reads import read_by_keys, read_by_queries
 from xlstm_kernels.mlstm.chunked.state_scan import Scan, state_scan
@@ -62,8 +69,14 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The arrays of a call: the states are zero, and no step is masked, unless they are given."""
+    """The arrays of a call: the states are zero, and no step is masked, unless they are given.
 
+    q, k and v are zero where a step is masked: it may hold NaN. Others that are not finite are
+    replaced, and known from `spoilt`, where the form isolates them.
+    """
+
+    form: Form
+    backend: str
     q: mx.array
     k: mx.array
     v: mx.array
@@ -72,54 +85,56 @@ class Call:
     states: States
     carried: bool
     mask: mx.array | None
+    spoilt: Spoilt | None
 
     @staticmethod
-    def of(arrays: Arrays, carried: bool, masked: bool) -> Call:
+    def of(arrays: Arrays, form: Form, backend: str, *, carried: bool, masked: bool) -> Call:
         """Take apart the arguments of an operation."""
-        q, k, v, i, f = arrays[:5]
-        states = States(*arrays[5:8]) if carried else zero_states(q, v)
-        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None)
+        mask = arrays[-1] if masked else None
+        inputs = (*(_live(rows, mask) for rows in arrays[:3]), *arrays[3:5])
+        states = States(*arrays[5:8]) if carried else zero_states(arrays[0], arrays[2])
+        spoilt = None
+        if form.isolated:
+            inputs, states, spoilt = isolated(
+                inputs, states, mask, sigmoid_input=form.sigmoid_input, backend=backend
+            )
+        return Call(form, backend, *inputs, states, carried, mask, spoilt)
 
     @property
     def steps(self) -> int:
         """S."""
         return self.q.shape[2]
 
-    def length(self, form: Form) -> int:
+    @property
+    def length(self) -> int:
         """Steps of a chunk."""
-        return min(form.chunk_size or choice.GREATEST, self.steps, choice.GREATEST)
+        return min(self.form.chunk_size or choice.GREATEST, self.steps, choice.GREATEST)
 
-    def gates(self, form: Form, backend: str) -> LogGates:
+    @property
+    def products(self) -> Products:
+        """How its matrices are multiplied."""
+        on_gpu = self.backend != executors.NATIVE or mx.default_device() == mx.gpu
+        return products.chosen(self.q.dtype, self.form.precision, on_gpu=on_gpu)
+
+    def gates(self) -> LogGates:
         """The log-gates, in chunks."""
-        return log_gates(
+        gates = log_gates(
             self.i,
             self.f,
             self.states.m,
             self.mask,
-            chunk_size=self.length(form),
-            sigmoid_input=form.sigmoid_input,
-            backend=backend,
+            chunk_size=self.length,
+            sigmoid_input=self.form.sigmoid_input,
+            backend=self.backend,
         )
-
-    def chunks(self, form: Form) -> tuple[mx.array, mx.array, mx.array]:
-        """q, k and v in chunks, zero where a step is masked: it may hold NaN."""
-        return (
-            self.in_chunks(form, self.q),
-            self.in_chunks(form, self.k),
-            self.in_chunks(form, self.v),
-        )
-
-    def in_chunks(self, form: Form, rows: mx.array) -> mx.array:
-        """(B, NH, S, D) in chunks, zero where a step is masked."""
-        if self.mask is not None:
-            live = mx.expand_dims(self.mask, axis=(1, 3))
-            rows = mx.where(live, rows, mx.zeros_like(rows))
-        return in_chunks(rows, self.length(form))
+        if self.spoilt is None:
+            return gates
+        return gates._replace(floor=replaced(gates.floor, in_chunks(self.spoilt.rows, self.length)))
 
 
-def _products(call: Call, form: Form, backend: str) -> Products:
-    on_gpu = backend != executors.NATIVE or mx.default_device() == mx.gpu
-    return products.chosen(call.q.dtype, form.precision, on_gpu=on_gpu)
+def _live(rows: mx.array, mask: mx.array | None) -> mx.array:
+    """`rows` (B, NH, S, D), zero where a step is masked."""
+    return rows if mask is None else replaced(rows, mx.logical_not(mx.expand_dims(mask, 1)), 0.0)
 
 
 def _states(
@@ -134,11 +149,11 @@ def _states(
     )
 
 
-def forward_pass(call: Call, form: Form, backend: str) -> tuple[Arrays, Kept]:
+def forward_pass(call: Call) -> tuple[Arrays, Kept]:
     """(h, c, n, m), and what both passes use; what nobody looks at of it is never evaluated."""
-    gates = call.gates(form, backend)
-    multiply = _products(call, form, backend)
-    q, k, v = call.chunks(form)
+    form, backend = call.form, call.backend
+    gates, multiply = call.gates(), call.products
+    q, k, v = (in_chunks(rows, call.length) for rows in (call.q, call.k, call.v))
     values = multiply.operand(v)
     _, before = _states(call, k, values, gates, multiply, backend)
     # They cancel in the normaliser's sums: no rounding to halves.
@@ -155,35 +170,39 @@ def forward_pass(call: Call, form: Form, backend: str) -> tuple[Arrays, Kept]:
         backend=backend,
     )
     # A single chunk that begins with nothing reads no state: nothing waits for one.
-    is_read = call.carried or call.length(form) < call.steps
+    is_read = call.carried or call.length < call.steps
     of_state = multiply.operand(rows.of_state) @ multiply.operand(before.c) if is_read else None
     h = multiply.operand(rows.within).times(values, plus=of_state)
     outputs = in_sequence(h, call.steps).astype(call.v.dtype)
     kept = Kept(in_sequence(rows.sums, call.steps), scores, before.c, before.n)
-    return (outputs, before.c_end, before.n_end, gates.m), kept
+    last = [before.c_end, before.n_end]
+    if call.spoilt is not None:
+        last = [replaced(state, call.spoilt.end) for state in last]
+    return (outputs, *last, gates.m), kept
 
 
 def backward_pass(
-    call: Call, form: Form, backend: str, cotangents: Arrays, given: Arrays, kept: Kept | None
+    call: Call, cotangents: Arrays, given: Arrays, kept: Kept | None
 ) -> Arrays:
     """The gradients in the arrays of the call, exactly, as the kernels or their references do.
 
     Args:
         call: of the forward pass.
-        form: its settings.
-        backend: as `executors.resolve` returned it.
         cotangents: of h, c, n and m.
         given: h, c, n and the normaliser's sums, as the forward pass gave them.
         kept: of the forward pass, or None to form it again.
     """
-    gates = call.gates(form, backend)
-    multiply = _products(call, form, backend)
+    form, backend, length = call.form, call.backend, call.length
+    gates, multiply = call.gates(), call.products
     wide = multiply.widened
-    length = call.length(form)
-    q, k, v = call.chunks(form)
-    h_cotangent, c_cotangent, n_cotangent, m_cotangent = cotangents
+    cotangents = (_live(cotangents[0], call.mask), *cotangents[1:])
     h, c_last, n_last, sums = given
-    dh = call.in_chunks(form, h_cotangent)
+    reached = None
+    if call.spoilt is not None:
+        cotangents, reached = isolated_cotangents(cotangents, call.spoilt, backend=backend)
+        c_last, n_last = (replaced(state, call.spoilt.end, 0.0) for state in (c_last, n_last))
+    h_cotangent, c_cotangent, n_cotangent, m_cotangent = cotangents
+    q, k, v, dh = (in_chunks(rows, length) for rows in (call.q, call.k, call.v, h_cotangent))
     queries, keys, values, pulled = (multiply.operand(rows) for rows in (q, k, v, dh))
     weighted, before = _states(call, k, values, gates, multiply, backend)
     c_before, n_before = (before.c, before.n) if kept is None else (kept.c, kept.n)
@@ -255,11 +274,14 @@ def backward_pass(
         sigmoid_input=form.sigmoid_input,
         backend=backend,
     )
+    rows = (in_sequence(gradient, call.steps).astype(call.q.dtype) for gradient in (dq, dk, dv))
+    gradients = (*rows, of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype))
     initial = initial._replace(m=of_gates.m)
-    rows = (in_sequence(gradient, call.steps) for gradient in (dq, dk, dv))
+    if reached is not None:
+        gradients = tuple(replaced(gradient, reached.rows) for gradient in gradients)
+        initial = States(*(replaced(gradient, reached.initial) for gradient in initial))
     return (
-        *(gradient.astype(call.q.dtype) for gradient in rows),
-        *(of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype)),
+        *gradients,
         *(initial if call.carried else ()),
         *(() if call.mask is None else (mx.zeros_like(call.mask),)),
     )
