@@ -163,6 +163,8 @@ def run_mlstm() -> None:
         for settings in each_setting(**choices, **own if form is pack.mlstm_chunkwise else {}):
             differentiate(form, *arrays, **settings)
             differentiate(form, *arrays, *states, m, **settings)
+    numbers = mx.zeros((BATCH, STEPS), dtype=mx.int32)
+    differentiate(pack.mlstm_chunkwise, *arrays, chunk_size=32, seq_idx=numbers)
     for settings in each_setting(**shared, normalize=(True, False), chunk_size=(32, 128)):
         differentiate(pack.mlstm_siging_chunkwise, *arrays, **settings)
         differentiate(pack.mlstm_siging_chunkwise, *arrays, *states, **settings)

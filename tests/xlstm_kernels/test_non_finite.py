@@ -148,7 +148,9 @@ def test_other_sequences_of_the_mlstm_are_as_alone(one, form, device, drawn, dra
 
 @given(value=BAD, step=st.integers(0, STEPS - 1), of_states=st.booleans())
 @ANY
-def test_gradients_of_other_sequences_ignore_a_cotangent(value, step, of_states, device, drawn, draw):
+def test_gradients_of_other_sequences_ignore_a_cotangent(
+    value, step, of_states, device, drawn, draw
+):
     at = STEPS - 1 if of_states else step
     one = Planted("v", value, at)
     arrays, run = drawn(one), packed("exponential", device)

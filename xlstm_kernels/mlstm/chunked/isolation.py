@@ -60,8 +60,9 @@ def isolated(
     of_query, *of_others = map(mx.isinf, sizes)
     infinite = mx.array(math.inf, dtype=i.dtype)
     refused = mx.isnan(i) if sigmoid_input else mx.logical_not(i < infinite)
-    read = mx.logical_and(_any(refused, mx.isnan(f), *of_others), live)
-    begins = mx.logical_and(mx.isneginf(f), live)
+    flags = _any(refused, mx.isnan(f), *of_others), mx.isneginf(f)
+    # MLX cannot differentiate running maxima.
+    read, begins = (mx.stop_gradient(mx.logical_and(each, live)) for each in flags)
     m = mx.where(mx.isneginf(states.m), mx.zeros_like(states.m), states.m)
     initial = mx.isinf(_size(States(states.c, states.n, m)))
     # The states to begin with count as a step before the first.

@@ -34,7 +34,6 @@ from xlstm_kernels.mlstm.chunked.chunks import in_chunks, in_sequence, weights_f
 from xlstm_kernels.mlstm.chunked.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.chunked.gates import LogGates, log_gates
 from xlstm_kernels.mlstm.chunked.isolation import (
-    Reached,
     Spoilt,
     isolated,
     isolated_cotangents,
@@ -181,9 +180,7 @@ def forward_pass(call: Call) -> tuple[Arrays, Kept]:
     return (outputs, *last, gates.m), kept
 
 
-def backward_pass(
-    call: Call, cotangents: Arrays, given: Arrays, kept: Kept | None
-) -> Arrays:
+def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | None) -> Arrays:
     """The gradients in the arrays of the call, exactly, as the kernels or their references do.
 
     Args:
