@@ -171,10 +171,10 @@ def backward_pass(
     )
     by_query, from_start = launched(
         state_reads.QUERIES,
-        *(_product(dh, before.c.mT), before.n, q, log_gates.prefix, inverse, bias),
+        *(_product(dh, before.c.mT), q, before.n, log_gates.prefix, inverse, bias),
     )
     by_key, to_end = launched(
-        state_reads.KEYS, _product(v, behind.c.mT), behind.n, k, *log_gates.exponents
+        state_reads.KEYS, _product(v, behind.c.mT), k, behind.n, *log_gates.exponents
     )
     dq = _product(of_scores, k) + by_query
     dk = _product(of_scores.mT, q) + by_key

@@ -5,15 +5,12 @@ h = numerator / (max(|a|, floor) + eps), where the numerator and a are linear in
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import lane_pack
-from xlstm_kernels.msl import PACKS
+from xlstm_kernels.mlstm.chunked.row_kernels import row_kernel
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.chunked.gates import LogGates
@@ -78,63 +75,13 @@ def row_dots(a: mx.array, b: mx.array, *, backend: str) -> mx.array:
     return dots
 
 
-# --- Metal -------------------------------------------------------------------------------------
-
-# A simdgroup takes a row, a lane packs of it.
-
-_ROWS = 8
-
-
-def _launch(first: mx.array, _second: mx.array) -> Launch:
-    batch, heads, chunks, rows, width = first.shape
-    return Launch(
-        grid=(32, math.ceil(rows / _ROWS) * _ROWS, batch * heads * chunks),
-        threadgroup=(32, _ROWS, 1),
-        output_shapes=(first.shape[:-1],),
-        output_dtypes=(mx.float32,),
-        template=(("PACK", min(8, lane_pack(width))),),
-    )
-
-
-DOTS = Kernel(
-    name="xlstm_mlstm_row_dots",
-    inputs=("first", "second"),
-    outputs=("dots",),
-    launch=_launch,
-    contiguous_inputs=False,
-    header=PACKS,
-    body="""
-    // first, second (B, NH, NC, R, D): strided; dots (B, NH, NC, R).
-    const uint lane = thread_index_in_simdgroup;
-    const uint heads = first_shape[1];
-    const uint chunks = first_shape[2];
-    const uint rows = first_shape[3];
-    const uint width = first_shape[4];
-    const uint row = thread_position_in_grid.y;
-    const uint place = threadgroup_position_in_grid.z;
-    const uint chunk = place % chunks;
-    const uint head = place / chunks % heads;
-    const uint batch = place / chunks / heads;
-    if (row >= rows) {
-        return;
-    }
-    const auto a = first + batch * first_strides[0] + head * first_strides[1]
-        + chunk * first_strides[2] + row * first_strides[3];
-    const auto b = second + batch * second_strides[0] + head * second_strides[1]
-        + chunk * second_strides[2] + row * second_strides[3];
-    float sum = 0.0f;
-    for (uint column = lane * PACK; column < width; column += 32 * PACK) {
-        const uint left = metal::min(width - column, uint(PACK));
-        const auto one = xlstm_load<PACK>(a + column * first_strides[4], first_strides[4], left);
-        const auto other =
-            xlstm_load<PACK>(b + column * second_strides[4], second_strides[4], left);
+DOTS = row_kernel(
+    "xlstm_mlstm_row_dots",
+    ("first", "second"),
+    (),
+    ("dots",),
+    """
         for (uint k = 0; k < PACK; ++k) {
-            sum += one.at[k] * other.at[k];
-        }
-    }
-    sum = simd_sum(sum);
-    if (lane == 0) {
-        dots[static_cast<size_t>(place) * rows + row] = sum;
-    }
-    """,
+            number += first_pack.at[k] * second_pack.at[k];
+        }""",
 )

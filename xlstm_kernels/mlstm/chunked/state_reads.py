@@ -11,20 +11,17 @@ The dot products of queries and keys with what they get are the gradients in tho
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_from_start, weights_to_end
-from xlstm_kernels.msl import PACKS, PAIRS
+from xlstm_kernels.mlstm.chunked.chunks import weights_from_start, weights_to_end
+from xlstm_kernels.mlstm.chunked.row_kernels import row_kernel
 
 if TYPE_CHECKING:
+    from xlstm_kernels.kernel import Kernel
     from xlstm_kernels.mlstm.chunked.gates import LogGates
-
-_ROWS = 8
 
 
 def read_by_queries(
@@ -52,7 +49,7 @@ def read_by_queries(
         weights = weights_from_start(gates)
         weights = weights * mx.array(read.shape[-1] ** -0.5, dtype=weights.dtype)
         return _weighted(read, n, q, weights * inverse, weights * bias)
-    gradients, dots = QUERIES(read, n, q, gates.prefix, inverse, bias, backend=backend)
+    gradients, dots = QUERIES(read, q, n, gates.prefix, inverse, bias, backend=backend)
     return gradients, dots
 
 
@@ -71,7 +68,7 @@ def read_by_keys(
     if backend == executors.NATIVE:
         weights = weights_to_end(gates)
         return _weighted(read, n, k, weights, weights)
-    gradients, dots = KEYS(read, n, k, *gates.exponents, backend=backend)
+    gradients, dots = KEYS(read, k, n, *gates.exponents, backend=backend)
     return gradients, dots
 
 
@@ -83,84 +80,40 @@ def _weighted(
     return weighted.astype(read.dtype), mx.sum(weighted * rows.astype(mx.float32), axis=-1)
 
 
-# --- Metal -------------------------------------------------------------------------------------
-
-# A simdgroup takes a step, a lane packs of it.
-
-
-def _launch(read: mx.array, *_others: mx.array) -> Launch:
-    batch, heads, chunks, steps, width = read.shape
-    return Launch(
-        grid=(32, math.ceil(steps / _ROWS) * _ROWS, batch * heads * chunks),
-        threadgroup=(32, _ROWS, 1),
-        output_shapes=(read.shape, read.shape[:4]),
-        output_dtypes=(read.dtype, mx.float32),
-        template=(("PACK", min(8, lane_pack(width))),),
+def _kernel(name: str, others: tuple[str, ...], weights: str) -> Kernel:
+    return row_kernel(
+        name,
+        ("read", "rows"),
+        ("n_states", *others),
+        ("gradients", "dots"),
+        """
+        const auto n = xlstm_load<PACK>(n_states + place * width + column, 1, left);
+        for (uint k = 0; k < PACK; ++k) {
+            read_pack.at[k] = of_read * read_pack.at[k] + of_n * n.at[k];
+            number += read_pack.at[k] * rows_pack.at[k];
+        }
+        xlstm_store(gradients + step * width + column, read_pack, left);""",
+        before=weights,
     )
 
 
-_QUERY_WEIGHTS = """
+QUERIES = _kernel(
+    "xlstm_mlstm_read_by_queries",
+    ("prefix", "inverse", "bias"),
+    """
     const float decay =
         metal::precise::rsqrt(static_cast<float>(width)) * metal::precise::exp(prefix[step]);
     const float of_read = decay * inverse[step];
-    const float of_n = decay * bias[step];"""
-_KEY_WEIGHTS = """
-    const size_t last = place * steps + steps - 1;
+    const float of_n = decay * bias[step];""",
+)
+KEYS = _kernel(
+    "xlstm_mlstm_read_by_keys",
+    ("prefix", "prefix_rest", "admitted", "admitted_rest"),
+    """
+    const size_t last = step - row + steps - 1;
     const float2 total = float2(prefix[last], prefix_rest[last]);
     const float2 here = float2(prefix[step], prefix_rest[step]);
     const float of_read = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
         float2(xlstm_pair_difference(total, here), 0.0f));
-    const float of_n = of_read;"""
-
-
-def _kernel(name: str, inputs: tuple[str, ...], weights: str) -> Kernel:
-    return Kernel(
-        name=name,
-        inputs=("read", "n_states", "rows", *inputs),
-        outputs=("gradients", "dots"),
-        launch=_launch,
-        contiguous_inputs=False,
-        header=PAIRS + PACKS,
-        body=f"""
-    // rows (B, NH, NC, L, DK): strided; all others contiguous: read, gradients (B, NH, NC, L, DK),
-    // n_states (B, NH, NC, DK), dots and all others (B, NH, NC, L).
-    const uint lane = thread_index_in_simdgroup;
-    const uint heads = rows_shape[1];
-    const uint chunks = rows_shape[2];
-    const uint steps = rows_shape[3];
-    const uint width = rows_shape[4];
-    const uint row = thread_position_in_grid.y;
-    const size_t place = threadgroup_position_in_grid.z;
-    if (row >= steps) {{
-        return;
-    }}
-    const auto source = rows + place / chunks / heads * rows_strides[0]
-        + place / chunks % heads * rows_strides[1] + place % chunks * rows_strides[2]
-        + row * rows_strides[3];
-    const size_t step = place * steps + row;{weights}
-    float dot = 0.0f;
-    for (uint column = lane * PACK; column < width; column += 32 * PACK) {{
-        const uint left = metal::min(width - column, uint(PACK));
-        auto values = xlstm_load<PACK>(read + step * width + column, 1, left);
-        const auto n = xlstm_load<PACK>(n_states + place * width + column, 1, left);
-        const auto own = xlstm_load<PACK>(source + column * rows_strides[4], rows_strides[4], left);
-        for (uint k = 0; k < PACK; ++k) {{
-            values.at[k] = of_read * values.at[k] + of_n * n.at[k];
-            dot += values.at[k] * own.at[k];
-        }}
-        xlstm_store(gradients + step * width + column, values, left);
-    }}
-    dot = simd_sum(dot);
-    if (lane == 0) {{
-        dots[step] = dot;
-    }}
-    """,
-    )
-
-
-QUERIES = _kernel("xlstm_mlstm_read_by_queries", ("prefix", "inverse", "bias"), _QUERY_WEIGHTS)
-KEYS = _kernel(
-    "xlstm_mlstm_read_by_keys",
-    ("prefix", "prefix_rest", "admitted", "admitted_rest"),
-    _KEY_WEIGHTS,
+    const float of_n = of_read;""",
 )
