@@ -11,7 +11,8 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels.double_float import pairs
-from xlstm_kernels.mlstm.chunked.gates import log_gates_reference
+from xlstm_kernels.executors import NATIVE
+from xlstm_kernels.mlstm.chunked.gates import log_gates
 
 
 class Factors(NamedTuple):
@@ -32,7 +33,7 @@ def factors(i: mx.array, f: mx.array, m: mx.array, mask: mx.array | None = None)
     The floor, exp(-m), bounds the normaliser from below. Of the numbers that a GPU takes for zero
     it gives the next one that is not, as zero divided by zero is not zero.
     """
-    gates = log_gates_reference(i, f, m, mask, chunk_size=1, sigmoid_input=False)
+    gates = log_gates(i, f, m, mask, chunk_size=1, sigmoid_input=False, backend=NATIVE)
     exponents = [mx.squeeze(array, axis=-1) for array in gates.exponents]
     floor = mx.squeeze(gates.floor, axis=-1)
     smallest = mx.array(mx.finfo(mx.float32).smallest_normal, dtype=floor.dtype)

@@ -88,25 +88,11 @@ def log_gates(
         sigmoid_input: the input gate's activation is the sigmoid, else the exponential function.
         backend: as `executors.resolve` returned it.
     """
-    if backend == executors.NATIVE:
-        return log_gates_reference(
-            i, f, m_initial, mask, chunk_size=chunk_size, sigmoid_input=sigmoid_input
-        )
-    kernel = KERNELS[mask is not None, sigmoid_input]
-    masks = () if mask is None else (mask,)
-    return LogGates(*kernel(i, f, m_initial, *masks, backend=backend, chunk_size=chunk_size))
-
-
-def log_gates_reference(
-    i: mx.array,
-    f: mx.array,
-    m_initial: mx.array,
-    mask: mx.array | None,
-    *,
-    chunk_size: int,
-    sigmoid_input: bool,
-) -> LogGates:
-    """`log_gates` in MLX operations, its sums in float64, which only the CPU has."""
+    if backend != executors.NATIVE:
+        kernel = KERNELS[mask is not None, sigmoid_input]
+        masks = () if mask is None else (mask,)
+        return LogGates(*kernel(i, f, m_initial, *masks, backend=backend, chunk_size=chunk_size))
+    # Sums are in float64, which only the CPU has.
     with mx.stream(mx.cpu):
         forget = _doubled(pairs.log_sigmoid(f.astype(mx.float32)))
         admit = i.astype(mx.float32)

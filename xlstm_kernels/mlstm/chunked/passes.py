@@ -33,12 +33,7 @@ from xlstm_kernels.mlstm.chunked.chunk_rows import chunk_rows
 from xlstm_kernels.mlstm.chunked.chunks import in_chunks, in_sequence, weights_from_start
 from xlstm_kernels.mlstm.chunked.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.chunked.gates import LogGates, log_gates
-from xlstm_kernels.mlstm.chunked.isolation import (
-    Spoilt,
-    isolated,
-    isolated_cotangents,
-    replaced,
-)
+from xlstm_kernels.mlstm.chunked.isolation import isolated, isolated_cotangents, replaced
 from xlstm_kernels.mlstm.chunked.normalizer import normalizer_gradients, row_dots
 from xlstm_kernels.mlstm.chunked.state_reads import read_by_keys, read_by_queries
 from xlstm_kernels.mlstm.chunked.state_scan import Scan, state_scan
@@ -46,6 +41,7 @@ from xlstm_kernels.mlstm.chunked.weighted_rows import weighted_keys, weighted_qu
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
+    from xlstm_kernels.mlstm.chunked.isolation import Spoilt
     from xlstm_kernels.mlstm.chunked.operation import Form
     from xlstm_kernels.products import Operand, Products
 
@@ -174,9 +170,9 @@ def forward_pass(call: Call) -> tuple[Arrays, Kept]:
     h = multiply.operand(rows.within).times(values, plus=of_state)
     outputs = in_sequence(h, call.steps).astype(call.v.dtype)
     kept = Kept(in_sequence(rows.sums, call.steps), scores, before.c, before.n)
-    last = [before.c_end, before.n_end]
+    last = before.c_end, before.n_end
     if call.spoilt is not None:
-        last = [replaced(state, call.spoilt.end) for state in last]
+        last = tuple(replaced(state, call.spoilt.end) for state in last)
     return (outputs, *last, gates.m), kept
 
 
@@ -194,9 +190,8 @@ def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | No
     wide = multiply.widened
     cotangents = (_live(cotangents[0], call.mask), *cotangents[1:])
     h, c_last, n_last, sums = given
-    reached = None
     if call.spoilt is not None:
-        cotangents, reached = isolated_cotangents(cotangents, call.spoilt, backend=backend)
+        cotangents, *reached = isolated_cotangents(cotangents, call.spoilt, backend=backend)
         c_last, n_last = (replaced(state, call.spoilt.end, 0.0) for state in (c_last, n_last))
     h_cotangent, c_cotangent, n_cotangent, m_cotangent = cotangents
     q, k, v, dh = (in_chunks(rows, length) for rows in (call.q, call.k, call.v, h_cotangent))
@@ -274,9 +269,9 @@ def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | No
     rows = (in_sequence(gradient, call.steps).astype(call.q.dtype) for gradient in (dq, dk, dv))
     gradients = (*rows, of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype))
     initial = initial._replace(m=of_gates.m)
-    if reached is not None:
-        gradients = tuple(replaced(gradient, reached.rows) for gradient in gradients)
-        initial = States(*(replaced(gradient, reached.initial) for gradient in initial))
+    if call.spoilt is not None:
+        gradients = tuple(replaced(gradient, reached[0]) for gradient in gradients)
+        initial = States(*(replaced(gradient, reached[1]) for gradient in initial))
     return (
         *gradients,
         *(initial if call.carried else ()),

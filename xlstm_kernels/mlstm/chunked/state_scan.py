@@ -61,22 +61,8 @@ def state_scan(
         reverse: from the last chunk to the first.
         backend: as `executors.resolve` returned it.
     """
-    if backend == executors.NATIVE:
-        return state_scan_reference(added, n_added, gates, c, n, reverse=reverse)
-    outputs = KERNELS[reverse](added, n_added, gates.prefix, c, n, backend=backend)
-    return Scan(*outputs)
-
-
-def state_scan_reference(
-    added: mx.array,
-    n_added: mx.array,
-    gates: LogGates,
-    c: mx.array,
-    n: mx.array,
-    *,
-    reverse: bool = False,
-) -> Scan:
-    """`state_scan` in MLX operations."""
+    if backend != executors.NATIVE:
+        return Scan(*KERNELS[reverse](added, n_added, gates.prefix, c, n, backend=backend))
     decay = weights_from_start(gates)[..., -1]
     order = range(added.shape[2])
     c_between, n_between = [], []

@@ -170,21 +170,8 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, begins: str = 
     constexpr uint ROWS_OF_SLOT = ROWS / SLOTS;
     threadgroup float4 drawn[ROWS_OF_SLOT];
     threadgroup float partial[SLICES > 1 ? SLICES * COLUMNS : 1];
-    const uint batch = gate_input_shape[0];
-    const uint steps = gate_input_shape[1];
-    const uint units = gate_input_shape[4];
-    const long along_time = gate_input_strides[1];
-    const long along_gates = gate_input_strides[2];
-    const long along_units = gate_input_strides[4];
-    const size_t step_size = static_cast<size_t>(heads) * units;
-    const size_t one_state = batch * step_size;
-    const size_t states_apart = steps * one_state;
-    const size_t own_head = static_cast<size_t>(head) * units;
     const size_t steps_before = static_cast<size_t>(sequence) * steps;
-    const auto incoming = gate_input + sequence * gate_input_strides[0]
-        + head * gate_input_strides[3];
     const auto heard = fed_back + (head * batch + sequence) * static_cast<size_t>(steps) * units;
-    const auto starting = initial + sequence * step_size + own_head;
     const auto reached = states + steps_before * step_size + own_head;
     const auto pulled = cotangent + sequence * cotangent_strides[1] + head * cotangent_strides[3];
     const auto pulled_last = last_cotangent + sequence * last_cotangent_strides[1]
@@ -247,11 +234,7 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, begins: str = 
                 }}
                 memory[slot] = now.before;
                 drawn[column] = gradients;
-                const auto left = leaving + 4 * step * step_size + own;
-                left[0] = gradients.x;
-                left[step_size] = gradients.y;
-                left[2 * step_size] = gradients.z;
-                left[3 * step_size] = gradients.w;
+                xlstm_slstm_store(leaving + 4 * step * step_size + own, step_size, gradients);
             }} else if (owner) {{
                 drawn[column] = float4(0.0f);
             }}
@@ -286,11 +269,8 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, begins: str = 
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * COLUMNS + column;
         if (owner && own < units) {{
-            const float4 gradients = xlstm_slstm_gradients(slopes[slot], memory[slot]);
-            ending[own] = gradients.x;
-            ending[one_state + own] = gradients.y;
-            ending[2 * one_state + own] = gradients.z;
-            ending[3 * one_state + own] = gradients.w;
+            xlstm_slstm_store(
+                ending + own, one_state, xlstm_slstm_gradients(slopes[slot], memory[slot]));
         }}
     }}
     """,

@@ -150,6 +150,19 @@ PLACE = """
     for (uint row = 0; row < RESIDENT; ++row) {
         resident[row] = weights[row * WIDTH + column];
     }
+    const uint batch = gate_input_shape[0];
+    const uint steps = gate_input_shape[1];
+    const uint units = gate_input_shape[4];
+    const long along_time = gate_input_strides[1];
+    const long along_gates = gate_input_strides[2];
+    const long along_units = gate_input_strides[4];
+    const size_t step_size = static_cast<size_t>(heads) * units;
+    const size_t one_state = batch * step_size;
+    const size_t states_apart = steps * one_state;
+    const size_t own_head = static_cast<size_t>(head) * units;
+    const auto incoming = gate_input + sequence * gate_input_strides[0]
+        + head * gate_input_strides[3];
+    const auto starting = initial + sequence * step_size + own_head;
 """
 
 # m is a pair, to which c and n belong. So are the gates i and f, here input and forget, since near
@@ -163,6 +176,12 @@ UNIT = (
         return float4(
             static_cast<float>(first[0]), static_cast<float>(first[apart]),
             static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
+    }
+    inline void xlstm_slstm_store(device float* first, long apart, float4 numbers) {
+        first[0] = numbers.x;
+        first[apart] = numbers.y;
+        first[2 * apart] = numbers.z;
+        first[3 * apart] = numbers.w;
     }
     // Divisions of the fast kind, of two roundings at most, have no branch. A step would wait for
     // each, so they serve wherever the divisor is between 1 and 4.

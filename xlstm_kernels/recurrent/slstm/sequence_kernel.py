@@ -79,18 +79,6 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, reset: str = "
     {PLACE}
     threadgroup float hidden[2 * ROWS];
     threadgroup float4 partial[SLICES > 1 ? SLICES * COLUMNS : 1];
-    const uint batch = gate_input_shape[0];
-    const uint steps = gate_input_shape[1];
-    const uint units = gate_input_shape[4];
-    const long along_time = gate_input_strides[1];
-    const long along_gates = gate_input_strides[2];
-    const long along_units = gate_input_strides[4];
-    const size_t step_size = static_cast<size_t>(heads) * units;
-    const size_t one_state = batch * step_size;
-    const size_t own_head = static_cast<size_t>(head) * units;
-    const auto incoming = gate_input + sequence * gate_input_strides[0]
-        + head * gate_input_strides[3];
-    const auto starting = initial + sequence * step_size + own_head;
     const auto leaving = states + step_size * sequence * steps + own_head;
     const auto ending = last + sequence * step_size + own_head;
 
@@ -149,12 +137,8 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, reset: str = "
                 }}
                 hidden[writing + own] = unit[slot].y;
                 const float4 rounded = xlstm_slstm_rounded(unit[slot]);
-                const auto state = leaving + step * step_size + own;
-                const size_t states_apart = steps * one_state;
-                state[0] = live ? rounded.x : 0.0f;
-                state[states_apart] = rounded.y;
-                state[2 * states_apart] = rounded.z;
-                state[3 * states_apart] = rounded.w;
+                xlstm_slstm_store(leaving + step * step_size + own, states_apart,
+                    float4(live ? rounded.x : 0.0f, rounded.y, rounded.z, rounded.w));
             }}
         }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -163,11 +147,7 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, reset: str = "
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * COLUMNS + column;
         if (owner && own < units) {{
-            const float4 rounded = xlstm_slstm_rounded(unit[slot]);
-            ending[own] = rounded.x;
-            ending[one_state + own] = rounded.y;
-            ending[2 * one_state + own] = rounded.z;
-            ending[3 * one_state + own] = rounded.w;
+            xlstm_slstm_store(ending + own, one_state, xlstm_slstm_rounded(unit[slot]));
         }}
     }}
     """,
