@@ -69,22 +69,9 @@ def chunk_pairs(
         backend: as `executors.resolve` returned it.
     """
     root = mx.array(key_width**-0.5, dtype=mx.float32)
-    if backend == executors.NATIVE:
-        return chunk_pairs_reference(scores, pulled, gates, inverse, bias, root, dtype)
-    gated = (*gates.exponents, inverse, bias)
-    return ChunkPairs(*CHUNK_PAIRS(scores, pulled, *gated, root, backend=backend, dtype=dtype))
-
-
-def chunk_pairs_reference(
-    scores: mx.array,
-    pulled: mx.array,
-    gates: LogGates,
-    inverse: mx.array,
-    bias: mx.array,
-    root: mx.array,
-    dtype: mx.Dtype,
-) -> ChunkPairs:
-    """`chunk_pairs` in MLX operations."""
+    if backend != executors.NATIVE:
+        gated = (*gates.exponents, inverse, bias)
+        return ChunkPairs(*CHUNK_PAIRS(scores, pulled, *gated, root, backend=backend, dtype=dtype))
     scores = scores.astype(mx.float32)
     weights = weights_within(gates, root)
     of_row = mx.expand_dims(inverse, axis=-1)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.mlstm.arguments import States
 from xlstm_kernels.mlstm.chunked.row_kernels import row_kernel
 
 if TYPE_CHECKING:
@@ -39,37 +38,39 @@ class Spoilt(NamedTuple):
 
 
 def isolated(
-    inputs: Arrays, states: States, mask: mx.array | None, *, sigmoid_input: bool, backend: str
-) -> tuple[Arrays, States, Spoilt]:
+    inputs: Arrays, states: Arrays, mask: mx.array | None, *, sigmoid_input: bool, backend: str
+) -> tuple[Arrays, Arrays, Spoilt]:
     """Inputs and states without what is not finite, and what reads it.
 
     Args:
         inputs: q, k and v, zero where a step is masked, i and f.
-        states: to begin with.
+        states: c, n and m to begin with, or none.
         mask: (B, S) booleans, or None.
         sigmoid_input: the input gate may be infinite.
         backend: as `executors.resolve` returned it.
     """
-    *rows, i, f = inputs
-    rows, sizes = zip(*(_finite_rows(array, backend) for array in rows), strict=True)
-    in_query, *in_others = map(mx.isinf, sizes)
+    *given, i, f = inputs
+    rows, sizes = zip(*(_finite_rows(array, backend) for array in given), strict=True)
+    in_query, in_key, in_value = map(mx.isinf, sizes)
     infinite = mx.array(math.inf, dtype=i.dtype)
-    in_gate = mx.isnan(i) if sigmoid_input else mx.logical_not(i < infinite)
+    in_gate = mx.isnan(i) if sigmoid_input else ~(i < infinite)
     live = mx.array(True) if mask is None else mx.expand_dims(mask, axis=1)
-    flags = _any(in_gate, mx.isnan(f), *in_others), mx.isneginf(f)
     # MLX cannot differentiate running maxima.
-    read, begins = (mx.stop_gradient(mx.logical_and(each, live)) for each in flags)
-    m = mx.where(mx.isneginf(states.m), mx.zeros_like(states.m), states.m)
-    initial = mx.isinf(_size((states.c, states.n, m)))
+    in_gates, begins = (mx.stop_gradient(each) for each in (in_gate | mx.isnan(f), mx.isneginf(f)))
+    read, begins = (in_gates | in_key | in_value) & live, begins & live
+    initial = mx.array(False)
+    if states:
+        *others, m = states
+        initial = mx.isinf(_size((*others, mx.where(mx.isneginf(m), mx.zeros_like(m), m))))
     # The states to begin with count as a step before the first.
     order = mx.arange(1, i.shape[-1] + 1, dtype=mx.int32)
     before, never = mx.zeros_like(order), mx.full(order.shape, -1, dtype=mx.int32)
     latest = mx.cummax(mx.where(read, order, mx.where(initial, before, never)), axis=-1)
     carried = latest >= mx.cummax(mx.where(begins, order, before), axis=-1)
-    spoilt = mx.logical_and(mx.logical_or(carried, in_query), live)
+    spoilt = (carried | in_query) & live
     i = mx.where(in_gate, mx.negative(infinite), i)
     f = mx.where(mx.isnan(f), mx.zeros_like(f), f)
-    states = States(*(replaced(array, initial, 0.0) for array in states))
+    states = tuple(replaced(array, initial, 0.0) for array in states)
     return (*rows, i, f), states, Spoilt(spoilt, carried[..., -1:], begins, live)
 
 
@@ -89,10 +90,10 @@ def isolated_cotangents(
     """
     none = mx.array(0, dtype=mx.float32)
     of_h, size = _finite_rows(cotangents[0], backend)
-    source = _any(mx.isinf(size), mx.logical_and(spoilt.rows, size > none))
+    source = mx.isinf(size) | spoilt.rows & (size > none)
     size = _size(cotangents[1:])
-    of_last = _any(mx.isinf(size), mx.logical_and(spoilt.end, size > none))
-    of_states = (replaced(array, _any(of_last, spoilt.end), 0.0) for array in cotangents[1:])
+    of_last = mx.isinf(size) | spoilt.end & (size > none)
+    of_states = (replaced(array, of_last | spoilt.end, 0.0) for array in cotangents[1:])
     # The last states count as a step after the last.
     steps = source.shape[-1]
     order = mx.arange(steps, dtype=mx.int32)
@@ -100,20 +101,14 @@ def isolated_cotangents(
     first = mx.where(source, order, mx.where(of_last, behind, never))
     end = mx.cummin(mx.where(spoilt.begins, order, never), axis=-1, reverse=True, inclusive=False)
     reached = mx.cummin(first, axis=-1, reverse=True) < mx.minimum(end, never)
-    initial = mx.logical_and(reached[..., :1], mx.logical_not(spoilt.begins[..., :1]))
-    return (of_h, *of_states), mx.logical_and(reached, spoilt.live), initial
+    initial = reached[..., :1] & ~spoilt.begins[..., :1]
+    return (of_h, *of_states), reached & spoilt.live, initial
 
 
 def replaced(array: mx.array, flags: mx.array, value: float = math.nan) -> mx.array:
     """`array` (B, NH, ...) with `value` where flags of its first axes are True."""
     flags = flags.reshape((*flags.shape[: array.ndim], *(1,) * (array.ndim - flags.ndim)))
     return mx.where(flags, mx.array(value, dtype=array.dtype), array)
-
-
-def _any(first: mx.array, *others: mx.array) -> mx.array:
-    for flags in others:
-        first = mx.logical_or(first, flags)
-    return first
 
 
 def _size(states: Arrays) -> mx.array:

@@ -86,14 +86,15 @@ class Call:
     def of(arrays: Arrays, form: Form, backend: str, *, carried: bool, masked: bool) -> Call:
         """Take apart the arguments of an operation."""
         mask = arrays[-1] if masked else None
-        inputs = (*(_live(rows, mask) for rows in arrays[:3]), *arrays[3:5])
-        states = States(*arrays[5:8]) if carried else zero_states(arrays[0], arrays[2])
-        spoilt = None
+        inputs: Arrays = (*(_live(rows, mask) for rows in arrays[:3]), *arrays[3:5])
+        given, spoilt = arrays[5:8] if carried else (), None
         if form.isolated:
-            inputs, states, spoilt = isolated(
-                inputs, states, mask, sigmoid_input=form.sigmoid_input, backend=backend
+            inputs, given, spoilt = isolated(
+                inputs, given, mask, sigmoid_input=form.sigmoid_input, backend=backend
             )
-        return Call(form, backend, *inputs, states, carried, mask, spoilt)
+        q, k, v, i, f = inputs
+        states = States(*given) if carried else zero_states(q, v)
+        return Call(form, backend, q, k, v, i, f, states, carried, mask, spoilt)
 
     @property
     def steps(self) -> int:
@@ -129,7 +130,7 @@ class Call:
 
 def _live(rows: mx.array, mask: mx.array | None) -> mx.array:
     """`rows` (B, NH, S, D), zero where a step is masked."""
-    return rows if mask is None else replaced(rows, mx.logical_not(mx.expand_dims(mask, 1)), 0.0)
+    return rows if mask is None else replaced(rows, ~mx.expand_dims(mask, 1), 0.0)
 
 
 def _states(
@@ -170,7 +171,7 @@ def forward_pass(call: Call) -> tuple[Arrays, Kept]:
     h = multiply.operand(rows.within).times(values, plus=of_state)
     outputs = in_sequence(h, call.steps).astype(call.v.dtype)
     kept = Kept(in_sequence(rows.sums, call.steps), scores, before.c, before.n)
-    last = before.c_end, before.n_end
+    last: Arrays = before.c_end, before.n_end
     if call.spoilt is not None:
         last = tuple(replaced(state, call.spoilt.end) for state in last)
     return (outputs, *last, gates.m), kept

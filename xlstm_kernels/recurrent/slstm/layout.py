@@ -134,7 +134,7 @@ PRODUCT = """
     }
 """
 
-# The place of a thread, and its rows that stay in registers.
+# The place of a thread, its rows that stay in registers, and what both kernels read of its head.
 PLACE = """
     const uint heads = recurrent_shape[0];
     const uint sequence = threadgroup_position_in_grid.x / heads;
