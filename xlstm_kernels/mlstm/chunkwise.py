@@ -73,8 +73,9 @@ def mlstm_chunkwise(
             whatever the values of q, k, v and the gates.
         seq_idx: (B, S) integers, for sequences packed into one row: a new sequence begins where
             the number changes. It has the h and the gradients that it has alone, but that eps
-            counts from m = i on. The first sequence continues from the initial states, and the
-            last states are those of the last one. See `seq_idx_from_cu_seqlens`.
+            counts from m = i on, and NaN or infinity in another one changes neither. The first
+            sequence continues from the initial states, and the last states are those of the last
+            one. See `seq_idx_from_cu_seqlens`.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`.
 
