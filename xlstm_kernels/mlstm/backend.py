@@ -129,6 +129,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         mode: str | None = None,
         *,
         mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
         backend: str | None = None,
     ) -> Output:
         """Run the mLSTM over a sequence of any length.
@@ -146,6 +147,8 @@ class mLSTMBackend(nn.Module):  # noqa: N801
                 says. In inference they always are.
             mode: instead of the configuration's.
             mask: (B, S) booleans; where False the step is skipped: the states stay, h is zero.
+            seq_idx: (B, S) integers, for sequences packed into one row, as in `mlstm_chunkwise`,
+                which always runs then.
             backend: as in `mlstm_chunkwise`.
 
         Returns:
@@ -165,7 +168,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         require_sequence(type(self).__name__, q, k, v, i, f)
         arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
         backend, form = executors.resolve(backend), choice.CHUNKWISE
-        if in_inference and not config.is_siging and q.shape[2]:
+        if in_inference and not config.is_siging and q.shape[2] and seq_idx is None:
             form = choice.chosen(q, v, backend, masked=mask is not None).form
         stored_as = DTYPES[config.inference_state_dtype]
         settings: dict[str, Any] = {"normalizer_grad": config.normalizer_grad, "backend": backend}
@@ -182,6 +185,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             config.eps,
             chunk_size=config.chunk_size,
             mask=mask,
+            seq_idx=seq_idx,
             **settings,
         )
         if not in_inference or isinstance(result, mx.array):

@@ -9,6 +9,7 @@ from mlx import nn
 
 from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+from xlstm_kernels.differentiation import selected
 from xlstm_kernels.packing import sequence_begins
 
 
@@ -99,7 +100,7 @@ class CausalConv1d(nn.Module):
         else:
             y = self._convolve_sequences(rows, of_rows)[:, before:]
         is_own = mx.take_along_axis(of_rows, ends, axis=1) == mx.sum(begins, axis=1, keepdims=True)
-        return y, mx.where(mx.expand_dims(is_own, axis=2), last, mx.zeros_like(last))
+        return y, selected(mx.expand_dims(is_own, axis=2), last)
 
     def _convolve_sequences(self, x: mx.array, numbers: mx.array) -> mx.array:
         y = causal_conv1d(x, self.weight, self.bias, activation=self.activation, seq_idx=numbers)

@@ -19,7 +19,6 @@ from xlstm_kernels.nn.initialization import (
     small_linear,
 )
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
-from xlstm_kernels.packing import reset_gates
 
 if TYPE_CHECKING:
     from xlstm_kernels.nn.config import mLSTMLayerConfig
@@ -83,12 +82,12 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         heads = self.config.num_heads
         q, k, v = (heads_first(project(x), heads) for project in (self.q, self.k, self.v))
         i, f = (self._gates(project(x)) for project in (self.igate_preact, self.fgate_preact))
-        f = reset_gates("mLSTMLayer", f, seq_idx, mask)
         c, n, m = (*(state or (None, None)), None)[:3]
         result = self.mlstm_backend(
             *(q, k, v, i, f, c, n, m),
             return_last_states=None if state is None else True,
             mask=mask,
+            seq_idx=seq_idx,
         )
         h, last = result if isinstance(result, tuple) else (result, None)
         return self.out_proj(

@@ -19,7 +19,6 @@ from xlstm_kernels.nn.initialization import (
 )
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
 from xlstm_kernels.nn.slstm_layer import HeadwiseLinear
-from xlstm_kernels.packing import reset_gates
 
 if TYPE_CHECKING:
     from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig
@@ -102,9 +101,10 @@ class UpProjectionMLSTMLayer(nn.Module):
             gate(joined).astype(mx.float32).swapaxes(1, 2)
             for gate in (self.igate_preact, self.fgate_preact)
         )
-        f = reset_gates("UpProjectionMLSTMLayer", f, seq_idx, mask)
         q, k, v = (heads_first(array, self.config.mlstm_num_heads) for array in qkv)
-        h, last = self.mlstm_backend(q, k, v, i, f, c, n, m, return_last_states=True, mask=mask)
+        h, last = self.mlstm_backend(
+            *(q, k, v, i, f, c, n, m), return_last_states=True, mask=mask, seq_idx=seq_idx
+        )
         normed = self.multihead_norm(h.swapaxes(1, 2)) + self.learnable_skip * convolved
         y = self.dropout(self.proj_down(normed * nn.silu(z)))
         return y, UpProjectionMLSTMState(conv, *last)

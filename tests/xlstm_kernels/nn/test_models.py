@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import math
 import pickle
 
 import mlx.core as mx
@@ -521,6 +522,21 @@ def test_packed_gradients(model, draw_tokens, device, relative_error, wide):
         tree_flatten(actual), tree_flatten(exact), strict=True
     ):
         assert relative_error(gradient, wide(expected)) < 5e-6, name
+
+
+@pytest.mark.sampled(0)
+def test_nan_reaches_no_other_sequence(model, draw_tokens, device, relative_error, wide):
+    tokens = mx.minimum(draw_tokens(2, STEPS), VOCABULARY - 2)
+    spoilt = mx.concatenate([tokens[:, :5], tokens[:, 5:6] + VOCABULARY, tokens[:, 6:]], axis=1)
+    spoilt = mx.minimum(spoilt, VOCABULARY - 1)  # in the second sequence of each row
+    embeddings = next(part for _, part in model.named_modules() if isinstance(part, nn.Embedding))
+    embeddings.weight[VOCABULARY - 1] = math.nan
+    clean, found = (list(alone(model(each, seq_idx=numbered()))) for each in (tokens, spoilt))
+    for place, (expected, actual) in enumerate(zip(clean, found, strict=True)):
+        if place % 3 == 1:
+            assert mx.any(mx.isnan(actual)).item()
+        else:
+            assert relative_error(actual, wide(expected)) < 2e-6
 
 
 @pytest.mark.parametrize("cut", [5])
