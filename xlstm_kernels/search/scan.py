@@ -19,6 +19,8 @@ from xlstm_kernels.search.metric import Metric
 from xlstm_kernels.search.selection import sortable, top_k, top_k_reference
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xlstm_kernels.search.pages import Pages
 
 _SIMDGROUPS = 4
@@ -49,10 +51,26 @@ def scan(
         The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.
     """
     probes, ends = page_ends(probes, pages)
+    squared = metric is Metric.L2
     if backend == executors.NATIVE:
-        _, ids = scan_reference(queries, probes, ends, pages, k, limit, metric)
+        slots, _ = page_slots(probes, ends, pages, limit)
+        rows = mx.arange(queries.shape[0], dtype=mx.uint32).reshape(-1, 1)
+        dots = mx.gather_mm(
+            mx.expand_dims(mx.negative(queries + queries if squared else queries), axis=1),
+            pages.vectors,
+            lhs_indices=mx.broadcast_to(rows, slots.shape),
+            rhs_indices=slots.astype(mx.uint32),
+        ).reshape(*slots.shape, LANES)
+        _, ids = select(pages.norms[slots] + dots, slots, pages, k)
     else:
-        _, ids = _launched(queries, probes, ends, pages, k, limit, metric, backend)
+        keys, ids = _KERNEL(
+            *(probes, ends, pages.ids, pages.first, mx.array(limit, dtype=mx.int32)),
+            *(queries, pages.vectors),
+            backend=backend,
+            k=k,
+            squared=squared,
+        )
+        _, ids = top_k(keys, k, ids=ids, backend=backend)
     return ids, pages.places[mx.maximum(ids, mx.zeros_like(ids))]
 
 
@@ -105,113 +123,88 @@ def select(keys: mx.array, slots: mx.array, pages: Pages, k: int) -> tuple[mx.ar
     return top_k_reference(keys.reshape(flat), k, pages.ids[slots].reshape(flat))
 
 
-def scan_reference(
-    queries: mx.array,
-    probes: mx.array,
-    ends: mx.array,
-    pages: Pages,
-    k: int,
-    limit: int,
-    metric: Metric,
-) -> tuple[mx.array, mx.array]:
-    """The kernel in MLX operations: keys and ids, (Q, k)."""
-    slots, _ = page_slots(probes, ends, pages, limit)
-    rows = mx.arange(queries.shape[0], dtype=mx.uint32).reshape(-1, 1)
-    factors = mx.negative(queries + queries if metric is Metric.L2 else queries)
-    dots = mx.gather_mm(
-        mx.expand_dims(factors, axis=1),
-        pages.vectors,
-        lhs_indices=mx.broadcast_to(rows, slots.shape),
-        rhs_indices=slots.astype(mx.uint32),
-    ).reshape(*slots.shape, LANES)
-    return select(pages.norms[slots] + dots, slots, pages, k)
-
-
 # --- Metal -------------------------------------------------------------------------------------
 
 
-def _launched(
-    queries: mx.array,
-    probes: mx.array,
-    ends: mx.array,
-    pages: Pages,
-    k: int,
-    limit: int,
-    metric: Metric,
-    backend: str,
-) -> tuple[mx.array, mx.array]:
-    keys, ids = _KERNEL(
-        queries,
-        probes,
-        ends,
-        pages.vectors,
-        pages.ids,
-        pages.first,
-        mx.array(limit, dtype=mx.int32),
-        backend=backend,
-        k=k,
-        squared=metric is Metric.L2,
-    )
-    return top_k(keys, k, ids=ids, backend=backend)
+def page_kernel(
+    name: str, inputs: tuple[str, ...], launch: Callable[..., Launch], before: str, key: str
+) -> Kernel:
+    """A kernel that selects from the pages of each query's lists.
 
-
-def _launch(queries: mx.array, *_others: mx.array, k: int, squared: bool) -> Launch:
-    rows = math.ceil(k / LANES)
-    count = queries.shape[0]
-    shape = (count, SEGMENTS * rows * LANES)
-    return Launch(
-        grid=(SEGMENTS * LANES, count, 1),
-        threadgroup=(_SIMDGROUPS * LANES, 1, 1),
-        output_shapes=(shape, shape),
-        output_dtypes=(mx.float32, mx.int32),
-        template=(
-            ("SEGMENTS", SEGMENTS),
-            ("ROWS", rows),
-            ("LAST", (k - 1) % LANES),
-            ("SQUARED", squared),
-        ),
-    )
-
-
-_KERNEL = Kernel(
-    name="xlstm_ivf_scan",
-    inputs=("queries", "probes", "ends", "vectors", "ids", "first", "limit"),
-    outputs=("best", "best_ids"),
-    launch=_launch,
-    header=SELECT,
-    body="""
-    // queries: (count, dimension); probes, ends: (count, lists), ends the running sum of their
-    // pages; vectors: (pages, dimension, 32); ids: (pages, 32); first: the first page of each list;
-    // limit: 0-d; best, best_ids: (count, SEGMENTS * ROWS * 32). All contiguous.
-    // Each of SEGMENTS SIMD groups reads every SEGMENTS-th page of a query.
-    const uint dimension = queries_shape[1];
+    Args:
+        name: of the kernel.
+        inputs: those after probes, ends, ids, first and limit.
+        launch: its rule.
+        before: statements in front, for the query `row`.
+        key: statements that make `key` of a lane's vector of a page, `probe` being its list's.
+    """
+    return Kernel(
+        name=name,
+        inputs=("probes", "ends", "ids", "first", "limit", *inputs),
+        outputs=("best", "best_ids"),
+        launch=launch,
+        header=SELECT,
+        body=f"""
+    // probes, ends: (count, lists), ends the running sum of their pages; ids: (pages, 32); first:
+    // the first page of each list; limit: 0-d; best, best_ids: (count, SEGMENTS * ROWS * 32). All
+    // contiguous. Each of SEGMENTS SIMD groups reads every SEGMENTS-th page of a query.
     const uint lists = probes_shape[1];
     const uint lane = thread_index_in_simdgroup;
     const int segment = threadgroup_position_in_grid.x * simdgroups_per_threadgroup
         + simdgroup_index_in_threadgroup;
     const int64_t row = threadgroup_position_in_grid.y;
+{before}
     xlstm_smallest<ROWS> smallest;
     smallest.clear();
     int slot = segment;
     int begin = 0;
-    for (uint probe = 0; probe < lists; ++probe) {
+    for (uint probe = 0; probe < lists; ++probe) {{
         const int end = metal::min(static_cast<int>(ends[row * lists + probe]), limit);
         const int64_t start = first[probes[row * lists + probe]];
-        for (; slot < end; slot += SEGMENTS) {
+        for (; slot < end; slot += SEGMENTS) {{
             const int64_t page = start + (slot - begin);
+{key}
+            smallest.add(key, ids[page * 32 + lane], lane, LAST);
+        }}
+        begin = end;
+    }}
+    const int64_t to = (row * SEGMENTS + segment) * (ROWS * 32);
+    smallest.store(best + to, best_ids + to, lane);
+    """,
+    )
+
+
+def page_launch(count: int, k: int, simdgroups: int, *template: tuple[str, int | bool]) -> Launch:
+    """The launch of a `page_kernel` for `count` queries, with what else its text names."""
+    rows = math.ceil(k / LANES)
+    shape = (count, SEGMENTS * rows * LANES)
+    return Launch(
+        grid=(SEGMENTS * LANES, count, 1),
+        threadgroup=(simdgroups * LANES, 1, 1),
+        output_shapes=(shape, shape),
+        output_dtypes=(mx.float32, mx.int32),
+        template=(("SEGMENTS", SEGMENTS), ("ROWS", rows), ("LAST", (k - 1) % LANES), *template),
+    )
+
+
+def _launch(probes: mx.array, *_others: mx.array, k: int, squared: bool) -> Launch:
+    return page_launch(probes.shape[0], k, _SIMDGROUPS, ("SQUARED", squared))
+
+
+_KERNEL = page_kernel(
+    "xlstm_ivf_scan",
+    ("queries", "vectors"),
+    _launch,
+    """
+    // queries: (count, dimension); vectors: (pages, dimension, 32).
+    const uint dimension = queries_shape[1];""",
+    """
             const int64_t from = page * dimension * 32 + lane;
-            float sum = 0.0f;
+            float key = 0.0f;
             for (uint d = 0; d < dimension; ++d) {
                 const float x = vectors[from + d * 32];
                 const float q = queries[row * dimension + d];
                 const float difference = x - q;
-                sum = SQUARED ? metal::fma(difference, difference, sum) : metal::fma(-x, q, sum);
-            }
-            smallest.add(sum, ids[page * 32 + lane], lane, LAST);
-        }
-        begin = end;
-    }
-    const int64_t to = (row * SEGMENTS + segment) * (ROWS * 32);
-    smallest.store(best + to, best_ids + to, lane);
-    """,
+                key = SQUARED ? metal::fma(difference, difference, key) : metal::fma(-x, q, key);
+            }""",
 )
