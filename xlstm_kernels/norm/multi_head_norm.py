@@ -99,39 +99,11 @@ def multi_head_rms_norm(
     return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
 
 
-def multi_head_layer_norm_reference(
-    x: mx.array,
-    weight: mx.array | None = None,
-    bias: mx.array | None = None,
-    gate: mx.array | None = None,
-    *,
-    eps: float = 1e-6,
-) -> mx.array:
-    """`multi_head_layer_norm` in MLX operations."""
-    wide = x.astype(mx.float32)
-    # The mean as rounded, then that of what it left: see the kernel.
-    near = wide - mx.mean(wide, axis=-1, keepdims=True)
-    centred = near - mx.mean(near, axis=-1, keepdims=True)
-    flat = mx.flatten(centred * inverse_root(centred, eps), 2, 3)
-    return finished(flat, weight, bias, gate).astype(x.dtype)
-
-
-def multi_head_rms_norm_reference(
-    x: mx.array,
-    weight: mx.array | None = None,
-    bias: mx.array | None = None,
-    gate: mx.array | None = None,
-    *,
-    eps: float = 1e-6,
-) -> mx.array:
-    """`multi_head_rms_norm` in MLX operations."""
-    wide = x.astype(mx.float32)
-    flat = mx.flatten(wide * inverse_root(wide, eps), 2, 3)
-    return finished(flat, weight, bias, gate).astype(x.dtype)
-
-
 def finished(
-    flat: mx.array, weight: mx.array | None, bias: mx.array | None, gate: mx.array | None
+    flat: mx.array,
+    weight: mx.array | None = None,
+    bias: mx.array | None = None,
+    gate: mx.array | None = None,
 ) -> mx.array:
     """Normalised heads side by side, weighted and gated, in float32."""
     if weight is not None:
@@ -228,10 +200,16 @@ def norm_gradient_operation(
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
-    plain = multi_head_layer_norm_reference if centred else multi_head_rms_norm_reference
+    """The norm in MLX operations, of x and each of the extras."""
 
     def reference(x: mx.array, *arrays: mx.array) -> mx.array:
-        return plain(x, eps=eps, **dict(zip(extras, arrays, strict=True)))
+        wide = x.astype(mx.float32)
+        if centred:
+            # The mean as rounded, then that of what it left: see the kernel.
+            wide = wide - mx.mean(wide, axis=-1, keepdims=True)
+            wide = wide - mx.mean(wide, axis=-1, keepdims=True)
+        flat = mx.flatten(wide * inverse_root(wide, eps), 2, 3)
+        return finished(flat, **dict(zip(extras, arrays, strict=True))).astype(x.dtype)
 
     return reference
 

@@ -78,7 +78,7 @@ def rms_norm(
 def rms_norm_reference(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
     """`rms_norm` in MLX operations."""
     wide = x.astype(mx.float32)
-    return finished(wide * inverse_root(wide, eps), weight, None, None).astype(x.dtype)
+    return finished(wide * inverse_root(wide, eps), weight).astype(x.dtype)
 
 
 @functools.cache
