@@ -21,7 +21,7 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.msl import SIGMOID
-from xlstm_kernels.norm.rows import LOCATE, ROWS, kernel_name, row_launch, switches
+from xlstm_kernels.norm.rows import LOCATE, ROW, ROWS, kernel_name, row_launch, switches
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -101,11 +101,6 @@ _BODY = f"""
     threadgroup float2 partial_moments[SIMDGROUPS];
     #endif
     {LOCATE}
-    #if WEIGHTED
-    const auto head_weight = weight + first * weight_strides[0];
-    auto weights = xlstm_read_row<VALUES, PACK>(
-        head_weight, weight_strides[0], own, stride, columns);
-    #endif
     #if BIASED && GATED
     const auto head_bias = bias + first * bias_strides[0];
     auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
@@ -120,26 +115,12 @@ _BODY = f"""
     const auto own_bias_sums = bias_sums + block;
     xlstm_packs<float, VALUES, PACK> bias_held = {{}};
     #endif
-    const uint taken = threadgroups_per_grid.x * places;
     for (uint base = first_base; base < rows; base += taken) {{
-        // All threads stay for the barriers; those without a row have no columns.
-        const uint row = metal::min(base + place, rows - 1);
-        const uint width = base + place < rows ? columns : 0;
-        const int64_t batch = row / length;
-        const int64_t position = row % length;
-        const auto row_values = values + (batch * values_strides[0]
-            + position * values_strides[1] + head * values_strides[2]);
+{ROW}
         const auto row_cotangent = cotangent + (batch * cotangent_strides[0]
             + position * cotangent_strides[1] + first * cotangent_strides[2]);
-        auto held = xlstm_read_row<VALUES, PACK>(
-            row_values, values_strides[3], own, stride, width);
         auto given = xlstm_read_row<VALUES, PACK>(
             row_cotangent, cotangent_strides[2], own, stride, width);
-        #if GATED
-        const auto row_gate = gate + (batch * gate_strides[0]
-            + position * gate_strides[1] + first * gate_strides[2]);
-        auto gates = xlstm_read_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
-        #endif
 
         #if CENTRED
         float sum = 0.0f;

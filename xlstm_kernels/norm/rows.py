@@ -133,6 +133,30 @@ LOCATE = """
     const uint places = threads_per_threadgroup.y;
     const uint simdgroup = thread_position_in_threadgroup.x / 32;
     const uint lane = thread_index_in_simdgroup;
+    const uint taken = threadgroups_per_grid.x * places;
+    #if WEIGHTED
+    const auto head_weight = weight + first * weight_strides[0];
+    auto weights = xlstm_read_row<VALUES, PACK>(
+        head_weight, weight_strides[0], own, stride, columns);
+    #endif
+"""
+
+#: MSL of one of the rows, `base` being the first of the threadgroup's.
+ROW = """
+        // All threads stay for the barriers; those without a row have no columns.
+        const uint row = metal::min(base + place, rows - 1);
+        const uint width = base + place < rows ? columns : 0;
+        const int64_t batch = row / length;
+        const int64_t position = row % length;
+        const auto row_values = values + (batch * values_strides[0]
+            + position * values_strides[1] + head * values_strides[2]);
+        auto held = xlstm_read_row<VALUES, PACK>(
+            row_values, values_strides[3], own, stride, width);
+        #if GATED
+        const auto row_gate = gate + (batch * gate_strides[0]
+            + position * gate_strides[1] + first * gate_strides[2]);
+        auto gates = xlstm_read_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
+        #endif
 """
 
 _BODY = f"""
@@ -143,32 +167,13 @@ _BODY = f"""
     threadgroup float2 partial_moments[SIMDGROUPS];
     #endif
     {LOCATE}
-    #if WEIGHTED
-    const auto head_weight = weight + first * weight_strides[0];
-    auto weights = xlstm_read_row<VALUES, PACK>(
-        head_weight, weight_strides[0], own, stride, columns);
-    #endif
     #if BIASED
     const auto head_bias = bias + first * bias_strides[0];
     auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
     #endif
-    const uint taken = threadgroups_per_grid.x * places;
     for (uint base = threadgroup_position_in_grid.x * places; base < rows; base += taken) {{
-        // All threads stay for the barriers; those without a row have no columns.
-        const uint row = metal::min(base + place, rows - 1);
-        const uint width = base + place < rows ? columns : 0;
-        const int64_t batch = row / length;
-        const int64_t position = row % length;
-        const auto row_values = values + (batch * values_strides[0]
-            + position * values_strides[1] + head * values_strides[2]);
+{ROW}
         const auto row_normalised = normalised + (row * features + first);
-        auto held = xlstm_read_row<VALUES, PACK>(
-            row_values, values_strides[3], own, stride, width);
-        #if GATED
-        const auto row_gate = gate + (batch * gate_strides[0]
-            + position * gate_strides[1] + first * gate_strides[2]);
-        auto gates = xlstm_read_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
-        #endif
 
         float sum = 0.0f;
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
