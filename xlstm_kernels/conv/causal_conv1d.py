@@ -145,15 +145,12 @@ def causal_conv1d_reference(
 def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
     """Return `seen`, (B, S, C) for each tap, with zeros of other sequences and in padding."""
     steps = seq_idx.shape[1]
-    before = len(seen) - 1
-    numbers = mx.pad(seq_idx, [(0, 0), (before, 0)])  # x is zero there, whatever the number
+    # x is zero before the first step, whatever the number.
+    numbers = mx.pad(seq_idx, [(0, 0), (len(seen) - 1, 0)])
     in_sequence = seq_idx >= mx.zeros_like(seq_idx)
-    counted = (
-        mx.logical_and(numbers[:, tap : tap + steps] == seq_idx, in_sequence)
-        for tap in range(before + 1)
-    )
     return [
-        selected(mx.expand_dims(own, axis=2), rows) for own, rows in zip(counted, seen, strict=True)
+        selected(mx.expand_dims(in_sequence & (numbers[:, tap : tap + steps] == seq_idx), 2), rows)
+        for tap, rows in enumerate(seen)
     ]
 
 
