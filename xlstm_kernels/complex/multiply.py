@@ -179,15 +179,8 @@ def _double_multiply(backend: str, conjugate: bool) -> Operation:
     return on_backend(backend, launch, native, gradient, operator=_OPERATOR)
 
 
-def _launch_packs(a: mx.array, *_others: mx.array, conjugate: bool) -> Launch:
-    return _launch(a, _PACK_BYTES // a.dtype.size, 1, conjugate)
-
-
-def _launch_pairs(a: mx.array, *_others: mx.array, conjugate: bool) -> Launch:
-    return _launch(a, 2, 2, conjugate)
-
-
-def _launch(a: mx.array, pack: int, outputs: int, conjugate: bool) -> Launch:
+def _launch(outputs: int, a: mx.array, *_others: mx.array, conjugate: bool) -> Launch:
+    pack = _PACK_BYTES // a.dtype.size if outputs == 1 else 2
     return Launch(
         grid=(-(-a.size // pack), 1, 1),
         threadgroup=(_THREADGROUP, 1, 1),
@@ -206,7 +199,7 @@ _KERNEL = Kernel(
     name="xlstm_complex_multiply",
     inputs=("a", "b"),
     outputs=("product",),
-    launch=_launch_packs,
+    launch=functools.partial(_launch, 1),
     header=PACKS,
     body="""
     // a, b, product: (count), real and imaginary parts in turn, contiguous.
@@ -232,7 +225,7 @@ _DOUBLE_KERNEL = Kernel(
     name="xlstm_double_complex_multiply",
     inputs=("a_high", "a_low", "b_high", "b_low"),
     outputs=("high", "low"),
-    launch=_launch_pairs,
+    launch=functools.partial(_launch, 2),
     header=DOUBLE,
     body="""
     // All arrays: (count), real and imaginary parts in turn, contiguous.

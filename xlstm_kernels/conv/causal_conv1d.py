@@ -147,10 +147,11 @@ def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
     steps = seq_idx.shape[1]
     # x is zero before the first step, whatever the number.
     numbers = mx.pad(seq_idx, [(0, 0), (len(seen) - 1, 0)])
+    shifted = (numbers[:, tap : tap + steps] for tap in range(len(seen)))
     in_sequence = seq_idx >= mx.zeros_like(seq_idx)
     return [
-        selected(mx.expand_dims(in_sequence & (numbers[:, tap : tap + steps] == seq_idx), 2), rows)
-        for tap, rows in enumerate(seen)
+        selected(mx.expand_dims(mx.logical_and(in_sequence, own == seq_idx), axis=2), rows)
+        for own, rows in zip(shifted, seen, strict=True)
     ]
 
 

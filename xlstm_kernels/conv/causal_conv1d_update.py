@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.arguments import require_activation, require_filter
-from xlstm_kernels.conv.causal_conv1d import causal_conv1d, causal_conv1d_reference
+from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 
 _NAME = "causal_conv1d_update"
 
@@ -55,17 +55,4 @@ def causal_conv1d_update(
     require_filter(_NAME, steps, weight, bias, ("conv_state", conv_state))
     require_activation(_NAME, activation)
     y, new_state = causal_conv1d(steps, weight, bias, conv_state, True, activation, backend=backend)
-    return y.reshape(x.shape), new_state
-
-
-def causal_conv1d_update_reference(
-    x: mx.array,
-    conv_state: mx.array,
-    weight: mx.array,
-    bias: mx.array | None = None,
-    activation: str | None = None,
-) -> tuple[mx.array, mx.array]:
-    """`causal_conv1d_update` in MLX operations."""
-    steps = mx.expand_dims(x, 1) if x.ndim == 2 else x
-    y, new_state = causal_conv1d_reference(steps, weight, bias, conv_state, activation)
     return y.reshape(x.shape), new_state

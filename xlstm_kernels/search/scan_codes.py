@@ -79,8 +79,7 @@ def scan_codes(
 
 def _launch(probes: mx.array, *others: mx.array, k: int) -> Launch:
     m = others[4].shape[0]
-    template = ("M", m), ("SHARED", m <= _MOST_SHARED)
-    return page_launch(probes.shape[0], k, SEGMENTS, *template)
+    return page_launch(probes.shape[0], k, SEGMENTS, ("M", m), ("SHARED", m <= _MOST_SHARED))
 
 
 _KERNEL = page_kernel(

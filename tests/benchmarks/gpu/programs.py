@@ -15,7 +15,6 @@ from tests.benchmarks.gpu import plain, wide
 from tests.benchmarks.gpu.figures import COMPILED, FAST
 from tests.benchmarks.gpu.program import Program, Shape, Shapes
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
-from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
 from xlstm_kernels.recurrent.slstm.naive import slstm_step_naive
 
 CAP = 15.0
@@ -241,7 +240,7 @@ def convolutions(sizes: Sizes) -> Iterator[Program]:
             partial(pack.causal_conv1d_update, activation="silu"),
             tuple((one, None) for one in drawn),
             None,
-            {COMPILED: partial(causal_conv1d_update_reference, activation="silu")},
+            {COMPILED: partial(pack.causal_conv1d_update, activation="silu", backend="native")},
             moved=8 * batch * channels,
         )
 

@@ -80,10 +80,7 @@ def chunk_pairs(
     products = slopes * scores
     # Of row r and column t: the terms of earlier columns than t; they are zero beyond the diagonal.
     earlier = mx.cumsum(products, axis=-1, inclusive=False)
-    order = mx.arange(scores.shape[-1])
-    past = mx.expand_dims(order, axis=1) >= mx.expand_dims(order, axis=0)
-    earlier = mx.where(past, earlier, mx.zeros_like(earlier))
-    sums = (mx.sum(array, axis=-2) for array in (products, earlier))
+    sums = (mx.sum(array, axis=-2) for array in (products, mx.tril(earlier)))
     return ChunkPairs(values.astype(dtype), slopes.astype(dtype), *sums)
 
 

@@ -60,12 +60,9 @@ def weights_within(gates: LogGates, scale: mx.array) -> mx.array:
     """exp(log i'_s + G_t - G_s) times `scale` for s <= t, else zero: (B, NH, NC, L, L), t first."""
     high = mx.expand_dims(gates.prefix, axis=-1) - mx.expand_dims(gates.prefix, axis=-2)
     low = mx.expand_dims(gates.prefix_rest, axis=-1) - mx.expand_dims(gates.prefix_rest, axis=-2)
-    order = mx.arange(gates.prefix.shape[-1])
-    past = mx.expand_dims(order, axis=1) >= mx.expand_dims(order, axis=0)
-    nothing = mx.array(0, dtype=high.dtype)
     # Of later steps the exponent would be positive, and might overflow; and a gate may be NaN.
-    decay = mx.exp(mx.where(past, high + low, nothing))
-    return decay * mx.where(past, mx.expand_dims(_admitted(gates) * scale, axis=-2), nothing)
+    decay = mx.exp(mx.tril(high + low))
+    return mx.tril(decay * mx.expand_dims(_admitted(gates) * scale, axis=-2))
 
 
 def _admitted(gates: LogGates) -> mx.array:

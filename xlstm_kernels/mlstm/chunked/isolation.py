@@ -9,6 +9,7 @@ sequence ends where a forget gate is minus infinity.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,11 +54,11 @@ def isolated(
     rows, sizes = zip(*(_finite_rows(array, backend) for array in given), strict=True)
     in_query, in_key, in_value = map(mx.isinf, sizes)
     infinite = mx.array(math.inf, dtype=i.dtype)
-    in_gate = mx.isnan(i) if sigmoid_input else ~(i < infinite)
+    in_gate = mx.isnan(i) if sigmoid_input else mx.logical_not(i < infinite)
     live = mx.array(True) if mask is None else mx.expand_dims(mask, axis=1)
     # MLX cannot differentiate running maxima.
-    in_gates, begins = (mx.stop_gradient(each) for each in (in_gate | mx.isnan(f), mx.isneginf(f)))
-    read, begins = (in_gates | in_key | in_value) & live, begins & live
+    flags = _any(in_gate, mx.isnan(f), in_key, in_value), mx.isneginf(f)
+    read, begins = (mx.stop_gradient(mx.logical_and(each, live)) for each in flags)
     initial = mx.array(False)
     if states:
         *others, m = states
@@ -67,7 +68,7 @@ def isolated(
     before, never = mx.zeros_like(order), mx.full(order.shape, -1, dtype=mx.int32)
     latest = mx.cummax(mx.where(read, order, mx.where(initial, before, never)), axis=-1)
     carried = latest >= mx.cummax(mx.where(begins, order, before), axis=-1)
-    spoilt = (carried | in_query) & live
+    spoilt = mx.logical_and(mx.logical_or(carried, in_query), live)
     i = mx.where(in_gate, mx.negative(infinite), i)
     f = mx.where(mx.isnan(f), mx.zeros_like(f), f)
     states = tuple(replaced(array, initial, 0.0) for array in states)
@@ -88,12 +89,11 @@ def isolated_cotangents(
         Cotangents; the steps whose gradients are NaN, (B, NH, S) booleans; and whether those of the
         initial states are, (B, NH, 1).
     """
-    none = mx.array(0, dtype=mx.float32)
     of_h, size = _finite_rows(cotangents[0], backend)
-    source = mx.isinf(size) | spoilt.rows & (size > none)
+    source = _any(mx.isinf(size), mx.logical_and(spoilt.rows, size.astype(mx.bool_)))
     size = _size(cotangents[1:])
-    of_last = mx.isinf(size) | spoilt.end & (size > none)
-    of_states = (replaced(array, of_last | spoilt.end, 0.0) for array in cotangents[1:])
+    of_last = _any(mx.isinf(size), mx.logical_and(spoilt.end, size.astype(mx.bool_)))
+    of_states = (replaced(array, _any(of_last, spoilt.end), 0.0) for array in cotangents[1:])
     # The last states count as a step after the last.
     steps = source.shape[-1]
     order = mx.arange(steps, dtype=mx.int32)
@@ -101,14 +101,18 @@ def isolated_cotangents(
     first = mx.where(source, order, mx.where(of_last, behind, never))
     end = mx.cummin(mx.where(spoilt.begins, order, never), axis=-1, reverse=True, inclusive=False)
     reached = mx.cummin(first, axis=-1, reverse=True) < mx.minimum(end, never)
-    initial = reached[..., :1] & ~spoilt.begins[..., :1]
-    return (of_h, *of_states), reached & spoilt.live, initial
+    initial = mx.logical_and(reached, mx.logical_not(spoilt.begins))[..., :1]
+    return (of_h, *of_states), mx.logical_and(reached, spoilt.live), initial
 
 
 def replaced(array: mx.array, flags: mx.array, value: float = math.nan) -> mx.array:
     """`array` (B, NH, ...) with `value` where flags of its first axes are True."""
     flags = flags.reshape((*flags.shape[: array.ndim], *(1,) * (array.ndim - flags.ndim)))
     return mx.where(flags, mx.array(value, dtype=array.dtype), array)
+
+
+def _any(*flags: mx.array) -> mx.array:
+    return functools.reduce(mx.logical_or, flags)
 
 
 def _size(states: Arrays) -> mx.array:

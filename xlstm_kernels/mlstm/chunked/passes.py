@@ -130,7 +130,7 @@ class Call:
 
 def _live(rows: mx.array, mask: mx.array | None) -> mx.array:
     """`rows` (B, NH, S, D), zero where a step is masked."""
-    return rows if mask is None else replaced(rows, ~mx.expand_dims(mask, 1), 0.0)
+    return rows if mask is None else replaced(rows, mx.logical_not(mx.expand_dims(mask, 1)), 0.0)
 
 
 def _states(
