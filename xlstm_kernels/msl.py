@@ -108,7 +108,7 @@ PACKS = """
     }
     template <uint COUNT, typename Pointer>
     inline xlstm_pack<float, COUNT> xlstm_load(Pointer from, int64_t step, uint left = COUNT) {
-        return xlstm_load_packs<1, COUNT>(from, 0, step, 1, left).at[0];
+        return xlstm_load_packs<1, COUNT>(from, 0, step, left > 0, left).at[0];
     }
     // Elements from `left` on are not stored.
     template <typename T, uint COUNT>

@@ -150,8 +150,10 @@ CHUNK_PAIRS = Kernel(
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float of_row = inverse[step];
         const float bias_of_row = bias[step];
-        auto score = xlstm_load<PACK>(scores + step * steps + column, 1, left);
-        auto slope = xlstm_load<PACK>(pulled + step * steps + column, 1, left);
+        // Beyond the diagonal there may be nothing; before it, a pack is whole.
+        const uint known = column <= row ? left : 0;
+        auto score = xlstm_load<PACK>(scores + step * steps + column, 1, known);
+        auto slope = xlstm_load<PACK>(pulled + step * steps + column, 1, known);
         float of_lane = 0.0f;
         xlstm_pack<float, PACK> earlier;
         #pragma clang loop unroll(full)

@@ -156,7 +156,9 @@ def _kernel(normalize: bool) -> Kernel:
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float least = least_normaliser[step];
         const float decay = root * metal::precise::exp(here.x);
-        auto weights = xlstm_load<PACK>(scores + step * steps + column, 1, left);
+        // Beyond the diagonal there may be nothing; before it, a pack is whole.
+        auto weights = xlstm_load<PACK>(
+            scores + step * steps + column, 1, column <= row ? left : 0);
         float sum = 0.0f;
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {{

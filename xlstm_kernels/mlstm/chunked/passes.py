@@ -36,6 +36,7 @@ from xlstm_kernels.mlstm.chunked.gates import LogGates, log_gates
 from xlstm_kernels.mlstm.chunked.normalizer import normalizer_gradients, row_dots
 from xlstm_kernels.mlstm.chunked.state_reads import read_by_keys, read_by_queries
 from xlstm_kernels.mlstm.chunked.state_scan import Scan, state_scan
+from xlstm_kernels.mlstm.chunked.step_products import step_products
 from xlstm_kernels.mlstm.chunked.weighted_rows import weighted_keys, weighted_queries
 
 if TYPE_CHECKING:
@@ -141,9 +142,7 @@ def forward_pass(call: Call, form: Form, backend: str) -> tuple[Arrays, Kept]:
     q, k, v = call.chunks(form)
     values = multiply.operand(v)
     _, before = _states(call, k, values, gates, multiply, backend)
-    # They cancel in the normaliser's sums: no rounding to halves.
-    wide = multiply.widened
-    scores = wide.operand(q) @ wide.operand(k).transposed
+    scores = step_products(q, k, multiply.widened, backend=backend)
     rows = chunk_rows(
         scores,
         q,
@@ -178,7 +177,6 @@ def backward_pass(
     """
     gates = call.gates(form, backend)
     multiply = _products(call, form, backend)
-    wide = multiply.widened
     length = call.length(form)
     q, k, v = call.chunks(form)
     h_cotangent, c_cotangent, n_cotangent, m_cotangent = cotangents
@@ -209,12 +207,10 @@ def backward_pass(
         reverse=True,
         backend=backend,
     )
-    # Their differences are what the gates' gradients are made of: no rounding to halves.
-    wide_v = values if wide is multiply else wide.operand(v)
-    scores = wide.operand(q) @ wide.operand(k).transposed if kept is None else kept.scores
+    wide = multiply.widened
     pairs = chunk_pairs(
-        scores,
-        wide.operand(dh) @ wide_v.transposed,
+        step_products(q, k, wide, backend=backend) if kept is None else kept.scores,
+        step_products(dh, v, wide, backend=backend),
         gates,
         of_h.inverse,
         of_h.bias,
