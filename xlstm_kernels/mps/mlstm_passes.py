@@ -151,7 +151,7 @@ def backward_pass(
     )
     behind = Scan(
         *launched(
-            state_scan.KERNELS[True],
+            state_scan.KERNELS[True, True],
             _product(reading.mT, dh),
             n_pulled,
             log_gates.prefix,
@@ -206,7 +206,7 @@ def _states(
     """The keys by their weight at the chunk's end, and the states before each chunk."""
     weighted, n_added = launched(weighted_rows.KEYS, k, *log_gates.exponents, dtype=mx.float32)
     scanned = launched(
-        state_scan.KERNELS[False],
+        state_scan.KERNELS[True, False],
         *(_product(weighted.mT, v), n_added, log_gates.prefix, call.c, call.n),
     )
     return weighted, Scan(*scanned)

@@ -105,6 +105,7 @@ def chunk_rows_reference(
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
+    pack = min(4, lane_pack(steps))
     return Launch(
         grid=(32, chunks * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
@@ -112,7 +113,8 @@ def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) 
         output_dtypes=(dtype, dtype, mx.float32),
         template=(
             ("SIMDGROUPS", _SIMDGROUPS),
-            ("PACK", lane_pack(steps)),
+            ("PACK", pack),
+            ("GROUPS", lane_pack(steps) // pack),
             ("KEYS", min(8, lane_pack(q.shape[-1]))),
         ),
     )
@@ -145,28 +147,44 @@ def _kernel(normalize: bool) -> Kernel:
     const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
     const size_t first = place * steps;
     const float root = metal::precise::rsqrt(static_cast<float>(width));
-    const uint column = lane * PACK;
-    const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
-    const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
-    const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
-    const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
-    const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
+    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
+    // nothing. What does not depend on the row goes into their exponents.
+    float2 exponents[GROUPS * PACK];
+    #pragma clang loop unroll(full)
+    for (uint group = 0; group < GROUPS; ++group) {{
+        const uint column = (group * 32 + lane) * PACK;
+        const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
+        const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
+        const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
+        const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
+        const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
+        for (uint k = 0; k < PACK; ++k) {{
+            exponents[group * PACK + k] = xlstm_pair_sum(
+                float2(gate.at[k], gate_rest.at[k]), float2(-past.at[k], -past_rest.at[k]));
+        }}
+    }}
     for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
         const size_t step = first + row;
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float least = least_normaliser[step];
         const float decay = root * metal::precise::exp(here.x);
-        // Beyond the diagonal there may be nothing; before it, a pack is whole.
-        auto weights = xlstm_load<PACK>(
-            scores + step * steps + column, 1, column <= row ? left : 0);
+        xlstm_pack<float, PACK> weights[GROUPS] = {{}};
         float sum = 0.0f;
         #pragma clang loop unroll(full)
-        for (uint k = 0; k < PACK; ++k) {{
-            const float2 there = float2(past.at[k], past_rest.at[k]);
-            const float weight = xlstm_pair_exp(float2(gate.at[k], gate_rest.at[k]),
-                float2(xlstm_pair_difference(here, there), 0.0f));
-            weights.at[k] = column + k <= row ? weight * root * weights.at[k] : 0.0f;
-            sum += weights.at[k];
+        for (uint group = 0; group < GROUPS; ++group) {{
+            const uint column = (group * 32 + lane) * PACK;
+            // Beyond the diagonal there may be nothing; before it, a pack is whole.
+            if (column <= row) {{
+                weights[group] = xlstm_load<PACK>(scores + step * steps + column, 1,
+                    metal::min(steps - column, uint(PACK)));
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
+                    const float score = weights[group].at[k];
+                    weights[group].at[k] = column + k <= row ? weight * score : 0.0f;
+                    sum += weights[group].at[k];
+                }}
+            }}
         }}
         for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
             const uint keys = metal::min(width - key, uint(KEYS));
@@ -180,10 +198,16 @@ def _kernel(normalize: bool) -> Kernel:
         }}
         sum = simd_sum(sum);
         const float inverse = metal::isfinite(least) ? 1.0f / ({divisor}) : 0.0f;
-        for (uint k = 0; k < PACK; ++k) {{
-            weights.at[k] *= inverse;
+        #pragma clang loop unroll(full)
+        for (uint group = 0; group < GROUPS; ++group) {{
+            const uint column = (group * 32 + lane) * PACK;
+            for (uint k = 0; k < PACK; ++k) {{
+                weights[group].at[k] *= inverse;
+            }}
+            if (column < steps) {{
+                xlstm_store(within + step * steps + column, weights[group], steps - column);
+            }}
         }}
-        xlstm_store(within + step * steps + column, weights, left);
         for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
             const uint keys = metal::min(width - key, uint(KEYS));
             auto query = xlstm_load<KEYS>(

@@ -130,9 +130,8 @@ def _states(
     keys, n_added = weighted_keys(k, gates, multiply.dtype, backend=backend)
     weighted = multiply.operand(keys)
     added = weighted.transposed @ v
-    return weighted, state_scan(
-        added, n_added, gates, call.states.c, call.states.n, backend=backend
-    )
+    c, n, _ = call.states
+    return weighted, state_scan(added, n_added, gates, c, n, carried=call.carried, backend=backend)
 
 
 def forward_pass(call: Call, form: Form, backend: str) -> tuple[Arrays, Kept]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _ROWS = 8
+_EACH = 4  # steps of a simdgroup
 
 
 def read_by_queries(
@@ -85,32 +86,32 @@ def _weighted(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A simdgroup takes a step, a lane packs of it.
+# A simdgroup takes some steps, a lane packs of all of them, so that n is read once.
 
 
 def _launch(read: mx.array, *_others: mx.array) -> Launch:
     batch, heads, chunks, steps, width = read.shape
     return Launch(
-        grid=(32, math.ceil(steps / _ROWS) * _ROWS, batch * heads * chunks),
+        grid=(32, math.ceil(steps / (_ROWS * _EACH)) * _ROWS, batch * heads * chunks),
         threadgroup=(32, _ROWS, 1),
         output_shapes=(read.shape, read.shape[:4]),
         output_dtypes=(read.dtype, mx.float32),
-        template=(("PACK", min(8, lane_pack(width))),),
+        template=(("PACK", min(8, lane_pack(width))), ("EACH", _EACH)),
     )
 
 
 _QUERY_WEIGHTS = """
-    const float decay =
-        metal::precise::rsqrt(static_cast<float>(width)) * metal::precise::exp(prefix[step]);
-    const float of_read = decay * inverse[step];
-    const float of_n = decay * bias[step];"""
+            const float decay =
+                metal::precise::rsqrt(static_cast<float>(width)) * metal::precise::exp(prefix[step]);
+            of_read[i] = decay * inverse[step];
+            of_n[i] = decay * bias[step];"""
 _KEY_WEIGHTS = """
-    const size_t last = place * steps + steps - 1;
-    const float2 total = float2(prefix[last], prefix_rest[last]);
-    const float2 here = float2(prefix[step], prefix_rest[step]);
-    const float of_read = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
-        float2(xlstm_pair_difference(total, here), 0.0f));
-    const float of_n = of_read;"""
+            const size_t last = place * steps + steps - 1;
+            const float2 total = float2(prefix[last], prefix_rest[last]);
+            const float2 here = float2(prefix[step], prefix_rest[step]);
+            of_read[i] = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
+                float2(xlstm_pair_difference(total, here), 0.0f));
+            of_n[i] = of_read[i];"""
 
 
 def _kernel(name: str, inputs: tuple[str, ...], weights: str) -> Kernel:
@@ -129,30 +130,51 @@ def _kernel(name: str, inputs: tuple[str, ...], weights: str) -> Kernel:
     const uint chunks = rows_shape[2];
     const uint steps = rows_shape[3];
     const uint width = rows_shape[4];
-    const uint row = thread_position_in_grid.y;
+    const uint row = thread_position_in_grid.y * EACH;
     const size_t place = threadgroup_position_in_grid.z;
     if (row >= steps) {{
         return;
     }}
+    const uint present = metal::min(steps - row, uint(EACH));
     const auto source = rows + place / chunks / heads * rows_strides[0]
         + place / chunks % heads * rows_strides[1] + place % chunks * rows_strides[2]
         + row * rows_strides[3];
-    const size_t step = place * steps + row;{weights}
-    float dot = 0.0f;
+    const size_t first = place * steps + row;
+    float of_read[EACH];
+    float of_n[EACH];
+    float dot[EACH] = {{}};
+    #pragma clang loop unroll(full)
+    for (uint i = 0; i < EACH; ++i) {{
+        if (i < present) {{
+            const size_t step = first + i;{weights}
+        }}
+    }}
     for (uint column = lane * PACK; column < width; column += 32 * PACK) {{
         const uint left = metal::min(width - column, uint(PACK));
-        auto values = xlstm_load<PACK>(read + step * width + column, 1, left);
         const auto n = xlstm_load<PACK>(n_states + place * width + column, 1, left);
-        const auto own = xlstm_load<PACK>(source + column * rows_strides[4], rows_strides[4], left);
-        for (uint k = 0; k < PACK; ++k) {{
-            values.at[k] = of_read * values.at[k] + of_n * n.at[k];
-            dot += values.at[k] * own.at[k];
+        const auto reads = xlstm_read_packs<EACH, PACK>(
+            read + first * width + column, width, 1, present, left);
+        const auto owns = xlstm_read_packs<EACH, PACK>(source + column * rows_strides[4],
+            rows_strides[3], rows_strides[4], present, left);
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < EACH; ++i) {{
+            if (i < present) {{
+                xlstm_pack<float, PACK> values;
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    values.at[k] = of_read[i] * reads.number(i, k) + of_n[i] * n.at[k];
+                    dot[i] += values.at[k] * owns.number(i, k);
+                }}
+                xlstm_store(gradients + (first + i) * width + column, values, left);
+            }}
         }}
-        xlstm_store(gradients + step * width + column, values, left);
     }}
-    dot = simd_sum(dot);
-    if (lane == 0) {{
-        dots[step] = dot;
+    #pragma clang loop unroll(full)
+    for (uint i = 0; i < EACH; ++i) {{
+        const float whole = simd_sum(dot[i]);
+        if (lane == 0 && i < present) {{
+            dots[first + i] = whole;
+        }}
     }}
     """,
     )
