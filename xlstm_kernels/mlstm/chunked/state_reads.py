@@ -101,8 +101,8 @@ def _launch(read: mx.array, *_others: mx.array) -> Launch:
 
 
 _QUERY_WEIGHTS = """
-            const float decay =
-                metal::precise::rsqrt(static_cast<float>(width)) * metal::precise::exp(prefix[step]);
+            const float root = metal::precise::rsqrt(static_cast<float>(width));
+            const float decay = root * metal::precise::exp(prefix[step]);
             of_read[i] = decay * inverse[step];
             of_n[i] = decay * bias[step];"""
 _KEY_WEIGHTS = """

@@ -24,7 +24,7 @@ _HALVES = (mx.bfloat16, mx.float16)
 
 
 def step_products(rows: mx.array, columns: mx.array, wide: Products, *, backend: str) -> mx.array:
-    """rows columns^T for steps t and earlier steps s: (B, NH, NC, L, L), t first, float32.
+    """Multiply rows of steps t with columns of earlier steps s: (B, NH, NC, L, L) float32, t first.
 
     Args:
         rows: (B, NH, NC, L, D), as they lie.
