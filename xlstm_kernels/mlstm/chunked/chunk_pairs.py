@@ -13,13 +13,14 @@ differences of bigger sums would lose digits.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_within
+from xlstm_kernels.mlstm.chunked.chunks import weights_within, whole_pack
 from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def chunk_pairs_reference(
 
 def _launch(scores: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
-    pack = min(4, lane_pack(steps))
+    pack = whole_pack(steps, 4)
     return Launch(
         grid=(32, chunks * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
@@ -117,7 +118,7 @@ def _launch(scores: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
         template=(
             ("SIMDGROUPS", _SIMDGROUPS),
             ("PACK", pack),
-            ("GROUPS", lane_pack(steps) // pack),
+            ("GROUPS", math.ceil(steps / (32 * pack))),
         ),
     )
 
@@ -145,51 +146,57 @@ CHUNK_PAIRS = Kernel(
     const size_t first = place * steps;
     // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
     // nothing. What does not depend on the row goes into their exponents.
+    const uint column = lane * PACK;
+    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
+    const auto past =
+        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
+    const auto past_rest =
+        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
+    const auto gate =
+        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
+    const auto gate_rest =
+        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
     float2 exponents[GROUPS * PACK];
-    xlstm_pack<float, PACK> key_sums[GROUPS] = {};
-    xlstm_pack<float, PACK> past_sums[GROUPS] = {};
+    xlstm_packs<float, GROUPS, PACK> key_sums = {};
+    xlstm_packs<float, GROUPS, PACK> past_sums = {};
     #pragma clang loop unroll(full)
     for (uint group = 0; group < GROUPS; ++group) {
-        const uint column = (group * 32 + lane) * PACK;
-        const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
-        const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
-        const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
-        const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
-        const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
+        #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
             exponents[group * PACK + k] = xlstm_pair_sum(
-                float2(gate.at[k], gate_rest.at[k]), float2(-past.at[k], -past_rest.at[k]));
+                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
+                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
         }
     }
     for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {
         const size_t step = first + row;
+        // All that is read is under way before anything is computed. Beyond the diagonal there may
+        // be nothing to read; before it, a pack is whole.
+        const uint known = column <= row ? (row - column) / (32 * PACK) + 1 : 0;
+        auto score = xlstm_load_packs<GROUPS, PACK>(
+            scores + step * steps + column, 32 * PACK, 1, known);
+        auto slope = xlstm_load_packs<GROUPS, PACK>(
+            pulled + step * steps + column, 32 * PACK, 1, known);
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float of_row = inverse[step];
         const float bias_of_row = bias[step];
         float before_group = 0.0f;
         #pragma clang loop unroll(full)
         for (uint group = 0; group < GROUPS; ++group) {
-            const uint column = (group * 32 + lane) * PACK;
-            const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
-            xlstm_pack<float, PACK> score = {};
-            xlstm_pack<float, PACK> slope = {};
             if (group * 32 * PACK <= row) {
-                // Beyond the diagonal there may be nothing; before it, a pack is whole.
-                const uint known = column <= row ? left : 0;
-                score = xlstm_load<PACK>(scores + step * steps + column, 1, known);
-                slope = xlstm_load<PACK>(pulled + step * steps + column, 1, known);
                 float of_lane = 0.0f;
                 xlstm_pack<float, PACK> earlier;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {
-                    const float weight =
-                        root * xlstm_pair_exp(here, exponents[group * PACK + k]);
-                    const bool is_past = column + k <= row;
-                    slope.at[k] =
-                        is_past ? weight * (of_row * slope.at[k] + bias_of_row) : 0.0f;
-                    const float product = is_past ? slope.at[k] * score.at[k] : 0.0f;
-                    score.at[k] = is_past ? weight * score.at[k] * of_row : 0.0f;
-                    key_sums[group].at[k] += product;
+                    thread float& slope_of_pair = slope.at[group].at[k];
+                    thread float& score_of_pair = score.at[group].at[k];
+                    const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
+                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    slope_of_pair =
+                        is_past ? weight * (of_row * slope_of_pair + bias_of_row) : 0.0f;
+                    const float product = is_past ? slope_of_pair * score_of_pair : 0.0f;
+                    score_of_pair = is_past ? weight * score_of_pair * of_row : 0.0f;
+                    key_sums.at[group].at[k] += product;
                     earlier.at[k] = of_lane;
                     of_lane += product;
                 }
@@ -197,21 +204,23 @@ CHUNK_PAIRS = Kernel(
                 before_group = simd_broadcast(before + of_lane, 31);
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {
-                    past_sums[group].at[k] += column + k <= row ? before + earlier.at[k] : 0.0f;
+                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    past_sums.at[group].at[k] += is_past ? before + earlier.at[k] : 0.0f;
                 }
             }
-            if (left > 0) {
-                xlstm_store(values + step * steps + column, score, left);
-                xlstm_store(slopes + step * steps + column, slope, left);
+            if (group < present) {
+                const size_t to = step * steps + column + group * 32 * PACK;
+                xlstm_store(values + to, score.at[group]);
+                xlstm_store(slopes + to, slope.at[group]);
             }
         }
     }
     #pragma clang loop unroll(full)
     for (uint group = 0; group < GROUPS; ++group) {
-        const uint column = (group * 32 + lane) * PACK;
         for (uint k = 0; k < PACK; ++k) {
-            part[simdgroup * COLUMNS + column + k] = key_sums[group].at[k];
-            part[(SIMDGROUPS + simdgroup) * COLUMNS + column + k] = past_sums[group].at[k];
+            const uint at = (group * 32 + lane) * PACK + k;
+            part[simdgroup * COLUMNS + at] = key_sums.at[group].at[k];
+            part[(SIMDGROUPS + simdgroup) * COLUMNS + at] = past_sums.at[group].at[k];
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -12,13 +12,18 @@ so that h = A v + R C (Beck et al., "Tiled Flash Linear Attention", 2025, sectio
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_from_start, weights_within
+from xlstm_kernels.mlstm.chunked.chunks import (
+    weights_from_start,
+    weights_within,
+    whole_pack,
+)
 from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
@@ -100,12 +105,13 @@ def chunk_rows_reference(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes a chunk, a simdgroup a row at a time, a lane a pack of its columns.
+# A threadgroup takes a chunk, a simdgroup a row at a time, a lane packs of its columns.
 
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
-    pack = min(4, lane_pack(steps))
+    width = q.shape[-1]
+    pack, keys = whole_pack(steps, 4), whole_pack(width, 8)
     return Launch(
         grid=(32, chunks * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
@@ -114,8 +120,9 @@ def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) 
         template=(
             ("SIMDGROUPS", _SIMDGROUPS),
             ("PACK", pack),
-            ("GROUPS", lane_pack(steps) // pack),
-            ("KEYS", min(8, lane_pack(q.shape[-1]))),
+            ("GROUPS", math.ceil(steps / (32 * pack))),
+            ("KEYS", keys),
+            ("KEY_GROUPS", math.ceil(width / (32 * keys))),
         ),
     )
 
@@ -149,74 +156,85 @@ def _kernel(normalize: bool) -> Kernel:
     const float root = metal::precise::rsqrt(static_cast<float>(width));
     // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
     // nothing. What does not depend on the row goes into their exponents.
+    const uint column = lane * PACK;
+    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
+    const auto past =
+        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
+    const auto past_rest =
+        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
+    const auto gate =
+        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
+    const auto gate_rest =
+        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
     float2 exponents[GROUPS * PACK];
     #pragma clang loop unroll(full)
     for (uint group = 0; group < GROUPS; ++group) {{
-        const uint column = (group * 32 + lane) * PACK;
-        const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
-        const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
-        const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
-        const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
-        const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
+        #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {{
             exponents[group * PACK + k] = xlstm_pair_sum(
-                float2(gate.at[k], gate_rest.at[k]), float2(-past.at[k], -past_rest.at[k]));
+                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
+                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
         }}
     }}
+    const uint key = lane * KEYS;
+    const uint packs_of_keys = key < width ? (width - key + 32 * KEYS - 1) / (32 * KEYS) : 0;
+    const auto n = xlstm_load_packs<KEY_GROUPS, KEYS>(
+        n_states + place * width + key, 32 * KEYS, 1, packs_of_keys);
     for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
         const size_t step = first + row;
+        // All that is read is under way before anything is computed. Beyond the diagonal there may
+        // be nothing to read; before it, a pack is whole.
+        auto weights = xlstm_load_packs<GROUPS, PACK>(scores + step * steps + column, 32 * PACK, 1,
+            column <= row ? (row - column) / (32 * PACK) + 1 : 0);
+        const auto query = xlstm_read_packs<KEY_GROUPS, KEYS>(
+            source + row * queries_strides[3] + key * queries_strides[4],
+            32 * KEYS * queries_strides[4], queries_strides[4], packs_of_keys);
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float least = least_normaliser[step];
         const float decay = root * metal::precise::exp(here.x);
-        xlstm_pack<float, PACK> weights[GROUPS] = {{}};
         float sum = 0.0f;
         #pragma clang loop unroll(full)
         for (uint group = 0; group < GROUPS; ++group) {{
-            const uint column = (group * 32 + lane) * PACK;
-            // Beyond the diagonal there may be nothing; before it, a pack is whole.
-            if (column <= row) {{
-                weights[group] = xlstm_load<PACK>(scores + step * steps + column, 1,
-                    metal::min(steps - column, uint(PACK)));
+            if (group * 32 * PACK <= row) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
-                    const float score = weights[group].at[k];
-                    weights[group].at[k] = column + k <= row ? weight * score : 0.0f;
-                    sum += weights[group].at[k];
+                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    weights.at[group].at[k] = is_past ? weight * weights.at[group].at[k] : 0.0f;
+                    sum += weights.at[group].at[k];
                 }}
             }}
         }}
-        for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
-            const uint keys = metal::min(width - key, uint(KEYS));
-            const auto query = xlstm_load<KEYS>(
-                source + row * queries_strides[3] + key * queries_strides[4],
-                queries_strides[4], keys);
-            const auto n = xlstm_load<KEYS>(n_states + place * width + key, 1, keys);
+        #pragma clang loop unroll(full)
+        for (uint group = 0; group < KEY_GROUPS; ++group) {{
+            #pragma clang loop unroll(full)
             for (uint k = 0; k < KEYS; ++k) {{
-                sum += decay * query.at[k] * n.at[k];
+                sum += decay * query.number(group, k) * n.at[group].at[k];
             }}
         }}
         sum = simd_sum(sum);
         const float inverse = metal::isfinite(least) ? 1.0f / ({divisor}) : 0.0f;
         #pragma clang loop unroll(full)
         for (uint group = 0; group < GROUPS; ++group) {{
-            const uint column = (group * 32 + lane) * PACK;
+            #pragma clang loop unroll(full)
             for (uint k = 0; k < PACK; ++k) {{
-                weights[group].at[k] *= inverse;
+                weights.at[group].at[k] *= inverse;
             }}
-            if (column < steps) {{
-                xlstm_store(within + step * steps + column, weights[group], steps - column);
+            if (group < present) {{
+                xlstm_store(within + step * steps + column + group * 32 * PACK,
+                    weights.at[group]);
             }}
         }}
-        for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
-            const uint keys = metal::min(width - key, uint(KEYS));
-            auto query = xlstm_load<KEYS>(
-                source + row * queries_strides[3] + key * queries_strides[4],
-                queries_strides[4], keys);
-            for (uint k = 0; k < KEYS; ++k) {{
-                query.at[k] *= decay * inverse;
+        #pragma clang loop unroll(full)
+        for (uint group = 0; group < KEY_GROUPS; ++group) {{
+            if (group < packs_of_keys) {{
+                xlstm_pack<float, KEYS> read;
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < KEYS; ++k) {{
+                    read.at[k] = decay * inverse * query.number(group, k);
+                }}
+                xlstm_store(of_state + step * width + key + group * 32 * KEYS, read);
             }}
-            xlstm_store(of_state + step * width + key, query, keys);
         }}
         if (lane == 0) {{
             row_sums[step] = sum;
