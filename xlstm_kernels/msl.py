@@ -108,7 +108,7 @@ PACKS = """
     }
     template <uint COUNT, typename Pointer>
     inline xlstm_pack<float, COUNT> xlstm_load(Pointer from, int64_t step, uint left = COUNT) {
-        return xlstm_load_packs<1, COUNT>(from, 0, step, 1, left).at[0];
+        return xlstm_load_packs<1, COUNT>(from, 0, step, left > 0, left).at[0];
     }
     // Elements from `left` on are not stored.
     template <typename T, uint COUNT>
@@ -177,10 +177,14 @@ PAIRS = """
         const float2 sum = xlstm_pair(a.x, -b.x);
         return sum.x + (sum.y + (a.y - b.y));
     }
-    // exp(a + b), to the digits of a float: the exponent is not rounded to one.
+    // exp(a + b), to the digits of a float: the exponent is not rounded to one. What rounding takes
+    // off is small beside one, even where a and b are thousands: two terms of its exp do.
     inline float xlstm_pair_exp(float2 a, float2 b) {
-        const float2 sum = xlstm_pair_sum(a, b);
-        return metal::precise::exp(sum.x) * (1.0f + sum.y);
+        const float sum = a.x + b.x;
+        const float other = sum - a.x;
+        const float error = (a.x - (sum - other)) + (b.x - other) + (a.y + b.y);
+        const float rest = metal::isfinite(sum) ? error : 0.0f;
+        return metal::precise::exp(sum) * (1.0f + rest * (1.0f + 0.5f * rest));
     }
     inline bool xlstm_pair_less(float2 a, float2 b) {
         return a.x < b.x || (a.x == b.x && a.y < b.y);

@@ -27,6 +27,7 @@ from embercoach.cuda.launch_entry import (
     write_entry,
 )
 from embercoach.cuda.sanitizer import LINES_VARIABLE, assembled, note_kernel
+from embercoach.cuda.tile_products import joined
 from embercoach.metal.contract import CONSTANT_BELOW
 from embercoach.simulator.build.objects import build_ptx
 from embercoach.simulator.build.toolchain import find_toolchain
@@ -156,7 +157,7 @@ class CudaKernel:
             flags=flags,
             toolchain=toolchain,
         )
-        code = bounded(ptx, name, form).encode()
+        code = joined(bounded(ptx, name, form)).encode()
         if lines:
             code = assembled(code, architecture)
             note_kernel(Path(lines), name, self._definition, source_map, calling_place())

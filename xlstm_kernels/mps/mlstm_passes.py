@@ -151,7 +151,7 @@ def backward_pass(
     )
     behind = Scan(
         *launched(
-            state_scan.KERNELS[True],
+            state_scan.KERNELS[True, True],
             _product(reading.mT, dh),
             n_pulled,
             log_gates.prefix,
@@ -171,10 +171,10 @@ def backward_pass(
     )
     by_query, from_start = launched(
         state_reads.QUERIES,
-        *(_product(dh, before.c.mT), q, before.n, log_gates.prefix, inverse, bias),
+        *(_product(dh, before.c.mT), before.n, q, log_gates.prefix, inverse, bias),
     )
     by_key, to_end = launched(
-        state_reads.KEYS, _product(v, behind.c.mT), k, behind.n, *log_gates.exponents
+        state_reads.KEYS, _product(v, behind.c.mT), behind.n, k, *log_gates.exponents
     )
     dq = _product(of_scores, k) + by_query
     dk = _product(of_scores.mT, q) + by_key
@@ -206,7 +206,7 @@ def _states(
     """The keys by their weight at the chunk's end, and the states before each chunk."""
     weighted, n_added = launched(weighted_rows.KEYS, k, *log_gates.exponents, dtype=mx.float32)
     scanned = launched(
-        state_scan.KERNELS[False],
+        state_scan.KERNELS[True, False],
         *(_product(weighted.mT, v), n_added, log_gates.prefix, call.c, call.n),
     )
     return weighted, Scan(*scanned)

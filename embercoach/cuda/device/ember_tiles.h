@@ -56,6 +56,33 @@ EMBER_FN bool is_aligned(P place) {
     (place)[0] = (pair).x, (place)[1] = (pair).y;                  \
   }
 
+// The instructions take a right factor of 16 bits by columns. These are kept beside the rows, as
+// memory may have them; what nobody uses of both is never made.
+#if defined(EMBER_APPLE_TILES) || EMBER_ARCHITECTURE < 80
+template <class T>
+constexpr bool has_columns = false;
+#else
+template <class T>
+constexpr bool has_columns = sizeof(T) == 2;
+#endif
+template <class T>
+EMBER_FN vec<T, 2> transposed(vec<T, 2> pair) {
+  uint bits = as_type<uint>(pair);
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(bits));
+  return as_type<vec<T, 2>>(bits);
+}
+template <class T, bool = has_columns<T>>
+struct tile_columns {
+  static constexpr bool kept = false;
+  static EMBER_FN tile_columns of(vec<T, 2>) { return {}; }
+};
+template <class T>
+struct tile_columns<T, true> {
+  static constexpr bool kept = true;
+  vec<T, 2> pair;
+  static EMBER_FN tile_columns of(vec<T, 2> rows) { return {transposed(rows)}; }
+};
+
 // The instructions have 16 rows, of which nobody reads the last eight: sums keep them, lest they are
 // cleared each time.
 struct tile_rest {
@@ -65,14 +92,17 @@ struct tile_rest {
 #if EMBER_ARCHITECTURE >= 80
 // Products of half or bfloat are exact, and the sums those of the machine, in float.
 #define EMBER_TILE_PRODUCT(T, name)                                                             \
-  EMBER_FN vec<float, 2> product(vec<T, 2> a, vec<T, 2> b, vec<float, 2> sum, tile_rest& rest) { \
-    uint left = as_type<uint>(a), right = as_type<uint>(b), unread;                             \
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(right));                         \
+  EMBER_FN vec<float, 2> column_product(vec<T, 2> a, vec<T, 2> columns, vec<float, 2> sum,      \
+                                        tile_rest& rest) {                                      \
+    uint left = as_type<uint>(a), right = as_type<uint>(columns), unread;                       \
     asm("mma.sync.aligned.m16n8k8.row.col.f32." name "." name ".f32 "                           \
         "{%0, %1, %2, %3}, {%4, %6}, {%5}, {%0, %1, %2, %3};"                                   \
         : "+f"(sum.x), "+f"(sum.y), "+f"(rest.x), "+f"(rest.y)                                  \
         : "r"(left), "r"(right), "r"(unread));                                                  \
     return sum;                                                                                 \
+  }                                                                                             \
+  EMBER_FN vec<float, 2> product(vec<T, 2> a, vec<T, 2> b, vec<float, 2> sum, tile_rest& rest) { \
+    return column_product(a, transposed(b), sum, rest);                                         \
   }
 EMBER_TILE_PRODUCT(half, "f16")
 EMBER_TILE_PRODUCT(bfloat, "bf16")
@@ -126,8 +156,12 @@ EMBER_FN vec<float, 2> product(vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum, tile
 #endif
 
 template <class A, class B>
-EMBER_FN vec<float, 2> tile_product(const char*, vec<A, 2> a, vec<B, 2> b, vec<float, 2> sum,
-                                    tile_rest& rest) {
-  return returned(product(arranged(a), arranged(b), arranged(sum), rest));
+EMBER_FN vec<float, 2> tile_product(const char*, vec<A, 2> a, vec<B, 2> b, tile_columns<B> columns,
+                                    vec<float, 2> sum, tile_rest& rest) {
+  if constexpr (__is_same(A, B) && tile_columns<B>::kept) {
+    return column_product(a, columns.pair, sum, rest);
+  } else {
+    return returned(product(arranged(a), arranged(b), arranged(sum), rest));
+  }
 }
 }  // namespace ember

@@ -57,6 +57,11 @@ struct pair_bits<float> {
 #endif
 
 struct tile_rest {};
+template <class T>
+struct tile_columns {
+  static constexpr bool kept = false;
+  static EMBER_FN tile_columns of(vec<T, 2>) { return {}; }
+};
 template <class A, class B>
 struct factors {
   vec<A, 2> a;
@@ -77,7 +82,7 @@ EMBER_OWN vec<float, 2> product(const uchar* lanes, uint lane, vec<float, 2> sum
 }
 template <class A, class B>
 EMBER_FN vec<float, 2> tile_product(const char* operation, vec<A, 2> a, vec<B, 2> b,
-                                    vec<float, 2> sum, tile_rest) {
+                                    tile_columns<B>, vec<float, 2> sum, tile_rest) {
   factors<A, B> mine = {a, b};
   uint active = 0;
   const uchar* lanes = ember_exchange_in_simdgroup(operation, &mine, sizeof(mine), &active);

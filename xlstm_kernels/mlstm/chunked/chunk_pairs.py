@@ -13,13 +13,14 @@ differences of bigger sums would lose digits.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_within
+from xlstm_kernels.mlstm.chunked.chunks import weights_within, whole_pack
 from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
@@ -86,18 +87,23 @@ def chunk_pairs(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes a chunk, a simdgroup a row at a time, a lane a pack of its columns, whose sums
+# A threadgroup takes a chunk, a simdgroup a row at a time, a lane packs of its columns, whose sums
 # over the rows it keeps.
 
 
 def _launch(scores: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
+    pack = whole_pack(steps, 4)
     return Launch(
         grid=(32, chunks * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
         output_shapes=(scores.shape, scores.shape, scores.shape[:4], scores.shape[:4]),
         output_dtypes=(dtype, dtype, mx.float32, mx.float32),
-        template=(("SIMDGROUPS", _SIMDGROUPS), ("PACK", lane_pack(steps))),
+        template=(
+            ("SIMDGROUPS", _SIMDGROUPS),
+            ("PACK", pack),
+            ("GROUPS", math.ceil(steps / (32 * pack))),
+        ),
     )
 
 
@@ -113,7 +119,8 @@ CHUNK_PAIRS = Kernel(
     header=PAIRS + PACKS,
     body="""
     // scores, pulled, values, slopes (B, NH, NC, L, L); all others but root (B, NH, NC, L).
-    threadgroup float part[2 * SIMDGROUPS * 32 * PACK];
+    constexpr uint COLUMNS = 32 * GROUPS * PACK;
+    threadgroup float part[2 * SIMDGROUPS * COLUMNS];
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = simdgroup_index_in_threadgroup;
     const uint steps = scores_shape[3];
@@ -121,54 +128,92 @@ CHUNK_PAIRS = Kernel(
         static_cast<size_t>(threadgroup_position_in_grid.z) * scores_shape[2]
         + threadgroup_position_in_grid.y;
     const size_t first = place * steps;
+    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
+    // nothing. What does not depend on the row goes into their exponents.
     const uint column = lane * PACK;
-    const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
-    const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
-    const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
-    const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
-    const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
-    xlstm_pack<float, PACK> key_sums = {};
-    xlstm_pack<float, PACK> past_sums = {};
+    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
+    const auto past =
+        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
+    const auto past_rest =
+        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
+    const auto gate =
+        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
+    const auto gate_rest =
+        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
+    float2 exponents[GROUPS * PACK];
+    xlstm_packs<float, GROUPS, PACK> key_sums = {};
+    xlstm_packs<float, GROUPS, PACK> past_sums = {};
+    #pragma clang loop unroll(full)
+    for (uint group = 0; group < GROUPS; ++group) {
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {
+            exponents[group * PACK + k] = xlstm_pair_sum(
+                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
+                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
+        }
+    }
     for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {
         const size_t step = first + row;
+        // All that is read is under way before anything is computed. Beyond the diagonal there may
+        // be nothing to read; before it, a pack is whole.
+        const uint known = column <= row ? (row - column) / (32 * PACK) + 1 : 0;
+        auto score = xlstm_load_packs<GROUPS, PACK>(
+            scores + step * steps + column, 32 * PACK, 1, known);
+        auto slope = xlstm_load_packs<GROUPS, PACK>(
+            pulled + step * steps + column, 32 * PACK, 1, known);
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float of_row = inverse[step];
         const float bias_of_row = bias[step];
-        auto score = xlstm_load<PACK>(scores + step * steps + column, 1, left);
-        auto slope = xlstm_load<PACK>(pulled + step * steps + column, 1, left);
-        float of_lane = 0.0f;
-        xlstm_pack<float, PACK> earlier;
+        float before_group = 0.0f;
         #pragma clang loop unroll(full)
-        for (uint k = 0; k < PACK; ++k) {
-            const float2 there = float2(past.at[k], past_rest.at[k]);
-            const float weight = root * xlstm_pair_exp(float2(gate.at[k], gate_rest.at[k]),
-                float2(xlstm_pair_difference(here, there), 0.0f));
-            const bool is_past = column + k <= row;
-            slope.at[k] = is_past ? weight * (of_row * slope.at[k] + bias_of_row) : 0.0f;
-            const float product = is_past ? slope.at[k] * score.at[k] : 0.0f;
-            score.at[k] = is_past ? weight * score.at[k] * of_row : 0.0f;
-            key_sums.at[k] += product;
-            earlier.at[k] = of_lane;
-            of_lane += product;
+        for (uint group = 0; group < GROUPS; ++group) {
+            if (group * 32 * PACK <= row) {
+                float of_lane = 0.0f;
+                xlstm_pack<float, PACK> earlier;
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {
+                    thread float& slope_of_pair = slope.at[group].at[k];
+                    thread float& score_of_pair = score.at[group].at[k];
+                    const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
+                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    slope_of_pair =
+                        is_past ? weight * (of_row * slope_of_pair + bias_of_row) : 0.0f;
+                    const float product = is_past ? slope_of_pair * score_of_pair : 0.0f;
+                    score_of_pair = is_past ? weight * score_of_pair * of_row : 0.0f;
+                    key_sums.at[group].at[k] += product;
+                    earlier.at[k] = of_lane;
+                    of_lane += product;
+                }
+                const float before = before_group + simd_prefix_exclusive_sum(of_lane);
+                before_group = simd_broadcast(before + of_lane, 31);
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {
+                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    past_sums.at[group].at[k] += is_past ? before + earlier.at[k] : 0.0f;
+                }
+            }
+            if (group < present) {
+                const size_t to = step * steps + column + group * 32 * PACK;
+                xlstm_store(values + to, score.at[group]);
+                xlstm_store(slopes + to, slope.at[group]);
+            }
         }
-        const float before = simd_prefix_exclusive_sum(of_lane);
-        for (uint k = 0; k < PACK; ++k) {
-            past_sums.at[k] += column + k <= row ? before + earlier.at[k] : 0.0f;
-        }
-        xlstm_store(values + step * steps + column, score, left);
-        xlstm_store(slopes + step * steps + column, slope, left);
     }
-    for (uint k = 0; k < PACK; ++k) {
-        part[simdgroup * 32 * PACK + column + k] = key_sums.at[k];
-        part[(SIMDGROUPS + simdgroup) * 32 * PACK + column + k] = past_sums.at[k];
+    #pragma clang loop unroll(full)
+    for (uint group = 0; group < GROUPS; ++group) {
+        for (uint k = 0; k < PACK; ++k) {
+            const uint at = (group * 32 + lane) * PACK + k;
+            part[simdgroup * COLUMNS + at] = key_sums.at[group].at[k];
+            part[(SIMDGROUPS + simdgroup) * COLUMNS + at] = past_sums.at[group].at[k];
+        }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (uint own = simdgroup * 32 + lane; own < steps; own += SIMDGROUPS * 32) {
         float key_dot = 0.0f;
         float past_dot = 0.0f;
         for (uint other = 0; other < SIMDGROUPS; ++other) {
-            key_dot += part[other * 32 * PACK + own];
-            past_dot += part[(SIMDGROUPS + other) * 32 * PACK + own];
+            key_dot += part[other * COLUMNS + own];
+            past_dot += part[(SIMDGROUPS + other) * COLUMNS + own];
         }
         key_dots[first + own] = key_dot;
         past_dots[first + own] = past_dot;

@@ -12,13 +12,18 @@ so that h = A v + R C (Beck et al., "Tiled Flash Linear Attention", 2025, sectio
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_from_start, weights_within
+from xlstm_kernels.mlstm.chunked.chunks import (
+    weights_from_start,
+    weights_within,
+    whole_pack,
+)
 from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
@@ -102,11 +107,13 @@ def chunk_rows_reference(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes a chunk, a simdgroup a row at a time, a lane a pack of its columns.
+# A threadgroup takes a chunk, a simdgroup a row at a time, a lane packs of its columns.
 
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
+    width = q.shape[-1]
+    pack, keys = whole_pack(steps, 4), whole_pack(width, 8)
     return Launch(
         grid=(32, chunks * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
@@ -114,8 +121,10 @@ def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) 
         output_dtypes=(dtype, dtype, mx.float32),
         template=(
             ("SIMDGROUPS", _SIMDGROUPS),
-            ("PACK", lane_pack(steps)),
-            ("KEYS", min(8, lane_pack(q.shape[-1]))),
+            ("PACK", pack),
+            ("GROUPS", math.ceil(steps / (32 * pack))),
+            ("KEYS", keys),
+            ("KEY_GROUPS", math.ceil(width / (32 * keys))),
         ),
     )
 
@@ -147,52 +156,87 @@ def _kernel(normalize: bool) -> Kernel:
     const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
     const size_t first = place * steps;
     const float root = metal::precise::rsqrt(static_cast<float>(width));
+    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
+    // nothing. What does not depend on the row goes into their exponents.
     const uint column = lane * PACK;
-    const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
-    const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
-    const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
-    const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
-    const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
+    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
+    const auto past =
+        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
+    const auto past_rest =
+        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
+    const auto gate =
+        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
+    const auto gate_rest =
+        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
+    float2 exponents[GROUPS * PACK];
+    #pragma clang loop unroll(full)
+    for (uint group = 0; group < GROUPS; ++group) {{
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {{
+            exponents[group * PACK + k] = xlstm_pair_sum(
+                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
+                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
+        }}
+    }}
+    const uint key = lane * KEYS;
+    const uint packs_of_keys = key < width ? (width - key + 32 * KEYS - 1) / (32 * KEYS) : 0;
+    const auto n = xlstm_load_packs<KEY_GROUPS, KEYS>(
+        n_states + place * width + key, 32 * KEYS, 1, packs_of_keys);
     for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
         const size_t step = first + row;
+        // All that is read is under way before anything is computed. Beyond the diagonal there may
+        // be nothing to read; before it, a pack is whole.
+        auto weights = xlstm_load_packs<GROUPS, PACK>(scores + step * steps + column, 32 * PACK, 1,
+            column <= row ? (row - column) / (32 * PACK) + 1 : 0);
+        const auto query = xlstm_read_packs<KEY_GROUPS, KEYS>(
+            source + row * queries_strides[3] + key * queries_strides[4],
+            32 * KEYS * queries_strides[4], queries_strides[4], packs_of_keys);
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float least = least_normaliser[step];
         const float decay = root * metal::precise::exp(here.x);
-        auto weights = xlstm_load<PACK>(scores + step * steps + column, 1, left);
         float sum = 0.0f;
         #pragma clang loop unroll(full)
-        for (uint k = 0; k < PACK; ++k) {{
-            const float2 there = float2(past.at[k], past_rest.at[k]);
-            const float weight = xlstm_pair_exp(float2(gate.at[k], gate_rest.at[k]),
-                float2(xlstm_pair_difference(here, there), 0.0f));
-            weights.at[k] = column + k <= row ? weight * root * weights.at[k] : 0.0f;
-            sum += weights.at[k];
+        for (uint group = 0; group < GROUPS; ++group) {{
+            if (group * 32 * PACK <= row) {{
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
+                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    weights.at[group].at[k] = is_past ? weight * weights.at[group].at[k] : 0.0f;
+                    sum += weights.at[group].at[k];
+                }}
+            }}
         }}
-        for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
-            const uint keys = metal::min(width - key, uint(KEYS));
-            const auto query = xlstm_load<KEYS>(
-                source + row * queries_strides[3] + key * queries_strides[4],
-                queries_strides[4], keys);
-            const auto n = xlstm_load<KEYS>(n_states + place * width + key, 1, keys);
+        #pragma clang loop unroll(full)
+        for (uint group = 0; group < KEY_GROUPS; ++group) {{
+            #pragma clang loop unroll(full)
             for (uint k = 0; k < KEYS; ++k) {{
-                sum += decay * query.at[k] * n.at[k];
+                sum += decay * query.number(group, k) * n.at[group].at[k];
             }}
         }}
         sum = simd_sum(sum);
         const float inverse = 1.0f / (metal::isfinite(least) ? {divisor} : least);
-        for (uint k = 0; k < PACK; ++k) {{
-            weights.at[k] *= inverse;
-        }}
-        xlstm_store(within + step * steps + column, weights, left);
-        for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
-            const uint keys = metal::min(width - key, uint(KEYS));
-            auto query = xlstm_load<KEYS>(
-                source + row * queries_strides[3] + key * queries_strides[4],
-                queries_strides[4], keys);
-            for (uint k = 0; k < KEYS; ++k) {{
-                query.at[k] *= decay * inverse;
+        #pragma clang loop unroll(full)
+        for (uint group = 0; group < GROUPS; ++group) {{
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < PACK; ++k) {{
+                weights.at[group].at[k] *= inverse;
             }}
-            xlstm_store(of_state + step * width + key, query, keys);
+            if (group < present) {{
+                xlstm_store(within + step * steps + column + group * 32 * PACK,
+                    weights.at[group]);
+            }}
+        }}
+        #pragma clang loop unroll(full)
+        for (uint group = 0; group < KEY_GROUPS; ++group) {{
+            if (group < packs_of_keys) {{
+                xlstm_pack<float, KEYS> read;
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < KEYS; ++k) {{
+                    read.at[k] = decay * inverse * query.number(group, k);
+                }}
+                xlstm_store(of_state + step * width + key + group * 32 * KEYS, read);
+            }}
         }}
         if (lane == 0) {{
             row_sums[step] = sum;

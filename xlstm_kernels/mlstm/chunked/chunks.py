@@ -24,6 +24,11 @@ def lane_pack(width: int) -> int:
     return 1 << (math.ceil(width / 32) - 1).bit_length()
 
 
+def whole_pack(width: int, most: int) -> int:
+    """Neighbouring elements that a lane takes at once: a power of two that divides `width`."""
+    return math.gcd(lane_pack(width), width, most)
+
+
 def in_chunks(array: mx.array, length: int, *, fill: float = 0.0) -> mx.array:
     """(B, NH, S, ...) as (B, NH, NC, L, ...), the last chunk filled up.
 

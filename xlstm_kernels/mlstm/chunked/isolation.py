@@ -139,7 +139,6 @@ def _finite_rows(rows: mx.array, backend: str) -> tuple[mx.array, mx.array]:
 FINITE_ROWS = row_kernel(
     "xlstm_mlstm_finite_rows",
     ("rows",),
-    (),
     ("finite", "sizes"),
     """
         for (uint k = 0; k < PACK; ++k) {

@@ -78,7 +78,6 @@ def row_dots(a: mx.array, b: mx.array, *, backend: str) -> mx.array:
 DOTS = row_kernel(
     "xlstm_mlstm_row_dots",
     ("first", "second"),
-    (),
     ("dots",),
     """
         for (uint k = 0; k < PACK; ++k) {

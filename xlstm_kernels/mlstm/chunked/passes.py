@@ -37,6 +37,7 @@ from xlstm_kernels.mlstm.chunked.isolation import isolated, isolated_cotangents,
 from xlstm_kernels.mlstm.chunked.normalizer import normalizer_gradients, row_dots
 from xlstm_kernels.mlstm.chunked.state_reads import read_by_keys, read_by_queries
 from xlstm_kernels.mlstm.chunked.state_scan import Scan, state_scan
+from xlstm_kernels.mlstm.chunked.step_products import step_products
 from xlstm_kernels.mlstm.chunked.weighted_rows import weighted_keys, weighted_queries
 
 if TYPE_CHECKING:
@@ -140,9 +141,8 @@ def _states(
     keys, n_added = weighted_keys(k, gates, multiply.dtype, backend=backend)
     weighted = multiply.operand(keys)
     added = weighted.transposed @ v
-    return weighted, state_scan(
-        added, n_added, gates, call.states.c, call.states.n, backend=backend
-    )
+    c, n, _ = call.states
+    return weighted, state_scan(added, n_added, gates, c, n, carried=call.carried, backend=backend)
 
 
 def forward_pass(call: Call) -> tuple[Arrays, Kept]:
@@ -152,9 +152,7 @@ def forward_pass(call: Call) -> tuple[Arrays, Kept]:
     q, k, v = (in_chunks(rows, call.length) for rows in (call.q, call.k, call.v))
     values = multiply.operand(v)
     _, before = _states(call, k, values, gates, multiply, backend)
-    # They cancel in the normaliser's sums: no rounding to halves.
-    wide = multiply.widened
-    scores = wide.operand(q) @ wide.operand(k).transposed
+    scores = step_products(q, k, multiply.widened, backend=backend)
     rows = chunk_rows(
         scores,
         q,
@@ -188,7 +186,6 @@ def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | No
     """
     form, backend, length = call.form, call.backend, call.length
     gates, multiply = call.gates(), call.products
-    wide = multiply.widened
     cotangents = (_live(cotangents[0], call.mask), *cotangents[1:])
     h, c_last, n_last, sums = given
     if call.spoilt is not None:
@@ -221,12 +218,10 @@ def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | No
         reverse=True,
         backend=backend,
     )
-    # Their differences are what the gates' gradients are made of: no rounding to halves.
-    wide_v = values if wide is multiply else wide.operand(v)
-    scores = wide.operand(q) @ wide.operand(k).transposed if kept is None else kept.scores
+    wide = multiply.widened
     pairs = chunk_pairs(
-        scores,
-        wide.operand(dh) @ wide_v.transposed,
+        step_products(q, k, wide, backend=backend) if kept is None else kept.scores,
+        step_products(dh, v, wide, backend=backend),
         gates,
         of_h.inverse,
         of_h.bias,

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import lane_pack
-from xlstm_kernels.msl import PACKS, PAIRS
+from xlstm_kernels.msl import PACKS
 
 _ROWS = 8
 
@@ -17,11 +17,9 @@ _ROWS = 8
 def row_kernel(
     name: str,
     rows: tuple[str, ...],
-    others: tuple[str, ...],
     outputs: tuple[str, ...],
     each: str,
     *,
-    before: str = "",
     reduced: str = "simd_sum",
 ) -> Kernel:
     """A kernel over the rows of arrays (B, NH, NC, R, D).
@@ -29,12 +27,11 @@ def row_kernel(
     Args:
         name: of the kernel.
         rows: inputs of that shape, as they lie.
-        others: inputs that are contiguous.
         outputs: last a number of each row, (B, NH, NC, R) float32; if there are two, the first is
             like the first input.
         each: what is done with `left` elements from `column` on, as statements: they have the pack
-            `<input>_pack` of each of `rows`, and their share of the row's number is `number`.
-        before: statements in front: the row is `row` of the chunk `place`, and `step` of all.
+            `<input>_pack` of each input, and their share of the row's number is `number`. The row
+            is `step` of all.
         reduced: the function that makes one number of those of all lanes.
     """
     pointers = "".join(
@@ -52,11 +49,11 @@ def row_kernel(
     )
     return Kernel(
         name=name,
-        inputs=(*rows, *others),
+        inputs=rows,
         outputs=outputs,
         launch=functools.partial(_launch, len(outputs)),
         contiguous_inputs=False,
-        header=PAIRS + PACKS,
+        header=PACKS,
         body=f"""
     const uint lane = thread_index_in_simdgroup;
     const uint heads = {rows[0]}_shape[1];
@@ -69,7 +66,6 @@ def row_kernel(
         return;
     }}
     const size_t step = static_cast<size_t>(place) * steps + row;{pointers}
-{before}
     float number = 0.0f;
     for (uint column = lane * PACK; column < width; column += 32 * PACK) {{
         const uint left = metal::min(width - column, uint(PACK));{packs}

@@ -11,17 +11,21 @@ The dot products of queries and keys with what they get are the gradients in tho
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.mlstm.chunked.chunks import weights_from_start, weights_to_end
-from xlstm_kernels.mlstm.chunked.row_kernels import row_kernel
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_from_start, weights_to_end
+from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.kernel import Kernel
     from xlstm_kernels.mlstm.chunked.gates import LogGates
+
+_ROWS = 8
+_EACH = 4  # steps of a simdgroup
 
 
 def read_by_queries(
@@ -49,7 +53,7 @@ def read_by_queries(
         weights = weights_from_start(gates)
         weights = weights * mx.array(read.shape[-1] ** -0.5, dtype=weights.dtype)
         return _weighted(read, n, q, weights * inverse, weights * bias)
-    gradients, dots = QUERIES(read, q, n, gates.prefix, inverse, bias, backend=backend)
+    gradients, dots = QUERIES(read, n, q, gates.prefix, inverse, bias, backend=backend)
     return gradients, dots
 
 
@@ -68,7 +72,7 @@ def read_by_keys(
     if backend == executors.NATIVE:
         weights = weights_to_end(gates)
         return _weighted(read, n, k, weights, weights)
-    gradients, dots = KEYS(read, k, n, *gates.exponents, backend=backend)
+    gradients, dots = KEYS(read, n, k, *gates.exponents, backend=backend)
     return gradients, dots
 
 
@@ -80,40 +84,105 @@ def _weighted(
     return weighted.astype(read.dtype), mx.sum(weighted * rows.astype(mx.float32), axis=-1)
 
 
-def _kernel(name: str, others: tuple[str, ...], weights: str) -> Kernel:
-    return row_kernel(
-        name,
-        ("read", "rows"),
-        ("n_states", *others),
-        ("gradients", "dots"),
-        """
-        const auto n = xlstm_load<PACK>(n_states + place * width + column, 1, left);
-        for (uint k = 0; k < PACK; ++k) {
-            read_pack.at[k] = of_read * read_pack.at[k] + of_n * n.at[k];
-            number += read_pack.at[k] * rows_pack.at[k];
-        }
-        xlstm_store(gradients + step * width + column, read_pack, left);""",
-        before=weights,
+# --- Metal -------------------------------------------------------------------------------------
+
+# A simdgroup takes some steps, a lane packs of all of them, so that n is read once.
+
+
+def _launch(read: mx.array, *_others: mx.array) -> Launch:
+    batch, heads, chunks, steps, width = read.shape
+    return Launch(
+        grid=(32, math.ceil(steps / (_ROWS * _EACH)) * _ROWS, batch * heads * chunks),
+        threadgroup=(32, _ROWS, 1),
+        output_shapes=(read.shape, read.shape[:4]),
+        output_dtypes=(read.dtype, mx.float32),
+        template=(("PACK", min(8, lane_pack(width))), ("EACH", _EACH)),
     )
 
 
-QUERIES = _kernel(
-    "xlstm_mlstm_read_by_queries",
-    ("prefix", "inverse", "bias"),
-    """
-    const float decay =
-        metal::precise::rsqrt(static_cast<float>(width)) * metal::precise::exp(prefix[step]);
-    const float of_read = decay * inverse[step];
-    const float of_n = decay * bias[step];""",
-)
+_QUERY_WEIGHTS = """
+            const float root = metal::precise::rsqrt(static_cast<float>(width));
+            const float decay = root * metal::precise::exp(prefix[step]);
+            of_read[i] = decay * inverse[step];
+            of_n[i] = decay * bias[step];"""
+_KEY_WEIGHTS = """
+            const size_t last = place * steps + steps - 1;
+            const float2 total = float2(prefix[last], prefix_rest[last]);
+            const float2 here = float2(prefix[step], prefix_rest[step]);
+            of_read[i] = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
+                float2(xlstm_pair_difference(total, here), 0.0f));
+            of_n[i] = of_read[i];"""
+
+
+def _kernel(name: str, inputs: tuple[str, ...], weights: str) -> Kernel:
+    return Kernel(
+        name=name,
+        inputs=("read", "n_states", "rows", *inputs),
+        outputs=("gradients", "dots"),
+        launch=_launch,
+        contiguous_inputs=False,
+        header=PAIRS + PACKS,
+        body=f"""
+    // rows (B, NH, NC, L, DK): strided; all others contiguous: read, gradients (B, NH, NC, L, DK),
+    // n_states (B, NH, NC, DK), dots and all others (B, NH, NC, L).
+    const uint lane = thread_index_in_simdgroup;
+    const uint heads = rows_shape[1];
+    const uint chunks = rows_shape[2];
+    const uint steps = rows_shape[3];
+    const uint width = rows_shape[4];
+    const uint row = thread_position_in_grid.y * EACH;
+    const size_t place = threadgroup_position_in_grid.z;
+    if (row >= steps) {{
+        return;
+    }}
+    const uint present = metal::min(steps - row, uint(EACH));
+    const auto source = rows + place / chunks / heads * rows_strides[0]
+        + place / chunks % heads * rows_strides[1] + place % chunks * rows_strides[2]
+        + row * rows_strides[3];
+    const size_t first = place * steps + row;
+    float of_read[EACH];
+    float of_n[EACH];
+    float dot[EACH] = {{}};
+    #pragma clang loop unroll(full)
+    for (uint i = 0; i < EACH; ++i) {{
+        if (i < present) {{
+            const size_t step = first + i;{weights}
+        }}
+    }}
+    for (uint column = lane * PACK; column < width; column += 32 * PACK) {{
+        const uint left = metal::min(width - column, uint(PACK));
+        const auto n = xlstm_load<PACK>(n_states + place * width + column, 1, left);
+        const auto reads = xlstm_read_packs<EACH, PACK>(
+            read + first * width + column, width, 1, present, left);
+        const auto owns = xlstm_read_packs<EACH, PACK>(source + column * rows_strides[4],
+            rows_strides[3], rows_strides[4], present, left);
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < EACH; ++i) {{
+            if (i < present) {{
+                xlstm_pack<float, PACK> values;
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    values.at[k] = of_read[i] * reads.number(i, k) + of_n[i] * n.at[k];
+                    dot[i] += values.at[k] * owns.number(i, k);
+                }}
+                xlstm_store(gradients + (first + i) * width + column, values, left);
+            }}
+        }}
+    }}
+    #pragma clang loop unroll(full)
+    for (uint i = 0; i < EACH; ++i) {{
+        const float whole = simd_sum(dot[i]);
+        if (lane == 0 && i < present) {{
+            dots[first + i] = whole;
+        }}
+    }}
+    """,
+    )
+
+
+QUERIES = _kernel("xlstm_mlstm_read_by_queries", ("prefix", "inverse", "bias"), _QUERY_WEIGHTS)
 KEYS = _kernel(
     "xlstm_mlstm_read_by_keys",
     ("prefix", "prefix_rest", "admitted", "admitted_rest"),
-    """
-    const size_t last = step - row + steps - 1;
-    const float2 total = float2(prefix[last], prefix_rest[last]);
-    const float2 here = float2(prefix[step], prefix_rest[step]);
-    const float of_read = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
-        float2(xlstm_pair_difference(total, here), 0.0f));
-    const float of_n = of_read;""",
+    _KEY_WEIGHTS,
 )
