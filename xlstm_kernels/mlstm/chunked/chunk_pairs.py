@@ -20,7 +20,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunked.chunks import weights_within, whole_pack
+from xlstm_kernels.mlstm.chunked.chunks import COLUMN_EXPONENTS, weights_within, whole_pack
 from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
@@ -128,30 +128,11 @@ CHUNK_PAIRS = Kernel(
         static_cast<size_t>(threadgroup_position_in_grid.z) * scores_shape[2]
         + threadgroup_position_in_grid.y;
     const size_t first = place * steps;
-    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
-    // nothing. What does not depend on the row goes into their exponents.
-    const uint column = lane * PACK;
-    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
-    const auto past =
-        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
-    const auto past_rest =
-        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
-    const auto gate =
-        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
-    const auto gate_rest =
-        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
-    float2 exponents[GROUPS * PACK];
+    """
+    + COLUMN_EXPONENTS
+    + """
     xlstm_packs<float, GROUPS, PACK> key_sums = {};
     xlstm_packs<float, GROUPS, PACK> past_sums = {};
-    #pragma clang loop unroll(full)
-    for (uint group = 0; group < GROUPS; ++group) {
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < PACK; ++k) {
-            exponents[group * PACK + k] = xlstm_pair_sum(
-                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
-                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
-        }
-    }
     for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {
         const size_t step = first + row;
         // All that is read is under way before anything is computed. Beyond the diagonal there may

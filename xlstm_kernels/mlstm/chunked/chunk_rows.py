@@ -20,6 +20,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import (
+    COLUMN_EXPONENTS,
     weights_from_start,
     weights_within,
     whole_pack,
@@ -69,24 +70,10 @@ def chunk_rows(
         normalize: whether to divide at all.
         backend: as `executors.resolve` returned it.
     """
-    if backend == executors.NATIVE:
-        return chunk_rows_reference(scores, q, n, gates, eps, dtype, normalize=normalize)
-    gated = (*gates.exponents, gates.floor)
-    kernel = KERNELS[normalize]
-    return ChunkRows(*kernel(scores, q, n, *gated, eps, backend=backend, dtype=dtype))
-
-
-def chunk_rows_reference(
-    scores: mx.array,
-    q: mx.array,
-    n: mx.array,
-    gates: LogGates,
-    eps: mx.array,
-    dtype: mx.Dtype,
-    *,
-    normalize: bool,
-) -> ChunkRows:
-    """`chunk_rows` in MLX operations."""
+    if backend != executors.NATIVE:
+        gated = (*gates.exponents, gates.floor)
+        kernel = KERNELS[normalize]
+        return ChunkRows(*kernel(scores, q, n, *gated, eps, backend=backend, dtype=dtype))
     weights = weights_from_start(gates)
     root = mx.array(q.shape[-1] ** -0.5, dtype=weights.dtype)
     # What a step does not read may be NaN.
@@ -156,28 +143,7 @@ def _kernel(normalize: bool) -> Kernel:
     const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
     const size_t first = place * steps;
     const float root = metal::precise::rsqrt(static_cast<float>(width));
-    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
-    // nothing. What does not depend on the row goes into their exponents.
-    const uint column = lane * PACK;
-    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
-    const auto past =
-        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
-    const auto past_rest =
-        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
-    const auto gate =
-        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
-    const auto gate_rest =
-        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
-    float2 exponents[GROUPS * PACK];
-    #pragma clang loop unroll(full)
-    for (uint group = 0; group < GROUPS; ++group) {{
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < PACK; ++k) {{
-            exponents[group * PACK + k] = xlstm_pair_sum(
-                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
-                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
-        }}
-    }}
+    {COLUMN_EXPONENTS}
     const uint key = lane * KEYS;
     const uint packs_of_keys = key < width ? (width - key + 32 * KEYS - 1) / (32 * KEYS) : 0;
     const auto n = xlstm_load_packs<KEY_GROUPS, KEYS>(

@@ -1,4 +1,4 @@
-"""A sequence cut into chunks of L steps, and the weights of their steps, in MLX operations.
+"""A sequence cut into chunks of L steps, and the weights of their steps.
 
 With G and log i' of `gates.LogGates`, a step s weighs exp(log i'_s + G_L - G_s) in the state after
 its chunk, the state before the chunk weighs exp(G_t) in what a step t reads, and an earlier step of
@@ -72,3 +72,30 @@ def weights_within(gates: LogGates, scale: mx.array) -> mx.array:
 
 def _admitted(gates: LogGates) -> mx.array:
     return pairs.exp(pairs.Pair(gates.admitted, gates.admitted_rest))
+
+
+#: MSL, with GROUPS packs a lane, of a chunk whose steps begin at `first`.
+COLUMN_EXPONENTS = """
+    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
+    // nothing. What does not depend on the row goes into their exponents.
+    const uint column = lane * PACK;
+    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
+    const auto past =
+        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
+    const auto past_rest =
+        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
+    const auto gate =
+        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
+    const auto gate_rest =
+        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
+    float2 exponents[GROUPS * PACK];
+    #pragma clang loop unroll(full)
+    for (uint group = 0; group < GROUPS; ++group) {
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {
+            exponents[group * PACK + k] = xlstm_pair_sum(
+                float2(gate.at[group].at[k], gate_rest.at[group].at[k]),
+                float2(-past.at[group].at[k], -past_rest.at[group].at[k]));
+        }
+    }
+"""
