@@ -24,7 +24,7 @@ _FEWEST_ON_CUDA = 2**22
 
 
 def soft_cap(
-    values: mx.array, cap_value: float | mx.array, *, backend: str | None = None
+    values: mx.array, cap_value: float | mx.array | None, *, backend: str | None = None
 ) -> mx.array:
     """Bound `values` smoothly to the interval [-cap_value, cap_value].
 
@@ -33,9 +33,9 @@ def soft_cap(
 
     Args:
         values: any shape, 0-d and empty included; float32, float16 or bfloat16.
-        cap_value: a positive number; or a 0-d array of one, such as a learned cap. The number in
-            an array is not checked, since looking at it would force its evaluation: a cap of zero
-            gives NaN, a negative one acts as its absolute value.
+        cap_value: a positive number; a 0-d array of one, such as a learned cap; or None for no
+            bound. The number in an array is not checked, since looking at it would force its
+            evaluation: a cap of zero gives NaN, a negative one acts as its absolute value.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`. On CUDA, MLX operations compute small
             arrays.
@@ -50,6 +50,8 @@ def soft_cap(
         RuntimeError: for a backend that cannot run here.
     """
     require_floating("soft_cap", "values", values)
+    if cap_value is None:
+        return values
     if isinstance(cap_value, mx.array):
         cap, variable_cap = _array_cap(cap_value), True
     else:

@@ -228,7 +228,6 @@ def _one_step(
     **settings: Any,
 ) -> tuple[mx.array, States]:
     q, k, v = (mx.squeeze(array, axis=2) for array in (q, k, v))
-    is_first = all(state is None for state in given)
-    states: Any = zero_states(q, v) if is_first else given
+    states: Any = given if any(state is not None for state in given) else zero_states(q, v)
     h, last = mlstm_step(q, k, v, i, f, *states, **settings)
     return mx.expand_dims(h, axis=2), last

@@ -72,6 +72,5 @@ def mlstm_siging_chunkwise(
         raise ValueError(f"{operator}: the initial states c and n come together, one is missing")
     m = None if c_initial is None else mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
     given = (c_initial, n_initial, m)
-    result = run(operator, form, (q, k, v, i, f), given, True, mask, seq_idx, backend)
-    h, (c, n, _) = result
+    h, (c, n, _) = run(operator, form, (q, k, v, i, f), given, True, mask, seq_idx, backend)
     return (h, (c, n)) if return_last_states else h

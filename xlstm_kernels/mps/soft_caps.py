@@ -12,12 +12,12 @@ from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import launched, require_tensors
 
 
-def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor) -> torch.Tensor:
+def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor | None) -> torch.Tensor:
     """Bound `values` smoothly to the interval [-cap_value, cap_value].
 
     Args:
         values: any shape; float32, float16 or bfloat16.
-        cap_value: a positive number; or a tensor of no dimension, which gets a gradient.
+        cap_value: a positive number; a tensor of no dimension, which gets a gradient; or None.
 
     Returns:
         A tensor of the shape and dtype of `values`.
@@ -28,6 +28,8 @@ def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor) -> torch.Ten
             on another device than "mps".
     """
     require_tensors("soft_cap", values=values)
+    if cap_value is None:
+        return values
     cap: float | torch.Tensor
     if isinstance(cap_value, torch.Tensor):
         require_tensors("soft_cap", cap_value=cap_value)

@@ -107,5 +107,4 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
 
     def _gates(self, x: mx.array) -> mx.array:
         """(B, S, NH) as (B, NH, S), bounded, and float32: the mLSTM takes their exp."""
-        gates, cap = x.astype(mx.float32), self.config.gate_soft_cap
-        return (gates if cap is None else soft_cap(gates, cap)).transpose(0, 2, 1)
+        return soft_cap(x.astype(mx.float32), self.config.gate_soft_cap).transpose(0, 2, 1)

@@ -121,9 +121,8 @@ class xLSTM(nn.Module):  # noqa: N801
         """
         hidden, after = self.backbone(inputs, cache, mask, seq_idx)
         head = self.lm_head if "lm_head" in self else self.backbone.embeddings.as_linear
-        logits, cap = head(hidden).astype(mx.float32), self.config.output_logit_soft_cap
         keep_states("xLSTM", cache, after)
-        return logits if cap is None else soft_cap(logits, cap)
+        return soft_cap(head(hidden).astype(mx.float32), self.config.output_logit_soft_cap)
 
     def init_cache(self, batch_size: int) -> XLSTMCache:
         """The cache before the first token, zeros, for sequences side by side."""
