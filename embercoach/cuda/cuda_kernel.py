@@ -145,7 +145,7 @@ class CudaKernel:
         if captured.math_mode == "fast":
             flags = (*flags, "-D__FAST_MATH__=1")
         if "thread_elements" in captured.source:
-            flags = (*flags, "-DEMBER_APPLE_TILES")
+            flags = (*flags, "-DEMBER_THREAD_ELEMENTS", "-DEMBER_APPLE_TILES")
         name = entry_name(self._definition.name, captured.source, form, flags)
         ptx, source_map = build_ptx(
             captured.source,
