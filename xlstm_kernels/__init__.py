@@ -17,7 +17,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from xlstm_kernels import linalg, nn, search
+    from xlstm_kernels import checkpoints, linalg, nn, search
     from xlstm_kernels.activation.soft_cap import soft_cap
     from xlstm_kernels.complex.multiply import complex_multiply
     from xlstm_kernels.conv.causal_conv1d import causal_conv1d
@@ -58,6 +58,7 @@ __all__ = [
     "causal_conv1d_fn",
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
+    "checkpoints",
     "complex_multiply",
     "default_backend",
     "fft_conv",
@@ -132,7 +133,7 @@ def __getattr__(name: str) -> object:
     """Load a name when it is first read: importing all takes longer than MLX itself."""
     if name in _HOMES:
         value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in ("linalg", "nn", "search"):
+    elif name in ("checkpoints", "linalg", "nn", "search"):
         value = import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = _version()

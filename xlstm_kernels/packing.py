@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_mask, require_shape
+from xlstm_kernels.arguments import require_kind, require_mask, require_shape
 
 #: Where sequences begin: (N + 1,) integers.
 Places: TypeAlias = mx.array | list[int] | tuple[int, ...]
@@ -60,10 +60,8 @@ def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> N
         TypeError: for anything else than an array of integers.
         ValueError: for another shape.
     """
-    if not isinstance(seq_idx, mx.array) or not mx.issubdtype(seq_idx.dtype, mx.integer):
-        kind = seq_idx.dtype if isinstance(seq_idx, mx.array) else type(seq_idx).__name__
-        raise TypeError(f"{operator}: seq_idx must be an array of integers, got {kind}")
-    require_shape(operator, "seq_idx", seq_idx, shape, "(B, S)")
+    array = require_kind(operator, "seq_idx", seq_idx, mx.integer, "an array of integers")
+    require_shape(operator, "seq_idx", array, shape, "(B, S)")
 
 
 def reset_gates(

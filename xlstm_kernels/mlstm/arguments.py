@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import FLOATING, host_number, require_floating, require_shape
+from xlstm_kernels.arguments import FLOATING, require_floating, require_shape
 
 
 class States(NamedTuple):
@@ -91,8 +91,8 @@ def initial_states(
     c, n, m = given
     if c is None or n is None or m is None:
         raise ValueError(
-            f"{operator}: the initial states c, n and m come together, {' and '.join(missing)} "
-            "is missing: c and n are scaled by exp(-m)"
+            f"{operator}: the initial states c, n and m come together, missing "
+            f"{' and '.join(missing)}: c and n are scaled by exp(-m)"
         )
     leading = q.shape[:2]
     for name, array in (("c", c), ("n", n), ("m", m)):
@@ -125,16 +125,3 @@ def require_state_dtype(operator: str, dtype: mx.Dtype) -> None:
         raise TypeError(
             f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype}"
         )
-
-
-def require_eps(operator: str, eps: float) -> float:
-    """Return eps as a float of the host.
-
-    Raises:
-        TypeError: for anything that is not a number.
-        ValueError: for a negative or infinite one.
-    """
-    number = host_number(operator, "eps", eps)
-    if number < 0:
-        raise ValueError(f"{operator}: eps must not be negative, got {number}")
-    return number

@@ -19,14 +19,13 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import FLOATING, require_floating
+from xlstm_kernels.arguments import FLOATING, non_negative, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
-    require_eps,
     require_state_dtype,
     rounding_scale,
 )
@@ -87,7 +86,7 @@ def mlstm_step(
     if initial_states(_OPERATOR, q, v, (c, n, m)) is None:
         raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
     require_state_dtype(_OPERATOR, dtype_state)
-    form = Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad))
+    form = Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad))
     operation = _step(executors.resolve(backend), form, dtype_state)
     i, f, m = (mx.squeeze(array, axis=2) if array.ndim == 3 else array for array in (i, f, m))
     h, *states = operation(q, k, v, i, f, c, n, m)

@@ -107,8 +107,11 @@ def run_blocks(
         The output of the last block, and the state of each block after the last position.
 
     Raises:
+        TypeError: for an array in place of a cache.
         ValueError: for a cache of another number of blocks.
     """
+    if isinstance(cache, mx.array):
+        raise TypeError(f"{owner}: the cache must be a list, got an array; a mask is mask=array")
     if cache is not None and len(cache) != len(blocks):
         raise ValueError(
             f"{owner}: the cache must have a state for each of {len(blocks)} blocks, got "

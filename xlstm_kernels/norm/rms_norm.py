@@ -12,10 +12,9 @@ from typing import cast
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import non_negative, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.norm.multi_head_norm import (
-    checked_epsilon,
     finished,
     inverse_root,
     norm_gradient_operation,
@@ -58,7 +57,7 @@ def rms_norm(
     require_floating("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
-    epsilon = checked_epsilon("rms_norm", eps)
+    epsilon = non_negative("rms_norm", "eps", eps)
     if weight is not None:
         _require_fit(x, weight)
     resolved = executors.resolve(backend)

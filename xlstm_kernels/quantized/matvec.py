@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from xlstm_kernels import executors, products
-from xlstm_kernels.arguments import require_floating, require_shape
+from xlstm_kernels.arguments import require_floating, require_kind, require_shape
 from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
@@ -102,9 +102,7 @@ def _require_arguments(
     operator = "quantized_matvec"
     for name, array in (("x", x), ("scales", scales), ("biases", biases)):
         require_floating(operator, name, array)
-    if not isinstance(w, mx.array) or w.dtype != mx.uint32:
-        kind = w.dtype if isinstance(w, mx.array) else type(w).__name__
-        raise TypeError(f"{operator}: w must be uint32, as mx.quantize makes it, got {kind}")
+    w = require_kind(operator, "w", w, mx.uint32, "uint32, as mx.quantize makes it")
     for option, value, values in (
         ("group_size", group_size, _GROUP_SIZES),
         ("bits", bits, _BITS),

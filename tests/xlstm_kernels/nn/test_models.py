@@ -235,8 +235,18 @@ def test_a_model_can_be_copied_and_sent(copied, small_model, draw_tokens):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((mx.zeros((2, 3)),), ValueError, r"token ids \(B, S\), got mlx.core.float32 \(2, 3\)"),
-        ((mx.zeros((3,), mx.int32),), ValueError, r"token ids \(B, S\), got .*int32 \(3,\)"),
+        ((mx.zeros((2, 3)),), TypeError, r"token ids \(B, S\), got mlx.core.float32"),
+        (([[1, 2]],), TypeError, r"token ids \(B, S\), got list; convert it with mx.array"),
+        (
+            (mx.zeros((3,), mx.int32),),
+            ValueError,
+            r"token ids \(B, S\), got \(3,\); .*inputs\[None",
+        ),
+        (
+            (mx.zeros((2, 3), mx.int32), mx.zeros((2, 3), mx.bool_)),
+            TypeError,
+            "cache must be a list, got an array; a mask is mask=",
+        ),
         ((mx.zeros((2, 3), mx.int32), []), ValueError, "for each of 3 blocks, got 0"),
         (
             (mx.zeros((2, 3), mx.int32), None, mx.zeros((2, 4), mx.bool_)),
@@ -451,7 +461,7 @@ def test_refused_nested_configurations(settings, error, message):
 
 def test_stack_what_is_refused(stack, draw):
     model = stack()
-    with pytest.raises(ValueError, match=r"xLSTMLMModel: inputs must be token ids \(B, S\)"):
+    with pytest.raises(TypeError, match=r"xLSTMLMModel: inputs must be token ids \(B, S\)"):
         model(mx.zeros((2, 3)))
     with pytest.raises(ValueError, match="for each of 3 blocks, got 0"):
         model(mx.zeros((2, 3), mx.int32), [])
