@@ -1,6 +1,7 @@
 """Metal kernels for xLSTM on MLX: exact gradients, and a pure-MLX path for other machines.
 
-Operators are functions; layers, and a model, are in `xlstm_kernels.nn`.
+Operators are functions. Layers and models are in `nn`, their weights in `checkpoints`, matrices in
+`linalg`, vector search in `search`, and mlx-lm's models in `mlx_lm`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
 
     Raises:
         TypeError: for numbers that are not integers.
-        ValueError: for another shape.
+        ValueError: for another shape, and for a list that does not begin with 0, or decreases.
     """
     ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens, steps)
     ended = mx.zeros((steps + 1,), dtype=mx.int32).at[ends[1:]].add(mx.array(1, dtype=mx.int32))
@@ -42,13 +42,18 @@ def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
 
     Raises:
         TypeError: for numbers that are not integers.
-        ValueError: for another shape.
+        ValueError: for another shape, and for a list that does not begin with 0, or decreases.
     """
     array = mx.array(cu_seqlens)
     if not mx.issubdtype(array.dtype, mx.integer):
         raise TypeError(f"{operator}: cu_seqlens must hold integers, got {array.dtype}")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{operator}: cu_seqlens must be (N + 1,), got {array.shape}")
+    # Lengths in their place would be accepted in silence. An array is not evaluated for this.
+    if not isinstance(cu_seqlens, mx.array) and [0, *sorted(cu_seqlens[1:])] != list(cu_seqlens):
+        raise ValueError(
+            f"{operator}: cu_seqlens must be 0 and the end of each sequence, got {cu_seqlens}"
+        )
     bounds = (mx.array(bound, dtype=mx.int32) for bound in (0, steps))
     return mx.clip(array.astype(mx.int32), *bounds)
 
