@@ -143,7 +143,8 @@ class CudaKernel:
         flags = (*flags, f"-DEMBER_ARCHITECTURE={architecture.removeprefix('sm_')}")
         if captured.math_mode == "fast":
             flags = (*flags, "-D__FAST_MATH__=1")
-        if "thread_elements" in captured.source:
+        # A kernel that asks for the layout has text for either.
+        if "thread_elements" in captured.source and "EMBER_APPLE_TILES" not in captured.source:
             flags = (*flags, "-DEMBER_APPLE_TILES")
         name = entry_name(self._definition.name, captured.source, form, flags)
         ptx, source_map = build_ptx(
