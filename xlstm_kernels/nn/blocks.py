@@ -129,8 +129,8 @@ def run_blocks(
 def _follow(given: mx.array, results: Any) -> bool:
     """Start a block and wait for its input: what two blocks need is in memory, not what all do.
 
-    MLX's CUDA backend launches up to eleven graphs before it waits, 24 of xLSTM-7B's 32 blocks, and
-    frees nothing that they use.
+    MLX's CUDA backend launches up to eleven graphs before it waits, and frees nothing that they
+    use: 8.9 GB for 2,048 tokens of xLSTM-7B, where two blocks need 1.1.
 
     Returns:
         Whether it could: inside a transformation nothing can be evaluated.
