@@ -68,14 +68,11 @@ def quantized_matvec(
     """
     _require_arguments(x, w, scales, biases, group_size, bits)
     resolved = executors.resolve(backend)
-    outputs = w.shape[0]
-    shape = (*x.shape[:-1], outputs)
-    if not (x.size and outputs):
-        return mx.zeros(shape, dtype=x.dtype)
-    rows = x.reshape((x.size // x.shape[-1], x.shape[-1]))
+    if not (x.size and w.size):
+        return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
     operation = _quantized_matvec(resolved, group_size, bits)
-    product: mx.array = operation(rows, _without_gradient(w), scales, biases)
-    return product.reshape(shape)
+    product: mx.array = operation(x, _without_gradient(w), scales, biases)
+    return product
 
 
 def dequantized(w: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
@@ -92,7 +89,7 @@ def dequantized(w: mx.array, scales: mx.array, biases: mx.array, bits: int) -> m
 def quantized_matvec_reference(
     x: mx.array, w: mx.array, scales: mx.array, biases: mx.array, bits: int
 ) -> mx.array:
-    """`quantized_matvec` of x (M, K) in MLX operations."""
+    """`quantized_matvec` in MLX operations."""
     exact = products.exact()
     matrix = exact.operand(dequantized(w, scales, biases, bits))
     return (exact.operand(x) @ matrix.transposed).astype(x.dtype)
@@ -144,15 +141,18 @@ _without_gradient.vmap(lambda inputs, axes: (inputs, axes))
 
 @functools.cache
 def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
-    """The differentiable operation (x (M, K), w, scales, biases) -> (M, N) on one backend."""
+    """The differentiable operation (x, w, scales, biases) -> (..., N) on one backend."""
 
     def launch(x: mx.array, *matrix: mx.array) -> mx.array:
-        in_tiles = x.shape[0] > 1 and x.dtype in tiles.DTYPES
-        kernel, most = (tiles.KERNEL, MAX_ROWS) if in_tiles else (_KERNEL, _ROWS)
+        rows = x.size // x.shape[-1]
         settings: Any = {"backend": backend, "group_size": group_size, "bits": bits}
-        starts = range(0, x.shape[0], most)
-        parts = [kernel(x[start : start + most], *matrix, **settings)[0] for start in starts]
-        return parts[0] if len(parts) == 1 else mx.concatenate(parts)
+        if rows > 1 and x.dtype in tiles.DTYPES:
+            return tiles.KERNEL(x, *matrix, **settings)[0]
+        if rows <= _ROWS:
+            return _KERNEL(x, *matrix, **settings)[0]
+        halves = mx.split(mx.flatten(x, 0, -2), [_ROWS])
+        products = [_KERNEL(half, *matrix, **settings)[0] for half in halves]
+        return mx.unflatten(mx.concatenate(products), 0, x.shape[:-1])
 
     def native(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
         return quantized_matvec_reference(x, w, scales, biases, bits)
@@ -160,15 +160,15 @@ def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         x, w, scales, biases = primals
         exact = products.exact()
-        given = exact.operand(cotangents[0])
+        given = exact.operand(cotangents[0].reshape(-1, w.shape[0]))
         in_x = given @ exact.operand(dequantized(w, scales, biases, bits))
-        in_matrix = given.transposed @ exact.operand(x)
+        in_matrix = given.transposed @ exact.operand(x.reshape(-1, x.shape[-1]))
 
         def matrix(scales: mx.array, biases: mx.array) -> mx.array:
             return dequantized(w, scales, biases, bits)
 
         in_scales, in_biases = gradient_of(matrix)((scales, biases), (in_matrix,))
-        return in_x.astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
+        return in_x.reshape(x.shape).astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 
@@ -183,7 +183,8 @@ def _launch(
     bits: int,
 ) -> Launch:
     """Few rows leave registers for many weights, which a thread then loads at once."""
-    rows, inner = x.shape
+    inner = x.shape[-1]
+    rows = x.size // inner
     values = 32 if rows <= 2 else 16 if rows <= 4 else 8
     values = min(values, _PACK_BYTES * 8 // bits)
     simdgroups = min(_SIMDGROUPS, math.ceil(inner / (32 * values)))
@@ -191,7 +192,7 @@ def _launch(
     return Launch(
         grid=(math.ceil(w.shape[0] / _OUTPUTS) * threads, 1, 1),
         threadgroup=(threads, 1, 1),
-        output_shapes=((rows, w.shape[0]),),
+        output_shapes=((*x.shape[:-1], w.shape[0]),),
         output_dtypes=(x.dtype,),
         template=(
             ("T", x.dtype),
@@ -235,15 +236,15 @@ _KERNEL = Kernel(
     launch=_launch,
     header=PACKS,
     body=f"""
-    // x: (ROWS, inner); w: (outputs, words); scales, biases: (outputs, groups); product:
-    // (ROWS, outputs); all contiguous. A lane takes VALUES weights of a row at a time, which are in
+    // x: ROWS of `inner`; w: (outputs, words); scales, biases: (outputs, groups); product: ROWS of
+    // `outputs`; all contiguous. A lane takes VALUES weights of a row at a time, which are in
     // one group.
     constexpr uint OUTPUTS = {_OUTPUTS};
     constexpr uint FIELDS = 32 / BITS;
     constexpr uint WORDS = VALUES / FIELDS;
-    const uint inner = x_shape[1];
     const uint outputs = w_shape[0];
     const uint words = w_shape[1];
+    const uint inner = words * FIELDS;
     const uint groups = scales_shape[1];
     const uint lane = thread_index_in_simdgroup;
     const uint part = simdgroup_index_in_threadgroup;

@@ -24,13 +24,13 @@ _GROUPS = 2  # that a simdgroup loads together
 def _launch(
     x: mx.array, w: mx.array, scales: mx.array, _biases: mx.array, *, group_size: int, bits: int
 ) -> Launch:
-    rows, outputs = x.shape[0], w.shape[0]
+    rows, outputs = x.size // x.shape[-1], w.shape[0]
     simdgroups = min(_SIMDGROUPS, math.ceil(scales.shape[1] / _GROUPS))
     threads = 32 * simdgroups
     return Launch(
         grid=(math.ceil(outputs / (8 * _TILES)) * threads, 1, 1),
         threadgroup=(threads, 1, 1),
-        output_shapes=((rows, outputs),),
+        output_shapes=((*x.shape[:-1], outputs),),
         output_dtypes=(x.dtype,),
         template=(
             ("T", x.dtype),
@@ -166,8 +166,8 @@ KERNEL = Kernel(
     launch=_launch,
     header=PACKS + _HEADER,
     body=f"""
-    // x: (ROWS, inner); w: (outputs, words); scales, biases: (outputs, groups); product:
-    // (ROWS, outputs); all contiguous. Of each group a lane takes WORDS words of a row of w.
+    // x: ROWS of `inner`; w: (outputs, words); scales, biases: (outputs, groups); product: ROWS of
+    // `outputs`; all contiguous. Of each group a lane takes WORDS words of a row of w.
     constexpr uint FIELDS = 32 / BITS;
     constexpr uint HALF = FIELDS / 2;  // fields whose partner is in the upper half of the word
     constexpr uint WORDS = GROUP_SIZE / 4 / FIELDS;

@@ -87,7 +87,8 @@ def test_gradients(bits, drawn, draw, device, wide, relative_error):
     cotangent = draw((3, 6), mx.float32)
 
     def product(x, scales, biases):
-        return quantized_matvec(x, w, scales, biases, group_size=32, bits=bits, backend=device)
+        options = {"group_size": 32, "bits": bits, "backend": device}
+        return quantized_matvec(x[None], w, scales, biases, **options)[0]
 
     _, found = mx.vjp(product, [x, scales, biases], [cotangent])
     parts = wide(x), np.array(w), wide(scales), wide(biases)
