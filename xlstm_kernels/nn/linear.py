@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import mlx.core as mx
 from mlx import nn
 
@@ -12,17 +14,12 @@ from xlstm_kernels.quantized.matvec import BITS, MAX_ROWS, quantized_matvec
 class Linear(nn.Linear):
     """`mlx.nn.Linear`, of which quantization makes a `QuantizedLinear`."""
 
-    def to_quantized(
-        self,
-        group_size: int | None = None,
-        bits: int | None = None,
-        mode: str = "affine",
-        quantize_input: bool = False,
-    ) -> nn.Module:
+    def to_quantized(self, *arguments: Any, **settings: Any) -> Any:
         """Return a layer with quantized weights; arguments are those of `mlx.nn.Linear`."""
-        if quantize_input:
-            return super().to_quantized(group_size, bits, mode, quantize_input)
-        return QuantizedLinear.from_linear(self, group_size, bits, mode)
+        if settings.get("quantize_input"):
+            return super().to_quantized(*arguments, **settings)
+        settings.pop("quantize_input", None)
+        return QuantizedLinear.from_linear(self, *arguments, **settings)
 
 
 class QuantizedLinear(nn.QuantizedLinear):
@@ -35,11 +32,10 @@ class QuantizedLinear(nn.QuantizedLinear):
         """Transform x (..., K)."""
         rows = x.size // x.shape[-1]
         if self.mode == "affine" and self.bits in BITS and rows <= MAX_ROWS and _on_cuda():
-            y = quantized_matvec(
-                x, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-            )
+            matrix: Any = self.weight, self.scales, self.biases
+            y = quantized_matvec(x, *matrix, group_size=self.group_size, bits=self.bits)
             return y + self.bias if "bias" in self else y
-        y = super().__call__(x.reshape(rows, x.shape[-1]))
+        y = cast("mx.array", super().__call__(x.reshape(rows, x.shape[-1])))
         return y.reshape(*x.shape[:-1], y.shape[-1])
 
 
