@@ -146,7 +146,7 @@ def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
     def launch(x: mx.array, *matrix: mx.array) -> mx.array:
         rows = x.size // x.shape[-1]
         settings: Any = {"backend": backend, "group_size": group_size, "bits": bits}
-        if rows > 1 and x.dtype in tiles.DTYPES:
+        if tiles.fit(x, matrix[0]):
             return tiles.KERNEL(x, *matrix, **settings)[0]
         if rows <= _ROWS:
             return _KERNEL(x, *matrix, **settings)[0]

@@ -15,10 +15,16 @@ import mlx.core as mx
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
-DTYPES = (mx.float16, mx.bfloat16)
+_DTYPES = (mx.float16, mx.bfloat16)
+_CONSTANT_BELOW = 8
 _TILES = 2  # of 8 columns of y, rows of W, of a simdgroup
 _SIMDGROUPS = 8  # at most, of a threadgroup: each takes a part of the groups
 _GROUPS = 2  # that a simdgroup loads together
+
+
+def fit(x: mx.array, w: mx.array) -> bool:
+    """Whether the kernel is for these; Metal has fewer than 8 numbers in constant memory."""
+    return x.dtype in _DTYPES and x.size > x.shape[-1] and w.size >= _CONSTANT_BELOW
 
 
 def _launch(
@@ -58,7 +64,7 @@ _HEADER = """
         if (WHOLE) {
             return *reinterpret_cast<const device xlstm_words<T, COUNT>*>(from);
         }
-        xlstm_words<T, COUNT> words = {};
+        xlstm_words<T, COUNT> words;
         #pragma clang loop unroll(full)
         for (uint k = 0; k < COUNT; ++k) {
             words.put(k, from[k]);

@@ -54,6 +54,7 @@ def test_values(shape, precision, drawn, device, wide, relative_error):
 
 # One and two tiles of rows; outputs that do not fill tiles; groups that do not fill a round.
 TILES = [
+    (2, 1, 32, 32, 4),
     (2, 5, 1152, 128, 4),
     (3, 40, 192, 64, 8),
     (8, 16, 320, 64, 4),
