@@ -17,13 +17,13 @@ from xlstm_kernels.msl import PACKS
 
 _DTYPES = (mx.float16, mx.bfloat16)
 _CONSTANT_BELOW = 8
-_TILES = 2  # of 8 columns of y, rows of W, of a simdgroup
-_SIMDGROUPS = 8  # at most, of a threadgroup: each takes a part of the groups
-_GROUPS = 2  # that a simdgroup loads together
+# Up to so many columns of y (rows of W), how many tiles of 8 a simdgroup takes, and in how many
+# parts the simdgroups of a threadgroup share the groups. Threadgroups are few, or small.
+_SHARES = ((4095, 2, 16), (8191, 4, 16), (math.inf, 4, 8))
 
 
 def fit(x: mx.array, w: mx.array) -> bool:
-    """Whether the kernel is for these; Metal has fewer than 8 numbers in constant memory."""
+    """Return whether the kernel takes these: Metal has a tiny matrix in constant memory."""
     return x.dtype in _DTYPES and x.size > x.shape[-1] and w.size >= _CONSTANT_BELOW
 
 
@@ -31,19 +31,19 @@ def _launch(
     x: mx.array, w: mx.array, scales: mx.array, _biases: mx.array, *, group_size: int, bits: int
 ) -> Launch:
     rows, outputs = x.size // x.shape[-1], w.shape[0]
-    simdgroups = min(_SIMDGROUPS, math.ceil(scales.shape[1] / _GROUPS))
+    count, parts = next(share[1:] for share in _SHARES if outputs <= share[0])
+    simdgroups = min(parts, scales.shape[1])
     threads = 32 * simdgroups
     return Launch(
-        grid=(math.ceil(outputs / (8 * _TILES)) * threads, 1, 1),
+        grid=(math.ceil(outputs / (8 * count)) * threads, 1, 1),
         threadgroup=(threads, 1, 1),
         output_shapes=((*x.shape[:-1], outputs),),
         output_dtypes=(x.dtype,),
         template=(
             ("T", x.dtype),
             ("ROWS", rows),
-            ("TILES", _TILES),
+            ("TILES", count),
             ("SIMDGROUPS", simdgroups),
-            ("GROUPS", _GROUPS),
             ("GROUP_SIZE", group_size),
             ("BITS", bits),
         ),
@@ -71,6 +71,12 @@ _HEADER = """
         }
         return words;
     }
+    // The part of a group of weights that a lane has.
+    template <uint WORDS>
+    struct xlstm_weights {
+        xlstm_words<uint, WORDS> packed;
+        float scale, bias;
+    };
     // Of two halves as they are in memory.
     template <typename T>
     inline simdgroup_matrix<T, 8, 8> xlstm_tile(uint pair) {
@@ -81,89 +87,87 @@ _HEADER = """
     }
 """
 
-# Groups are read together, so that many loads are under way. Of a lane's four elements of k in two
-# neighbouring columns, the row of a tile decides which: those that a shift brings to its place.
-_SUM_GROUPS = """
-    for (uint begin = part * GROUPS; begin < groups; begin += SIMDGROUPS * GROUPS) {
-        xlstm_words<uint, WORDS> packed[GROUPS][TILES];
-        xlstm_words<T, HALF> given[GROUPS][ROW_TILES][2][WORDS];
-        float scale[GROUPS][TILES], bias[GROUPS][TILES];
+_LOAD_WEIGHTS = """{
+            xlstm_fetch<WHOLE, WORDS>(weights[i] + following * 4 * WORDS),
+            static_cast<float>(scales[sources[i] + following]),
+            static_cast<float>(biases[sources[i] + following])};"""
+
+# Of a lane's four elements of k in two neighbouring columns, the row of a tile decides which: those
+# that a shift brings to its place. Weights are loaded one round ahead.
+_SUM_GROUPS = f"""
+    xlstm_weights<WORDS> next[TILES];
+    uint following = metal::min(part, groups - 1);
+    #pragma clang loop unroll(full)
+    for (uint i = 0; i < TILES; ++i) {{
+        next[i] = {_LOAD_WEIGHTS}
+    }}
+    for (uint group = part; group < groups; group += SIMDGROUPS) {{
+        xlstm_words<T, HALF> given[ROW_TILES][2][WORDS];
         #pragma clang loop unroll(full)
-        for (uint g = 0; g < GROUPS; ++g) {
-            const uint group = metal::min(begin + g, groups - 1);
+        for (uint m = 0; m < ROW_TILES * 2; ++m) {{
             #pragma clang loop unroll(full)
-            for (uint i = 0; i < TILES; ++i) {
-                packed[g][i] = xlstm_fetch<WHOLE, WORDS>(weights[i] + group * 4 * WORDS);
-                scale[g][i] = static_cast<float>(scales[sources[i] + group]);
-                bias[g][i] = static_cast<float>(biases[sources[i] + group]);
-            }
-            #pragma clang loop unroll(full)
-            for (uint m = 0; m < ROW_TILES * 2; ++m) {
-                #pragma clang loop unroll(full)
-                for (uint word = 0; word < WORDS; ++word) {
-                    given[g][m / 2][m % 2][word] = xlstm_fetch<WHOLE, HALF>(
-                        rows[m] + group * GROUP_SIZE + word * FIELDS);
-                }
-            }
-        }
+            for (uint word = 0; word < WORDS; ++word) {{
+                given[m / 2][m % 2][word] =
+                    xlstm_fetch<WHOLE, HALF>(rows[m] + group * GROUP_SIZE + word * FIELDS);
+            }}
+        }}
+        following = metal::min(group + SIMDGROUPS, groups - 1);
+        xlstm_weights<WORDS> own[TILES];
         #pragma clang loop unroll(full)
-        for (uint g = 0; g < GROUPS; ++g) {
-            if (begin + g < groups) {
-                simdgroup_matrix<float, 8, 8> products[TILES][ROW_TILES], totals[ROW_TILES];
+        for (uint i = 0; i < TILES; ++i) {{
+            own[i] = next[i];
+            next[i] = {_LOAD_WEIGHTS}
+        }}
+        simdgroup_barrier(mem_flags::mem_none);  // No load is moved across.
+        simdgroup_matrix<float, 8, 8> products[TILES][ROW_TILES], totals[ROW_TILES];
+        #pragma clang loop unroll(full)
+        for (uint m = 0; m < ROW_TILES; ++m) {{
+            totals[m] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+            #pragma clang loop unroll(full)
+            for (uint i = 0; i < TILES; ++i) {{
+                products[i][m] = totals[m];
+            }}
+        }}
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < WORDS * HALF; ++k) {{
+            const uint word = k / HALF, field = k % HALF;
+            simdgroup_matrix<T, 8, 8> right[ROW_TILES];
+            #pragma clang loop unroll(full)
+            for (uint m = 0; m < ROW_TILES; ++m) {{
+                const uint a = given[m][0][word].at[field / 2];
+                const uint b = given[m][1][word].at[field / 2];
+                right[m] = xlstm_tile<T>(field % 2 == 0 ? (a & 0xffff) | (b << 16)
+                                                        : (a >> 16) | (b & 0xffff0000));
+                simdgroup_multiply_accumulate(totals[m], ones, right[m], totals[m]);
+            }}
+            #pragma clang loop unroll(full)
+            for (uint from = field * BITS; from < (field + 1) * BITS; from += 4) {{
+                const uint first = from % BITS == 0 ? sixteen : sixteen + FOUR_BINADES;
                 #pragma clang loop unroll(full)
-                for (uint m = 0; m < ROW_TILES; ++m) {
-                    totals[m] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+                for (uint i = 0; i < TILES; ++i) {{
+                    const uint source = own[i].packed.at[word];
+                    const uint moved = from < TO ? source << (TO - from) : source >> (from - TO);
+                    const auto left = xlstm_tile<T>((moved & (0x000f000f << TO)) | first);
                     #pragma clang loop unroll(full)
-                    for (uint i = 0; i < TILES; ++i) {
-                        products[i][m] = totals[m];
-                    }
-                }
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < WORDS * HALF; ++k) {
-                    const uint word = k / HALF, field = k % HALF;
-                    simdgroup_matrix<T, 8, 8> right[ROW_TILES];
-                    #pragma clang loop unroll(full)
-                    for (uint m = 0; m < ROW_TILES; ++m) {
-                        const uint a = given[g][m][0][word].at[field / 2];
-                        const uint b = given[g][m][1][word].at[field / 2];
-                        right[m] = xlstm_tile<T>(field % 2 == 0 ? (a & 0xffff) | (b << 16)
-                                                                : (a >> 16) | (b & 0xffff0000));
-                        simdgroup_multiply_accumulate(totals[m], ones, right[m], totals[m]);
-                    }
-                    #pragma clang loop unroll(full)
-                    for (uint from = field * BITS; from < (field + 1) * BITS; from += 4) {
-                        const uint first = from % BITS == 0 ? sixteen : sixteen + FOUR_BINADES;
-                        #pragma clang loop unroll(full)
-                        for (uint i = 0; i < TILES; ++i) {
-                            const uint source = packed[g][i].at[word];
-                            const uint moved =
-                                from < TO ? source << (TO - from) : source >> (from - TO);
-                            const auto left = xlstm_tile<T>((moved & (0x000f000f << TO)) | first);
-                            #pragma clang loop unroll(full)
-                            for (uint m = 0; m < ROW_TILES; ++m) {
-                                simdgroup_multiply_accumulate(
-                                    products[i][m], left, right[m], products[i][m]);
-                            }
-                        }
-                    }
-                }
-                #pragma clang loop unroll(full)
-                for (uint i = 0; i < TILES; ++i) {
-                    const float offset = bias[g][i] - (BITS == 4 ? 16 : 272) * scale[g][i];
-                    #pragma clang loop unroll(full)
-                    for (uint m = 0; m < ROW_TILES; ++m) {
-                        #pragma clang loop unroll(full)
-                        for (uint j = 0; j < 2; ++j) {
-                            const float product = products[i][m].thread_elements()[j];
-                            const float total = totals[m].thread_elements()[j];
-                            sums[i][m][j] = metal::fma(scale[g][i], product,
-                                metal::fma(offset, total, sums[i][m][j]));
-                        }
-                    }
-                }
-            }
-        }
-    }"""
+                    for (uint m = 0; m < ROW_TILES; ++m) {{
+                        simdgroup_multiply_accumulate(
+                            products[i][m], left, right[m], products[i][m]);
+                    }}
+                }}
+            }}
+        }}
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < TILES; ++i) {{
+            const float offset = own[i].bias - (BITS == 4 ? 16 : 272) * own[i].scale;
+            #pragma clang loop unroll(full)
+            for (uint m = 0; m < ROW_TILES * 2; ++m) {{
+                const float product = products[i][m / 2].thread_elements()[m % 2];
+                const float total = totals[m / 2].thread_elements()[m % 2];
+                sums[i][m] = metal::fma(
+                    own[i].scale, product, metal::fma(offset, total, sums[i][m]));
+            }}
+        }}
+    }}"""
 
 KERNEL = Kernel(
     name="xlstm_quantized_tiles",
@@ -208,7 +212,7 @@ KERNEL = Kernel(
         rows[m] = x + static_cast<size_t>(at) * inner
             + row / 2 * (GROUP_SIZE / 4) + row % 2 * HALF;
     }}
-    float2 sums[TILES][ROW_TILES] = {{}};
+    float sums[TILES][ROW_TILES * 2] = {{}};
     if (xlstm_aligned<WORDS>(w) && xlstm_aligned<HALF>(x)) {{
         constexpr bool WHOLE = true;{_SUM_GROUPS}
     }} else {{
@@ -217,7 +221,7 @@ KERNEL = Kernel(
     threadgroup float parts[SIMDGROUPS][TILES * ROW_TILES * 2][32];
     #pragma clang loop unroll(full)
     for (uint i = 0; i < TILES * ROW_TILES * 2; ++i) {{
-        parts[part][i][lane] = sums[i / 2 / ROW_TILES][i / 2 % ROW_TILES][i % 2];
+        parts[part][i][lane] = sums[i / (ROW_TILES * 2)][i % (ROW_TILES * 2)];
     }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (uint i = part; i < TILES * ROW_TILES * 2; i += SIMDGROUPS) {{
