@@ -139,9 +139,9 @@ def _follow(given: mx.array, results: Any) -> bool:
     """
     try:
         mx.async_eval(results)
+        mx.eval(given)
     except ValueError:
         return False
-    mx.eval(given)
     return True
 
 
