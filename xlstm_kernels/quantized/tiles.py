@@ -17,8 +17,8 @@ from xlstm_kernels.msl import PACKS
 
 _DTYPES = (mx.float16, mx.bfloat16)
 _CONSTANT_BELOW = 8
-# Up to so many columns of y (rows of W), how many tiles of 8 a simdgroup takes, and in how many
-# parts the simdgroups of a threadgroup share the groups. Threadgroups are few, or small.
+# Up to so many columns of y (rows of W), how many tiles of 8 x 8 products a simdgroup has, and in
+# how many parts the simdgroups of a threadgroup share the groups. Threadgroups are few, or small.
 _SHARES = ((4095, 2, 16), (8191, 4, 16), (math.inf, 4, 8))
 
 
@@ -31,7 +31,8 @@ def _launch(
     x: mx.array, w: mx.array, scales: mx.array, _biases: mx.array, *, group_size: int, bits: int
 ) -> Launch:
     rows, outputs = x.size // x.shape[-1], w.shape[0]
-    count, parts = next(share[1:] for share in _SHARES if outputs <= share[0])
+    products, parts = next(share[1:] for share in _SHARES if outputs <= share[0])
+    count = products // math.ceil(rows / 8)
     simdgroups = min(parts, scales.shape[1])
     threads = 32 * simdgroups
     return Launch(
