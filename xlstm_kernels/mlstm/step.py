@@ -199,7 +199,7 @@ _BODY = """
     auto n_old = n_before + batch * n_before_strides[0] + head * n_before_strides[1];
     auto c_old = c_before + batch * c_before_strides[0] + head * c_before_strides[1]
         + column * c_before_strides[3];
-    device State* c_new = c_after + sequence * keys * values + column;
+    auto c_new = c_after + sequence * keys * values + column;
 
     // While the first rows are under way, the gates are computed.
     uint row = simdgroup * ROWS;
