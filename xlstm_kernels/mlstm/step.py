@@ -19,7 +19,7 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import FLOATING, require_floating
+from xlstm_kernels.arguments import FLOATING
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
@@ -27,6 +27,7 @@ from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
     require_eps,
+    require_sequence,
     require_state_dtype,
     rounding_scale,
 )
@@ -84,38 +85,17 @@ def mlstm_step(
         ValueError: for shapes that do not fit, a negative or infinite `eps`, an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    _require_step(q, k, v, i, f)
+    # Gates may have a last axis of one element.
+    i, f = (mx.squeeze(x, axis=2) if x.shape == (*q.shape[:2], 1) else x for x in (i, f))
+    require_sequence(_OPERATOR, q, k, v, i, f, axes=("B", "NH"))
     if initial_states(_OPERATOR, q, v, (c, n, m)) is None:
         raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
     require_state_dtype(_OPERATOR, dtype_state)
     form = Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad))
     operation = _step(executors.resolve(backend), form, dtype_state)
-    i, f, m = (mx.squeeze(array, axis=2) if array.ndim == 3 else array for array in (i, f, m))
+    m = mx.squeeze(m, axis=2) if m.ndim == 3 else m
     h, *states = operation(q, k, v, i, f, c, n, m)
     return h, States(*states)
-
-
-def _require_step(q: mx.array, k: mx.array, v: mx.array, i: mx.array, f: mx.array) -> None:
-    for name, array in (("q", q), ("k", k), ("v", v), ("i", i), ("f", f)):
-        require_floating(_OPERATOR, name, array)
-    if not q.dtype == k.dtype == v.dtype:
-        raise TypeError(
-            f"{_OPERATOR}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
-        )
-    if q.ndim != 3:
-        raise ValueError(f"{_OPERATOR}: q must be (B, NH, DK), got {q.shape}")
-    if k.shape != q.shape:
-        raise ValueError(f"{_OPERATOR}: k must have the shape of q, {q.shape}, got {k.shape}")
-    leading = q.shape[:2]
-    if v.ndim != 3 or v.shape[:2] != leading:
-        raise ValueError(f"{_OPERATOR}: v must be (B, NH, DV) = {(*leading, 'DV')}, got {v.shape}")
-    for name, gate in (("i", i), ("f", f)):
-        if gate.shape not in (leading, (*leading, 1)):
-            raise ValueError(
-                f"{_OPERATOR}: {name} must be (B, NH) = {leading} or (B, NH, 1), got {gate.shape}"
-            )
-    if not q.shape[2] or not v.shape[2]:
-        raise ValueError(f"{_OPERATOR}: q, k and v need a last axis that is not empty")
 
 
 def mlstm_step_reference(
