@@ -98,6 +98,7 @@ def run_small_operators() -> None:
         return pack.quantized_matvec(x, *quantized, backend=backend)
 
     differentiate(multiplied, mx.ones((8, 64)))
+    mx.eval(multiplied(mx.ones((8, 64), dtype=mx.bfloat16), backend="notary"))
     differentiate(pack.complex_multiply, mx.ones((9, 2)), mx.ones((9, 2)))
     double = pack.DoubleFloat(mx.ones((9, 2)), mx.zeros((9, 2)))
     mx.eval(pack.complex_multiply(double, double, backend="notary").high)
