@@ -208,6 +208,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
         inputs=("state", "v", "t") if forms_q else ("state", "v", "t", "r"),
         outputs=("reflected",),
         launch=_launch_reflect,
+        resident_threadgroups=2,
         contiguous_inputs=False,
         header=f"\n    #define FORMS_Q {int(forms_q)}{_COUNTED}",
         body=f"""
@@ -237,6 +238,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
     if (moves) {{
         float sums[COLUMNS][SHARE] = {{}};
         float differences[SHARE] = {{}};
+        #pragma unroll 2
         for (uint i = lane; i < height; i += 32) {{
             float found[SHARE];
             #pragma clang loop unroll(full)
@@ -274,6 +276,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
         threadgroup_barrier(mem_flags::mem_threadgroup);
         // A SIMD group has a column, and a lane a reflection.
         float weight = 0.0f;
+        #pragma unroll 4
         for (uint k = 0; lane < WIDTH && k < WIDTH; ++k) {{
             const float element =
                 t[(matrix * WIDTH + (FORMS_Q ? lane : k)) * WIDTH + (FORMS_Q ? k : lane)];
@@ -291,12 +294,15 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
     }}
     for (uint i = own; i < length; i += COLUMNS * 32) {{
         float changes[COLUMNS] = {{}};
-        for (uint k = 0; moves && i >= start && k < WIDTH; ++k) {{
-            const float found = vectors[k * height + i - start];
-            const float value = xlstm_counted(found);
-            #pragma clang loop unroll(full)
-            for (uint c = 0; c < COLUMNS; ++c) {{
-                changes[c] += value * weights[k][c];
+        if (moves && i >= start) {{
+            #pragma unroll 4
+            for (uint k = 0; k < WIDTH; ++k) {{
+                const float found = vectors[k * height + i - start];
+                const float value = xlstm_counted(found);
+                #pragma clang loop unroll(full)
+                for (uint c = 0; c < COLUMNS; ++c) {{
+                    changes[c] += value * weights[k][c];
+                }}
             }}
         }}
         #pragma clang loop unroll(full)

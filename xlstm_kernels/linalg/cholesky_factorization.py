@@ -160,7 +160,7 @@ _ELIMINATE = (
     // error that is due to the rounding of the factor alone. Threads below SIZE have the rows of
     // the diagonal. Return false if a pivot is not positive.
     template <uint SIZE, uint THREADS>
-    inline bool xlstm_eliminate(
+    METAL_FUNC bool xlstm_eliminate(
         thread float* row, thread float* lost, uint i, uint columns,
         threadgroup float* pivots, threadgroup float* factors) {
         // The steps are a loop, and registers are indexed by constants within it: a loop over the
