@@ -13,9 +13,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, products
+from xlstm_kernels import by_size, executors, products
 from xlstm_kernels.arguments import require_floating, require_shape
-from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
@@ -53,7 +53,8 @@ def quantized_matvec(
         group_size: 32, 64 or 128.
         bits: of a weight, 4 or 8.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+            can run, and `mx.quantized_matmul` where that is faster (`by_size`). Inside
+            `mx.vmap` it must be `"native"`.
 
     Returns:
         (..., N) in the dtype of x.
@@ -71,7 +72,10 @@ def quantized_matvec(
     if not (x.size and outputs):
         return mx.zeros(shape, dtype=x.dtype)
     rows = x.reshape((x.size // x.shape[-1], x.shape[-1]))
-    operation = _quantized_matvec(resolved, group_size, bits)
+    by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
+        "quantized_matvec", backend, rows.shape[0], x.dtype
+    )
+    operation = _quantized_matvec(resolved, group_size, bits, by_mlx)
     product: mx.array = operation(rows, _without_gradient(w), scales, biases)
     return product.reshape(shape)
 
@@ -144,8 +148,11 @@ def _without_gradient(w: mx.array) -> mx.array:
 
 
 @functools.cache
-def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
+def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) -> Operation:
     """The differentiable operation (x (M, K), w, scales, biases) -> (M, N) on one backend."""
+
+    def matmul(*arrays: mx.array) -> mx.array:
+        return mx.quantized_matmul(*arrays, group_size=group_size, bits=bits)
 
     def launch(*arrays: mx.array) -> mx.array:
         (product,) = _KERNEL(*arrays, backend=backend, group_size=group_size, bits=bits)
@@ -167,6 +174,8 @@ def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
         in_scales, in_biases = gradient_of(matrix)((scales, biases), (in_matrix,))
         return in_x.astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
+    if by_mlx:
+        return differentiable(matmul, gradient, tangents_of=native)
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 
 
