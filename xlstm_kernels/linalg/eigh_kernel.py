@@ -125,24 +125,8 @@ def _body(*, held: bool, held_vectors: bool, vectors: bool) -> str:
                 const auto lower = a + of.y * side;
                 for (uint other = own; other < pairs; other += WIDTH) {{
                     const uint2 at = xlstm_pair(round, other, circle);
-                    if (other == pair) {{
-                        const float tangent = rotation.x / (1.0f - rotation.x * rotation.y);
-                        const float element = upper[at.y];
-                        upper[at.x] -= tangent * element;
-                        lower[at.y] += tangent * element;
-                        upper[at.y] = rotation.x == 0.0f ? element : 0.0f;
-                        lower[at.x] = upper[at.y];
-                        continue;
-                    }}
-                    const float2 turn = rotations[other];
-                    const float2 left = xlstm_rotated(upper[at.x], lower[at.x], rotation);
-                    const float2 right = xlstm_rotated(upper[at.y], lower[at.y], rotation);
-                    const float2 up = xlstm_rotated(left.x, right.x, turn);
-                    const float2 down = xlstm_rotated(left.y, right.y, turn);
-                    upper[at.x] = up.x;
-                    upper[at.y] = up.y;
-                    lower[at.x] = down.x;
-                    lower[at.y] = down.y;
+                    xlstm_rotate_block(
+                        upper, lower, at, rotation, rotations[other], other == pair);
                 }}
                 for (uint row = own; row < width && rotation.x != 0.0f; row += WIDTH) {{
                     const float2 turned = xlstm_rotated(

@@ -16,6 +16,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.linalg.large_spectra import large_svd
 from xlstm_kernels.linalg.svd_kernel import (
     MOST_COLUMNS,
     MOST_COMPLETED,
@@ -127,8 +128,10 @@ def _operation(backend: str, full: bool) -> Operation:
     """The operation (B, M, N) -> U, S, Vh on one backend."""
 
     def launch(a: mx.array) -> Arrays:
-        if not _fits(a, full=full):
+        if not a.size:
             return native(a)
+        if not _fits(a, full=full):
+            return _large(a, backend, full=full)
         wide = a.shape[1] < a.shape[2]
         columns, rows = sorted(a.shape[1:])
         kernel = kernel_for(columns, rows, vectors=True)
@@ -153,8 +156,10 @@ def _values_operation(backend: str) -> Operation:
     """The operation (B, M, N) -> S on one backend."""
 
     def launch(a: mx.array) -> mx.array:
-        if not _fits(a, full=False):
+        if not a.size:
             return native(a)
+        if not _fits(a, full=False):
+            return _large(a, backend, full=False)[1]
         vectors = a if a.shape[1] < a.shape[2] else mx.swapaxes(a, 1, 2)
         return kernel_for(*vectors.shape[1:], vectors=False)(vectors, backend=backend)[0]
 
@@ -176,7 +181,17 @@ def _values_operation(backend: str) -> Operation:
 
 def _fits(a: mx.array, *, full: bool) -> bool:
     columns, rows = sorted(a.shape[1:])
-    return 0 < columns <= MOST_COLUMNS and rows <= (MOST_COMPLETED if full else MOST_ROWS)
+    return columns <= MOST_COLUMNS and rows <= (MOST_COMPLETED if full else MOST_ROWS)
+
+
+def _large(a: mx.array, backend: str, *, full: bool) -> Arrays:
+    finite, numbers = finite_matrices(a)
+    wide = a.shape[1] < a.shape[2]
+    tall = mx.swapaxes(numbers, 1, 2) if wide else numbers
+    u, s, vh = large_svd(tall, backend, full=full)
+    if wide:
+        u, vh = mx.swapaxes(vh, 1, 2), mx.swapaxes(u, 1, 2)
+    return known(finite, u), known(finite[:, 0], s), known(finite, vh)
 
 
 def _native(a: mx.array, *, full: bool) -> Arrays:
