@@ -7,12 +7,16 @@ matrix, which should be diagonal, has beside the diagonal.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import mlx.core as mx
 
-from xlstm_kernels.differentiation import Arrays
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.block_jacobi import orthogonal_rows
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
+
+if TYPE_CHECKING:
+    from xlstm_kernels.differentiation import Arrays
 
 _SQUARINGS = 4
 _MOST_ANGLE = 1e-3  # beyond it two values are close, and any basis of their vectors serves
@@ -28,11 +32,12 @@ def large_eigh(a: mx.array, backend: str) -> Arrays:
     size = _size(a)
     scaled = (mx.tril(a) + mx.swapaxes(below, 1, 2)) / size
     shifted = scaled + _bound(scaled) * mx.eye(a.shape[1])
-    rows = _normalized(orthogonal_rows(shifted, width=a.shape[1], backend=backend))
+    rows = orthogonal_rows(shifted, width=a.shape[1], backend=backend)
+    rows = rows * mx.rsqrt(mx.sum(mx.square(rows), axis=2, keepdims=True))
     inside = multiply(multiply(rows, scaled), mx.swapaxes(rows, 1, 2))
     values = mx.diagonal(inside, axis1=1, axis2=2)
     gaps = mx.expand_dims(values, axis=2) - mx.expand_dims(values, axis=1)
-    rows = _normalized(rows + multiply(_small(_symmetric(inside), gaps), rows))
+    rows = _orthonormal(rows + multiply(_small(_symmetric(inside), gaps), rows))
     values = mx.sum(rows * multiply(rows, scaled), axis=2)
     order = mx.argsort(values, axis=1)
     rows = mx.take_along_axis(rows, mx.expand_dims(order, axis=2), axis=1)
@@ -71,7 +76,8 @@ def large_svd(a: mx.array, backend: str, *, full: bool) -> Arrays:
     mirrored = mx.swapaxes(inside, 1, 2)
     of_left = _small(inside * column + mirrored * row, gaps)
     of_right = _small(inside * row + mirrored * column, gaps)
-    left, right = left - multiply(of_left, left), right - multiply(of_right, right)
+    left = _orthonormal(left - multiply(of_left, left))
+    right = _orthonormal(right - multiply(of_right, right))
     order = mx.argsort(mx.negative(values * signs), axis=1)
     values = mx.take_along_axis(values * signs, order, axis=1)
     left, right = (
@@ -110,10 +116,6 @@ def _norm(a: mx.array) -> mx.array:
     """Frobenius's norm (B, 1, 1), 1 of zeros."""
     squares = mx.sum(mx.square(a), axis=(1, 2), keepdims=True)
     return mx.sqrt(mx.where(squares > mx.zeros_like(squares), squares, mx.ones_like(squares)))
-
-
-def _normalized(rows: mx.array) -> mx.array:
-    return rows * mx.rsqrt(mx.sum(mx.square(rows), axis=2, keepdims=True))
 
 
 def _symmetric(a: mx.array) -> mx.array:

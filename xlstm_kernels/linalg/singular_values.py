@@ -1,8 +1,8 @@
 """`svd` and `svdvals` of batches of matrices, as in NumPy.
 
-Kernels take matrices of up to 128 rows or columns and up to 4,096 of the other, in one launch. For
-larger ones, and with `full_matrices` from 513 rows or columns on, every backend calls LAPACK on
-MLX's CPU stream, as "native" does for all.
+Kernels take matrices of up to 7,936 numbers in one launch, with `full_matrices` up to 512 rows or
+columns, and larger ones in a launch for each round of `block_jacobi`. The backend "native" calls
+LAPACK on MLX's CPU stream.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.large_spectra import large_svd
-from xlstm_kernels.linalg.svd_kernel import (
-    MOST_COLUMNS,
-    MOST_COMPLETED,
-    MOST_ROWS,
-    kernel_for,
-)
+from xlstm_kernels.linalg.svd_kernel import fits, kernel_for
 
 
 class SVDResult(NamedTuple):
@@ -65,7 +60,8 @@ def svd(
 ) -> SVDResult | mx.array:
     """Return the singular value decomposition U diag(S) Vh of matrices.
 
-    One-sided Jacobi in kernels (see `svd_kernel`). Signs of the vectors differ between backends.
+    One-sided Jacobi in kernels (see `svd_kernel`, `block_jacobi`). Signs of the vectors differ
+    between backends.
 
     Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
     Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
@@ -130,10 +126,10 @@ def _operation(backend: str, full: bool) -> Operation:
     def launch(a: mx.array) -> Arrays:
         if not a.size:
             return native(a)
-        if not _fits(a, full=full):
-            return _large(a, backend, full=full)
         wide = a.shape[1] < a.shape[2]
         columns, rows = sorted(a.shape[1:])
+        if not fits(columns, rows, full=full):
+            return _large(a, backend, full=full)
         kernel = kernel_for(columns, rows, vectors=True)
         vectors = a if wide else mx.swapaxes(a, 1, 2)
         s, left, right = kernel(vectors, backend=backend, full=full)[:3]
@@ -158,10 +154,11 @@ def _values_operation(backend: str) -> Operation:
     def launch(a: mx.array) -> mx.array:
         if not a.size:
             return native(a)
-        if not _fits(a, full=False):
+        columns, rows = sorted(a.shape[1:])
+        if not fits(columns, rows, full=False):
             return _large(a, backend, full=False)[1]
         vectors = a if a.shape[1] < a.shape[2] else mx.swapaxes(a, 1, 2)
-        return kernel_for(*vectors.shape[1:], vectors=False)(vectors, backend=backend)[0]
+        return kernel_for(columns, rows, vectors=False)(vectors, backend=backend)[0]
 
     def native(a: mx.array) -> mx.array:
         if not min(a.shape[1:]):
@@ -177,11 +174,6 @@ def _values_operation(backend: str) -> Operation:
         return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
     return on_backend(backend, launch, native, gradient, operator="svdvals")
-
-
-def _fits(a: mx.array, *, full: bool) -> bool:
-    columns, rows = sorted(a.shape[1:])
-    return columns <= MOST_COLUMNS and rows <= (MOST_COMPLETED if full else MOST_ROWS)
 
 
 def _large(a: mx.array, backend: str, *, full: bool) -> Arrays:

@@ -1,6 +1,6 @@
 """`eigh` and `eigvalsh` of batches of symmetric matrices, as in NumPy.
 
-Kernels take matrices of up to 128 rows in one launch, and larger ones in one for each round of
+Kernels take matrices of up to 88 rows in one launch, and larger ones in one for each round of
 `block_jacobi`. The backend "native" calls LAPACK on MLX's CPU stream.
 """
 
@@ -30,7 +30,8 @@ class EighResult(NamedTuple):
 def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighResult:  # noqa: N803
     """Return eigenvalues and eigenvectors of symmetric matrices.
 
-    Jacobi's method in kernels (see `eigh_kernel` and `block_jacobi`). Signs of the vectors differ between backends.
+    Jacobi's method in kernels (see `eigh_kernel` and `block_jacobi`). Signs of the vectors differ
+    between backends.
 
     Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
     of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
