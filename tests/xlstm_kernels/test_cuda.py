@@ -12,7 +12,7 @@ import pytest
 
 from tests.cuda.fake_gpu import FakeGpu, gpu
 from tests.xlstm_kernels.test_linted import RUNS, Notary
-from xlstm_kernels import by_size, executors, rms_norm, soft_cap
+from xlstm_kernels import by_size, executors, linalg, rms_norm, soft_cap
 from xlstm_kernels.executors import cuda as cuda_executor
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def test_a_named_backend_is_kept(cuda):
     assert by_size.chosen("soft_cap", "cuda", x) == "cuda"
     with executors.default_backend("cuda"):
         assert by_size.chosen("soft_cap", None, x) == "cuda"
+
+
+def test_launches_of_a_factorization_are_recorded_once(cuda):
+    mx.enable_compile()
+    for _ in range(2):
+        linalg.cholesky(mx.eye(97))
+        assert len(cuda.launches) == 4
 
 
 @pytest.mark.parametrize(

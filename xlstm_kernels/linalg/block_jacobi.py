@@ -14,6 +14,7 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.linalg.arithmetic import replayed
 from xlstm_kernels.linalg.jacobi import ROTATIONS
 
 _BLOCK = 16
@@ -36,17 +37,21 @@ def orthogonal_rows(matrices: mx.array, *, width: int, backend: str) -> mx.array
     Returns:
         (B, N, L), in no order.
     """
-    batch, rows, _ = matrices.shape
+    rows = matrices.shape[1]
     blocks = 2 * math.ceil(rows / (2 * _BLOCK))
-    rotated = mx.pad(matrices, [(0, 0), (0, blocks * _BLOCK - rows), (0, 0)])
-    sizes = mx.array(width, dtype=mx.int32)
-    rounds = [mx.array(number, dtype=mx.int32) for number in range(blocks - 1)]
-    busy = mx.ones((batch, blocks // 2))
+    padded = mx.pad(matrices, [(0, 0), (0, blocks * _BLOCK - rows), (0, 0)])
+    numbers = (mx.array(number, dtype=mx.int32) for number in (width, *range(blocks - 1)))
+    rotated: mx.array = replayed(_by_sweeps, backend)(padded, *numbers)
+    return rotated[:, :rows]
+
+
+def _by_sweeps(rotated: mx.array, width: mx.array, *rounds: mx.array, backend: str) -> mx.array:
+    busy = mx.ones((rotated.shape[0], rotated.shape[1] // (2 * _BLOCK)))
     for _ in range(_SWEEPS):
         before = busy
         for number in rounds:
-            rotated, busy = _KERNEL(rotated, before, busy, number, sizes, backend=backend)
-    return rotated[:, :rows]
+            rotated, busy = _KERNEL(rotated, before, busy, number, width, backend=backend)
+    return rotated
 
 
 def _launch(matrices: mx.array, before: mx.array, *_others: mx.array) -> Launch:

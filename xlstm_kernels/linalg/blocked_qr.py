@@ -17,6 +17,7 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.linalg.arithmetic import replayed
 from xlstm_kernels.linalg.householder import REFLECTION
 
 _PANEL = 32
@@ -28,6 +29,14 @@ def blocked_qr(
     matrices: mx.array, *, q_columns: int, r_rows: int, backend: str
 ) -> tuple[mx.array, ...]:
     """Factor a batch of matrices of any size, as `householder.small_qr`."""
+    factor = replayed(_by_panels, backend, q_columns=q_columns, r_rows=r_rows)
+    factors: tuple[mx.array, ...] = factor(matrices)
+    return factors
+
+
+def _by_panels(
+    matrices: mx.array, *, q_columns: int, r_rows: int, backend: str
+) -> tuple[mx.array, ...]:
     batch, rows, columns = matrices.shape
     factors = min(rows, columns)
     state = mx.swapaxes(matrices, 1, 2)

@@ -17,7 +17,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
-from xlstm_kernels.linalg.arithmetic import multiply
+from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
@@ -70,7 +70,12 @@ def _cholesky(backend: str) -> Operation:
     """The operation a (B, N, N) -> L (B, N, N) on one backend."""
 
     def launch(a: mx.array) -> mx.array:
-        return _by_steps(a, backend) if a.shape[-1] > BLOCK else _factor(a, backend)
+        if a.shape[-1] <= BLOCK:
+            return _factor(a, backend)
+        steps = range(math.ceil(a.shape[-1] / _TILE))
+        numbers = (mx.array(step, dtype=mx.int32) for step in steps)
+        factor: mx.array = replayed(_by_steps, backend)(a, *numbers)
+        return factor
 
     def native(a: mx.array) -> mx.array:
         return _nan_where_failed(mx.linalg.cholesky(a, stream=mx.cpu))
@@ -120,10 +125,10 @@ def _by_halves(a: mx.array) -> mx.array:
     return mx.concatenate([columns, mx.pad(last, padding)], axis=-1)
 
 
-def _by_steps(a: mx.array, backend: str) -> mx.array:
+def _by_steps(a: mx.array, *steps: mx.array, backend: str) -> mx.array:
     left = lost = a
-    for step in range(math.ceil(a.shape[-1] / _TILE)):
-        left, lost = _STEP(left, lost, mx.array(step, dtype=mx.int32), backend=backend)
+    for step in steps:
+        left, lost = _STEP(left, lost, step, backend=backend)
     return left
 
 
@@ -155,78 +160,99 @@ def _launch(a: mx.array) -> Launch:
 _ELIMINATE = (
     MATRIX_BARRIER
     + """
-    // Factor the rows of a thread's first SIZE columns. What is left of the row is in `row`, and in
-    // `lost` what its roundings took away: in each of many steps, which add up to several times the
-    // error that is due to the rounding of the factor alone. Threads below SIZE have the rows of
-    // the diagonal. Return false if a pivot is not positive.
+    // What a thread has of its row: what is left of the first SIZE columns, and what its roundings
+    // took away: in each of many steps, which add up to several times the error that is due to the
+    // rounding of the factor alone.
+    template <uint SIZE>
+    struct xlstm_row {
+        float left[SIZE];
+        float lost[SIZE];
+        float diagonal;
+        float diagonal_lost;
+        bool definite;
+    };
+    // Pivots and columns go in turns: a thread may read those of one step while another writes the
+    // next step's. A step leaves out the chunks of finished columns.
     template <uint SIZE, uint THREADS>
-    METAL_FUNC bool xlstm_eliminate(
-        thread float* row, thread float* lost, uint i, uint columns,
+    METAL_FUNC void xlstm_eliminate_column(
+        thread xlstm_row<SIZE>& row, uint i, uint k,
         threadgroup float* pivots, threadgroup float* factors) {
-        // The steps are a loop, and registers are indexed by constants within it: a loop over the
-        // steps unrolled takes many seconds to compile. A step leaves out the chunks of finished
-        // columns.
         constexpr uint CHUNK = SIZE < 16 ? SIZE : 16;
-        float diagonal = 0.0f;
-        float diagonal_lost = 0.0f;
+        const float pivot = pivots[k % 2];
+        row.definite = row.definite && pivot > 0.0f;
+        float value = 0.0f;
         #pragma clang loop unroll(full)
-        for (uint j = 0; j < SIZE; ++j) {
-            diagonal = j == i ? row[j] : diagonal;
-            diagonal_lost = j == i ? lost[j] : diagonal_lost;
+        for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+            if (k / CHUNK == chunk / CHUNK) {
+                #pragma clang loop unroll(full)
+                for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                    value = j == k ? row.left[j] + row.lost[j] : value;
+                }
+            }
         }
-        // Pivots and columns go in turns: a thread may read those of one step while another writes
-        // the next step's.
-        if (i == 0) {
-            pivots[0] = diagonal + diagonal_lost;
+        value /= metal::precise::sqrt(pivot);
+        threadgroup float* column = factors + k % 2 * SIZE;
+        if (i < SIZE) {
+            column[i] = value;
+        }
+        // The next pivot is from its own row alone, so that a step needs one barrier.
+        const float rest = metal::fma(-value, value, row.diagonal);
+        row.diagonal_lost += metal::fma(-value, value, row.diagonal - rest);
+        row.diagonal = rest;
+        if (i == k + 1 && i < SIZE) {
+            pivots[i % 2] = row.diagonal + row.diagonal_lost;
         }
         xlstm_matrix_barrier<THREADS>();
-        bool definite = true;
-        #pragma unroll 1
-        for (uint k = 0; k < columns; ++k) {
-            const float pivot = pivots[k % 2];
-            definite = definite && pivot > 0.0f;
-            float value = 0.0f;
-            #pragma clang loop unroll(full)
-            for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
-                if (k / CHUNK == chunk / CHUNK) {
-                    #pragma clang loop unroll(full)
-                    for (uint j = chunk; j < chunk + CHUNK; ++j) {
-                        value = j == k ? row[j] + lost[j] : value;
-                    }
-                }
-            }
-            value /= metal::precise::sqrt(pivot);
-            threadgroup float* column = factors + k % 2 * SIZE;
-            if (i < SIZE) {
-                column[i] = value;
-            }
-            // The next pivot is from its own row alone, so that a step needs one barrier.
-            const float rest = metal::fma(-value, value, diagonal);
-            diagonal_lost += metal::fma(-value, value, diagonal - rest);
-            diagonal = rest;
-            if (i == k + 1 && i < SIZE) {
-                pivots[i % 2] = diagonal + diagonal_lost;
-            }
-            xlstm_matrix_barrier<THREADS>();
-            // Above the diagonal this computes numbers that nothing reads.
-            #pragma clang loop unroll(full)
-            for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
-                if (k < chunk + CHUNK) {
-                    #pragma clang loop unroll(full)
-                    for (uint j = chunk; j < chunk + CHUNK; ++j) {
-                        const float other = column[j];
-                        const float left = metal::fma(-value, other, row[j]);
-                        if (j > k) {
-                            lost[j] += metal::fma(-value, other, row[j] - left);
-                            row[j] = left;
-                        } else if (j == k) {
-                            row[j] = value;
-                        }
+        // Above the diagonal this computes numbers that nothing reads.
+        #pragma clang loop unroll(full)
+        for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+            if (k < chunk + CHUNK) {
+                #pragma clang loop unroll(full)
+                for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                    const float other = column[j];
+                    const float left = metal::fma(-value, other, row.left[j]);
+                    if (j > k) {
+                        row.lost[j] += metal::fma(-value, other, row.left[j] - left);
+                        row.left[j] = left;
+                    } else if (j == k) {
+                        row.left[j] = value;
                     }
                 }
             }
         }
-        return definite;
+    }
+    // Factor the first `columns` columns. Threads below SIZE have the rows of the diagonal.
+    template <uint SIZE, uint THREADS>
+    METAL_FUNC void xlstm_eliminate(
+        thread xlstm_row<SIZE>& row, uint i, uint columns,
+        threadgroup float* pivots, threadgroup float* factors) {
+        row.definite = true;
+        row.diagonal = 0.0f;
+        row.diagonal_lost = 0.0f;
+        #pragma clang loop unroll(full)
+        for (uint j = 0; j < SIZE; ++j) {
+            row.diagonal = j == i ? row.left[j] : row.diagonal;
+            row.diagonal_lost = j == i ? row.lost[j] : row.diagonal_lost;
+        }
+        if (i == 0) {
+            pivots[0] = row.diagonal + row.diagonal_lost;
+        }
+        xlstm_matrix_barrier<THREADS>();
+        if (SIZE <= 32) {
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < SIZE; ++k) {
+                if (k < columns) {
+                    xlstm_eliminate_column<SIZE, THREADS>(row, i, k, pivots, factors);
+                }
+            }
+            return;
+        }
+        // Registers are indexed by constants within a step. Unrolled, so many take many seconds to
+        // compile.
+        #pragma unroll 1
+        for (uint k = 0; k < columns; ++k) {
+            xlstm_eliminate_column<SIZE, THREADS>(row, i, k, pivots, factors);
+        }
     }
 """
 )
@@ -250,22 +276,20 @@ _KERNEL = Kernel(
     // All threads stay for the barriers; those without a matrix have no rows.
     const bool present = wanted < batches && i < rows;
     const int64_t batch = metal::min(wanted, batches - 1);
-    float row[SIZE];
-    float lost[SIZE];
+    xlstm_row<SIZE> row;
     #pragma clang loop unroll(full)
     for (uint j = 0; j < SIZE; ++j) {
         const bool read = present && j <= i;
-        row[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
-        lost[j] = 0.0f;
+        row.left[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
+        row.lost[j] = 0.0f;
     }
-    const bool definite =
-        xlstm_eliminate<SIZE, SIZE>(row, lost, i, rows, pivots[place], factors[place]);
+    xlstm_eliminate<SIZE, SIZE>(row, i, rows, pivots[place], factors[place]);
     if (present) {
         #pragma clang loop unroll(full)
         for (uint j = 0; j < SIZE; ++j) {
             if (j < rows) {
-                const float value = j <= i ? row[j] : 0.0f;
-                factor[(batch * rows + i) * rows + j] = definite ? value : NAN;
+                const float value = j <= i ? row.left[j] : 0.0f;
+                factor[(batch * rows + i) * rows + j] = row.definite ? value : NAN;
             }
         }
     }
@@ -311,27 +335,27 @@ _STEP = Kernel(
     const uint group = thread_index / TILE;
     const uint origin = group == 0 ? start : group == 1 ? first_row : first_column;
     const uint place = origin + thread_index % TILE;
-    float row[TILE];
-    float lost[TILE];
+    xlstm_row<TILE> row;
     #pragma clang loop unroll(full)
     for (uint j = 0; j < TILE; ++j) {{
         const uint column = start + j;
         const bool read = group < 3 && place < rows && column <= place;
-        row[j] = read
+        row.left[j] = read
             ? a[batch * a_strides[0] + place * a_strides[1] + column * a_strides[2]] : 0.0f;
-        lost[j] = read && start > 0
+        row.lost[j] = read && start > 0
             ? a_lost[batch * a_lost_strides[0] + place * a_lost_strides[1]
                 + column * a_lost_strides[2]] : 0.0f;
     }}
     bool definite = true;
     if (last || (start <= first_column && first_column <= first_row)) {{
-        definite = xlstm_eliminate<TILE, THREADS>(
-            row, lost, thread_index, metal::min(rows - start, TILE), pivots, factors);
+        xlstm_eliminate<TILE, THREADS>(
+            row, thread_index, metal::min(rows - start, TILE), pivots, factors);
+        definite = row.definite;
     }}
     if (group == 1 || group == 2) {{
         #pragma clang loop unroll(full)
         for (uint j = 0; j < TILE; ++j) {{
-            own[thread_index - TILE][j] = definite ? row[j] : NAN;
+            own[thread_index - TILE][j] = definite ? row.left[j] : NAN;
         }}
     }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
