@@ -21,8 +21,8 @@ _BLOCK = 16
 _THREADS = 512
 # Random matrices of 256 to 1,024 rows take 9 to 13.
 _SWEEPS = 16
-#: Cosines of rows that a sweep meets at most if it is the last one. Its rotations square them.
-_LAST = 1e-4
+#: Cosines of rows that the last sweep rotates at most: a few times those of rounding errors.
+_LAST = "2e-6f"
 _NEGLIGIBLE = "1e-7f"  # a smaller cosine is one of rounding errors
 
 
@@ -154,7 +154,7 @@ _KERNEL = Kernel(
                 const float size = metal::precise::sqrt(xx) * metal::precise::sqrt(yy);
                 rotations[own] = metal::abs(xy) > {_NEGLIGIBLE} * size
                     ? xlstm_rotation(xx, xy, yy) : float2(0.0f, 0.0f);
-                moved[own] = metal::abs(xy) > {_LAST}f * size ? 1.0f : moved[own];
+                moved[own] = metal::abs(xy) > {_LAST} * size ? 1.0f : moved[own];
             }}
             threadgroup_barrier(mem_flags::mem_threadgroup);
             if (own < BLOCK * BLOCK) {{

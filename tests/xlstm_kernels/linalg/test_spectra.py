@@ -73,7 +73,7 @@ def test_eigh_by_blocks(rows, simulator):
         [
             of_condition((rows, rows), 1e6, symmetric=True),
             np.eye(rows, dtype=np.float32),
-            np.ones((rows, rows), dtype=np.float32),
+            np.full((rows, rows), 1 / rows, dtype=np.float32),
             of_condition((rows, rows), 1.000001, symmetric=True) * np.float32(1e-20),
         ]
     )
