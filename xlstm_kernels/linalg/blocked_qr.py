@@ -52,7 +52,18 @@ def _by_panels(
     q = mx.broadcast_to(mx.eye(q_columns, rows, dtype=mx.float32), (batch, q_columns, rows))
     for v, t in reversed(panels):
         (q,) = _reflect_kernel(forms_q=True)(q, v, t, backend=backend)
-    return mx.swapaxes(q, 1, 2), r
+    return mx.swapaxes(q, 1, 2) + _undefined(r, q_columns), r
+
+
+def _undefined(r: mx.array, columns: int) -> mx.array:
+    """0 (B, 1, columns) for columns of Q before R's first diagonal that is not finite, then NaN.
+
+    As in LAPACK, whose products skip the zeros of V and T; 0 times NaN would reach all columns.
+    """
+    diagonal = mx.diagonal(r, axis1=1, axis2=2)
+    found = mx.cumsum(diagonal - diagonal, axis=1)
+    last = mx.broadcast_to(found[:, -1:], (found.shape[0], max(columns - found.shape[1], 0)))
+    return mx.concatenate([found[:, :columns], last], axis=1)[:, None]
 
 
 def _launch(panel: mx.array) -> Launch:
@@ -194,8 +205,7 @@ def _launch_reflect(state: mx.array, v: mx.array, *_others: mx.array) -> Launch:
     )
 
 
-# LAPACK's products skip the zeros of V and T. Here 0 times NaN would reach all columns of Q, and so
-# what is not finite counts as zero, and columns are NaN from its reflection on.
+# What is not finite counts as zero in Q: see `_undefined`.
 _COUNTED = """
     inline float xlstm_counted(float value) {
         return FORMS_Q && !metal::isfinite(value) ? 0.0f : value;
@@ -227,8 +237,6 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
     constexpr uint SHARE = (WIDTH + COLUMNS - 1) / COLUMNS;  // rows of V' that a SIMD group takes
     threadgroup float along[COLUMNS][{_PANEL}];
     threadgroup float weights[{_PANEL}][COLUMNS];
-    threadgroup float undefined[{_PANEL}];
-    threadgroup float column_undefined[COLUMNS];
     const uint columns = state_shape[1];
     const uint length = state_shape[2];
     const uint height = v_shape[2];
@@ -246,16 +254,13 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
     const bool moves = base + present > moved;
     if (moves) {{
         float sums[COLUMNS][SHARE] = {{}};
-        float differences[SHARE] = {{}};
         #pragma unroll 2
         for (uint i = lane; i < height; i += 32) {{
             float found[SHARE];
             #pragma clang loop unroll(full)
             for (uint k = 0; k < SHARE; ++k) {{
                 const uint row = part * SHARE + k;
-                const float value = row < WIDTH ? vectors[row * height + i] : 0.0f;
-                differences[k] += value - value;
-                found[k] = xlstm_counted(value);
+                found[k] = row < WIDTH ? xlstm_counted(vectors[row * height + i]) : 0.0f;
             }}
             #pragma clang loop unroll(full)
             for (uint c = 0; c < COLUMNS; ++c) {{
@@ -277,10 +282,6 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
                     along[c][row] = sum;
                 }}
             }}
-            const float difference = simd_sum(differences[k]);
-            if (lane == 0 && row < WIDTH) {{
-                undefined[row] = difference;
-            }}
         }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
         // A SIMD group has a column, and a lane a reflection.
@@ -294,11 +295,6 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
         if (lane < WIDTH) {{
             weights[lane][part] = weight;
         }}
-        const bool counts = FORMS_Q && lane < WIDTH && start + lane <= base + part;
-        const float total = simd_sum(counts ? undefined[lane] : 0.0f);
-        if (lane == 0) {{
-            column_undefined[part] = total;
-        }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }}
     for (uint i = own; i < length; i += COLUMNS * 32) {{
@@ -306,8 +302,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
         if (moves && i >= start) {{
             #pragma unroll 4
             for (uint k = 0; k < WIDTH; ++k) {{
-                const float found = vectors[k * height + i - start];
-                const float value = xlstm_counted(found);
+                const float value = xlstm_counted(vectors[k * height + i - start]);
                 #pragma clang loop unroll(full)
                 for (uint c = 0; c < COLUMNS; ++c) {{
                     changes[c] += value * weights[k][c];
@@ -322,8 +317,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
             }}
             float value = given[c * state_strides[1] + i * state_strides[2]];
             if (column >= moved && i >= start) {{
-                value -= changes[c];
-                value += column_undefined[c];{"" if forms_q else _FINISHED}
+                value -= changes[c];{"" if forms_q else _FINISHED}
             }}
             reflected[(matrix * columns + column) * length + i] = value;
         }}

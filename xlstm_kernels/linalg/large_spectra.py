@@ -1,8 +1,8 @@
 """Eigenvalues and singular values of matrices beyond one threadgroup, by `orthogonal_rows`.
 
 Rotations in float32 leave errors of several roundings. A step of Newton's method, of matrix
-products alone, makes them those of one: it takes the angles between vectors from what their
-matrix, which should be diagonal, has beside the diagonal.
+products alone, makes them those of one: it takes the angles between vectors from the elements
+outside of the diagonal of their matrix.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def large_eigh(a: mx.array, backend: str) -> Arrays:
     gaps = mx.expand_dims(values, axis=2) - mx.expand_dims(values, axis=1)
     rows = _orthonormal(rows + multiply(_small(_symmetric(inside), gaps), rows))
     values = mx.sum(rows * multiply(rows, scaled), axis=2)
-    order = mx.argsort(values, axis=1)
-    rows = mx.take_along_axis(rows, mx.expand_dims(order, axis=2), axis=1)
-    values = mx.take_along_axis(values, order, axis=1)
+    values, rows = _ordered(values, values, rows)
     return values * size[:, :, 0], mx.swapaxes(rows, 1, 2)
 
 
@@ -49,7 +47,7 @@ def large_svd(a: mx.array, backend: str, *, full: bool) -> Arrays:
     """U, S descending, and Vh of finite matrices (B, M, N), M >= N.
 
     The rows of R of a QR decomposition are rotated with those of the identity (Drmac and Veselic
-    2008), and a second QR decomposition completes the right vectors of zeros.
+    2008), and a second QR decomposition completes Vh where singular values are zero.
     """
     size = _size(a)
     rows, columns = a.shape[1:]
@@ -59,8 +57,7 @@ def large_svd(a: mx.array, backend: str, *, full: bool) -> Arrays:
     identity = mx.broadcast_to(mx.eye(columns), r.shape)
     both = mx.concatenate([r, identity], axis=2)
     both = orthogonal_rows(both, width=columns, backend=backend)
-    order = mx.argsort(mx.negative(mx.sum(mx.square(both[:, :, :columns]), axis=2)), axis=1)
-    both = mx.take_along_axis(both, mx.expand_dims(order, axis=2), axis=1)
+    (both,) = _ordered(mx.negative(mx.sum(mx.square(both[:, :, :columns]), axis=2)), both)
     of_r, left = both[:, :, :columns], both[:, :, columns:]
     right, _ = blocked_qr(
         mx.swapaxes(of_r, 1, 2), q_columns=columns, r_rows=columns, backend=backend
@@ -69,24 +66,29 @@ def large_svd(a: mx.array, backend: str, *, full: bool) -> Arrays:
     inside = multiply(multiply(left, r), mx.swapaxes(right, 1, 2))
     values = mx.diagonal(inside, axis1=1, axis2=2)
     signs = mx.where(values < mx.zeros_like(values), -mx.ones_like(values), mx.ones_like(values))
-    right = right * mx.expand_dims(signs, axis=2)
+    right, values = right * mx.expand_dims(signs, axis=2), mx.abs(values)
     inside = inside * mx.expand_dims(signs, axis=1)
-    row, column = mx.expand_dims(values * signs, axis=2), mx.expand_dims(values * signs, axis=1)
+    row, column = mx.expand_dims(values, axis=2), mx.expand_dims(values, axis=1)
     gaps = (column - row) * (column + row)
     mirrored = mx.swapaxes(inside, 1, 2)
     of_left = _small(inside * column + mirrored * row, gaps)
     of_right = _small(inside * row + mirrored * column, gaps)
     left = _orthonormal(left - multiply(of_left, left))
     right = _orthonormal(right - multiply(of_right, right))
-    order = mx.argsort(mx.negative(values * signs), axis=1)
-    values = mx.take_along_axis(values * signs, order, axis=1)
-    left, right = (
-        mx.take_along_axis(part, mx.expand_dims(order, axis=2), axis=1) for part in (left, right)
-    )
+    values, left, right = _ordered(mx.negative(values), values, left, right)
     u = multiply(q[:, :, :columns], mx.swapaxes(left, 1, 2))
     if full:
         u = mx.concatenate([u, q[:, :, columns:]], axis=2)
     return u, values * size[:, :, 0], right
+
+
+def _ordered(keys: mx.array, *parts: mx.array) -> list[mx.array]:
+    """Values (B, N), or rows (B, N, L), in the ascending order of keys (B, N)."""
+    order = mx.argsort(keys, axis=1)
+    return [
+        mx.take_along_axis(part, order if part.ndim == 2 else order[:, :, None], axis=1)
+        for part in parts
+    ]
 
 
 def _size(a: mx.array) -> mx.array:
