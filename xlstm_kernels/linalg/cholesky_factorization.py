@@ -1,6 +1,6 @@
 """Cholesky factors.
 
-A kernel factors matrices of up to 64 rows in one launch: a thread has a row in its registers, and
+A kernel factors matrices of up to 32 rows in one launch: a thread has a row in its registers, and
 small matrices share a threadgroup. Larger matrices take a launch for each 32 columns (Golub and Van
 Loan, Matrix Computations, 4th edition, algorithm 4.2.4). A threadgroup updates 32 x 32 elements: it
 eliminates the rows that it needs itself, which takes less time than a launch between the two parts.
@@ -20,7 +20,6 @@ from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_squar
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import (
-    BLOCK,
     block_size,
     solve_triangular_reference,
     triangular_operation,
@@ -70,7 +69,7 @@ def _cholesky(backend: str) -> Operation:
     """The operation a (B, N, N) -> L (B, N, N) on one backend."""
 
     def launch(a: mx.array) -> mx.array:
-        if a.shape[-1] <= BLOCK:
+        if a.shape[-1] <= _TILE:
             return _factor(a, backend)
         steps = range(math.ceil(a.shape[-1] / _TILE))
         numbers = (mx.array(step, dtype=mx.int32) for step in steps)
@@ -141,13 +140,14 @@ def _factor(a: mx.array, backend: str) -> mx.array:
 
 
 _TILE = 32
+_TOGETHER = 64  # rows of the small matrices of a threadgroup
 _STEP_THREADS = 128
 
 
 def _launch(a: mx.array) -> Launch:
     batch, rows, _ = a.shape
     size = block_size(rows)
-    together = BLOCK // size
+    together = _TOGETHER // size
     return Launch(
         grid=(math.ceil(batch / together) * size, together, 1),
         threadgroup=(size, together, 1),
@@ -167,91 +167,57 @@ _ELIMINATE = (
     struct xlstm_row {
         float left[SIZE];
         float lost[SIZE];
-        float diagonal;
-        float diagonal_lost;
         bool definite;
     };
-    // Pivots and columns go in turns: a thread may read those of one step while another writes the
-    // next step's. A step leaves out the chunks of finished columns.
-    template <uint SIZE, uint THREADS>
-    METAL_FUNC void xlstm_eliminate_column(
-        thread xlstm_row<SIZE>& row, uint i, uint k,
-        threadgroup float* pivots, threadgroup float* factors) {
-        constexpr uint CHUNK = SIZE < 16 ? SIZE : 16;
-        const float pivot = pivots[k % 2];
-        row.definite = row.definite && pivot > 0.0f;
-        float value = 0.0f;
-        #pragma clang loop unroll(full)
-        for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
-            if (k / CHUNK == chunk / CHUNK) {
-                #pragma clang loop unroll(full)
-                for (uint j = chunk; j < chunk + CHUNK; ++j) {
-                    value = j == k ? row.left[j] + row.lost[j] : value;
-                }
-            }
-        }
-        value /= metal::precise::sqrt(pivot);
-        threadgroup float* column = factors + k % 2 * SIZE;
-        if (i < SIZE) {
-            column[i] = value;
-        }
-        // The next pivot is from its own row alone, so that a step needs one barrier.
-        const float rest = metal::fma(-value, value, row.diagonal);
-        row.diagonal_lost += metal::fma(-value, value, row.diagonal - rest);
-        row.diagonal = rest;
-        if (i == k + 1 && i < SIZE) {
-            pivots[i % 2] = row.diagonal + row.diagonal_lost;
-        }
-        xlstm_matrix_barrier<THREADS>();
-        // Above the diagonal this computes numbers that nothing reads.
-        #pragma clang loop unroll(full)
-        for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
-            if (k < chunk + CHUNK) {
-                #pragma clang loop unroll(full)
-                for (uint j = chunk; j < chunk + CHUNK; ++j) {
-                    const float other = column[j];
-                    const float left = metal::fma(-value, other, row.left[j]);
-                    if (j > k) {
-                        row.lost[j] += metal::fma(-value, other, row.left[j] - left);
-                        row.left[j] = left;
-                    } else if (j == k) {
-                        row.left[j] = value;
-                    }
-                }
-            }
-        }
-    }
-    // Factor the first `columns` columns. Threads below SIZE have the rows of the diagonal.
+    // Factor the first `columns` of SIZE columns. Threads below SIZE have the rows of the diagonal.
     template <uint SIZE, uint THREADS>
     METAL_FUNC void xlstm_eliminate(
         thread xlstm_row<SIZE>& row, uint i, uint columns,
         threadgroup float* pivots, threadgroup float* factors) {
         row.definite = true;
-        row.diagonal = 0.0f;
-        row.diagonal_lost = 0.0f;
+        float diagonal = 0.0f;
+        float diagonal_lost = 0.0f;
         #pragma clang loop unroll(full)
         for (uint j = 0; j < SIZE; ++j) {
-            row.diagonal = j == i ? row.left[j] : row.diagonal;
-            row.diagonal_lost = j == i ? row.lost[j] : row.diagonal_lost;
+            diagonal = j == i ? row.left[j] : diagonal;
+            diagonal_lost = j == i ? row.lost[j] : diagonal_lost;
         }
         if (i == 0) {
-            pivots[0] = row.diagonal + row.diagonal_lost;
+            pivots[0] = diagonal + diagonal_lost;
         }
         xlstm_matrix_barrier<THREADS>();
-        if (SIZE <= 32) {
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < SIZE; ++k) {
+            if (k >= columns) {
+                continue;
+            }
+            // Pivots and columns go in turns: a thread may read those of one step while another
+            // writes the next step's.
+            const float pivot = pivots[k % 2];
+            row.definite = row.definite && pivot > 0.0f;
+            const float value = (row.left[k] + row.lost[k]) / metal::precise::sqrt(pivot);
+            row.left[k] = value;
+            threadgroup float* column = factors + k % 2 * SIZE;
+            if (i < SIZE) {
+                column[i] = value;
+            }
+            // The next pivot is from its own row alone, so that a step needs one barrier.
+            const float rest = metal::fma(-value, value, diagonal);
+            diagonal_lost += metal::fma(-value, value, diagonal - rest);
+            diagonal = rest;
+            if (i == k + 1 && i < SIZE) {
+                pivots[i % 2] = diagonal + diagonal_lost;
+            }
+            xlstm_matrix_barrier<THREADS>();
+            // Above the diagonal this computes numbers that nothing reads.
             #pragma clang loop unroll(full)
-            for (uint k = 0; k < SIZE; ++k) {
-                if (k < columns) {
-                    xlstm_eliminate_column<SIZE, THREADS>(row, i, k, pivots, factors);
+            for (uint j = 0; j < SIZE; ++j) {
+                if (j > k) {
+                    const float left = metal::fma(-value, column[j], row.left[j]);
+                    row.lost[j] += metal::fma(-value, column[j], row.left[j] - left);
+                    row.left[j] = left;
                 }
             }
-            return;
-        }
-        // Registers are indexed by constants within a step. Unrolled, so many take many seconds to
-        // compile.
-        #pragma unroll 1
-        for (uint k = 0; k < columns; ++k) {
-            xlstm_eliminate_column<SIZE, THREADS>(row, i, k, pivots, factors);
         }
     }
 """

@@ -151,8 +151,8 @@ def _without_gradient(w: mx.array) -> mx.array:
 def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) -> Operation:
     """The differentiable operation (x (M, K), w, scales, biases) -> (M, N) on one backend."""
 
-    def matmul(*arrays: mx.array) -> mx.array:
-        return mx.quantized_matmul(*arrays, group_size=group_size, bits=bits)
+    def matmul(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+        return mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)
 
     def launch(*arrays: mx.array) -> mx.array:
         (product,) = _KERNEL(*arrays, backend=backend, group_size=group_size, bits=bits)
