@@ -37,7 +37,9 @@ def large_eigh(a: mx.array, backend: str) -> Arrays:
     inside = multiply(multiply(rows, scaled), mx.swapaxes(rows, 1, 2))
     values = mx.diagonal(inside, axis1=1, axis2=2)
     gaps = mx.expand_dims(values, axis=2) - mx.expand_dims(values, axis=1)
-    rows = _orthonormal(rows + multiply(_small(_symmetric(inside), gaps), rows))
+    rows = _orthonormal(
+        rows + multiply(_small(inside + mx.swapaxes(inside, 1, 2), gaps + gaps), rows)
+    )
     values = mx.sum(rows * multiply(rows, scaled), axis=2)
     values, rows = _ordered(values, values, rows)
     return values * size[:, :, 0], mx.swapaxes(rows, 1, 2)
@@ -102,16 +104,16 @@ def _bound(a: mx.array) -> mx.array:
 
     The root of the norm of a power: at most N^(1/32) times as much, and a part for its rounding.
     """
-    size = _norm(a)
-    power = a / size
-    exponent = 1.0
+    norms = [_norm(a)]
+    power = a / norms[0]
     for _ in range(_SQUARINGS):
         power = power @ power
-        norm = _norm(power)
-        exponent /= 2
-        power = power / norm
-        size = size * norm**exponent
-    return size * 1.05
+        norms.append(_norm(power))
+        power = power / norms[-1]
+    bound = mx.ones_like(norms[0])
+    for norm in reversed(norms[1:]):
+        bound = mx.sqrt(norm * bound)
+    return norms[0] * bound * mx.array(1.05, dtype=bound.dtype)
 
 
 def _norm(a: mx.array) -> mx.array:
@@ -120,19 +122,15 @@ def _norm(a: mx.array) -> mx.array:
     return mx.sqrt(mx.where(squares > mx.zeros_like(squares), squares, mx.ones_like(squares)))
 
 
-def _symmetric(a: mx.array) -> mx.array:
-    return mx.array(0.5) * (a + mx.swapaxes(a, 1, 2))
-
-
 def _orthonormal(rows: mx.array) -> mx.array:
     """The nearest matrix of orthonormal rows, of one that is nearly so."""
     gram = multiply(rows, mx.swapaxes(rows, 1, 2))
-    return rows - mx.array(0.5) * multiply(gram - mx.eye(rows.shape[1]), rows)
+    return rows - mx.array(0.5, dtype=rows.dtype) * multiply(gram - mx.eye(rows.shape[1]), rows)
 
 
 def _small(dividend: mx.array, divisor: mx.array) -> mx.array:
     """The quotients that are small angles, and zero for the others and on the diagonal."""
-    small = mx.abs(dividend) < mx.array(_MOST_ANGLE) * mx.abs(divisor)
+    small = mx.abs(dividend) < mx.array(_MOST_ANGLE, dtype=divisor.dtype) * mx.abs(divisor)
     return mx.where(small, dividend, mx.zeros_like(dividend)) / mx.where(
         small, divisor, mx.ones_like(divisor)
     )
