@@ -11,7 +11,6 @@ neighbouring elements.
 
 from __future__ import annotations
 
-import functools
 import math
 
 import mlx.core as mx
@@ -43,15 +42,15 @@ def _by_panels(
     panels = []
     for start in range(0, factors, _PANEL):
         end = min(start + _PANEL, factors)
-        v, r, t = _KERNEL(state[:, start:end, start:], backend=backend)
-        (state,) = _reflect_kernel(forms_q=False)(state, v, t, r, backend=backend)
+        v, t = _KERNEL(state[:, start:end, start:], backend=backend)
+        (state,) = _REFLECT(state, v, t, backend=backend, forms_q=False)
         panels.append((v, t))
     r = mx.swapaxes(state[:, :, :r_rows], 1, 2)
     if not q_columns:
         return (r,)
     q = mx.broadcast_to(mx.eye(q_columns, rows, dtype=mx.float32), (batch, q_columns, rows))
     for v, t in reversed(panels):
-        (q,) = _reflect_kernel(forms_q=True)(q, v, t, backend=backend)
+        (q,) = _REFLECT(q, v, t, backend=backend, forms_q=True)
     return mx.swapaxes(q, 1, 2) + _undefined(r, q_columns), r
 
 
@@ -72,8 +71,8 @@ def _launch(panel: mx.array) -> Launch:
     return Launch(
         grid=(batch * threads, 1, 1),
         threadgroup=(threads, 1, 1),
-        output_shapes=(panel.shape, (batch, width, width), (batch, width, width)),
-        output_dtypes=(mx.float32,) * 3,
+        output_shapes=(panel.shape, (batch, width, width)),
+        output_dtypes=(mx.float32, mx.float32),
         template=(("WIDTH", width),),
     )
 
@@ -81,13 +80,14 @@ def _launch(panel: mx.array) -> Launch:
 _KERNEL = Kernel(
     name="xlstm_qr_panel",
     inputs=("panel",),
-    outputs=("v", "r", "t"),
+    outputs=("v", "t"),
     launch=_launch,
     header=REFLECTION,
     contiguous_inputs=False,
     body="""
     // panel: (batch, WIDTH, length), columns of the panel, of any strides; length >= WIDTH.
-    // v: the same, contiguous; r, t: (batch, WIDTH, WIDTH), upper triangular.
+    // v: the same, contiguous, R down to the diagonal and V below; t: (batch, WIDTH, WIDTH), upper
+    // triangular.
     threadgroup float tails[2];
     threadgroup float taus[WIDTH];
     threadgroup float gram[WIDTH][WIDTH + 1];  // above the diagonal, of the columns of V
@@ -167,17 +167,12 @@ _KERNEL = Kernel(
     }
     threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
 
-    // Column c of R, and V in the place of the panel: its last column is still to be scaled.
-    for (uint i = lane; i < WIDTH; i += 32) {
-        const float above = i < c ? mine[i] : 0.0f;
-        r[(first + i) * WIDTH + c] = i == c ? own.beta : above;
+    // The last column is still to be scaled.
+    if (lane == 0) {
+        mine[c] = own.beta;
     }
-    for (uint i = lane; i < length; i += 32) {
-        if (i <= c) {
-            mine[i] = i == c ? 1.0f : 0.0f;
-        } else if (c + 1 == WIDTH) {
-            mine[i] = mine[i] * own.scale * own.inverse;
-        }
+    for (uint i = WIDTH + lane; c + 1 == WIDTH && i < length; i += 32) {
+        mine[i] = mine[i] * own.scale * own.inverse;
     }
     // Row c of T, an element a lane: T[c][k] = -tau_k sum of T[c][l] gram[l][k] over l < k.
     float element = lane == c ? own.tau : 0.0f;
@@ -193,7 +188,7 @@ _KERNEL = Kernel(
 )
 
 
-def _launch_reflect(state: mx.array, v: mx.array, *_others: mx.array) -> Launch:
+def _launch_reflect(state: mx.array, v: mx.array, _t: mx.array, *, forms_q: bool) -> Launch:
     batch, columns, _ = state.shape
     threads = _COLUMNS * _SIMD_WIDTH
     return Launch(
@@ -201,38 +196,32 @@ def _launch_reflect(state: mx.array, v: mx.array, *_others: mx.array) -> Launch:
         threadgroup=(threads, 1, 1),
         output_shapes=(state.shape,),
         output_dtypes=(mx.float32,),
-        template=(("WIDTH", v.shape[1]),),
+        template=(("WIDTH", v.shape[1]), ("FORMS_Q", forms_q)),
     )
 
 
-# What is not finite counts as zero in Q: see `_undefined`.
-_COUNTED = """
+_REFLECT = Kernel(
+    name="xlstm_qr_reflect",
+    inputs=("state", "v", "t"),
+    outputs=("reflected",),
+    launch=_launch_reflect,
+    resident_threadgroups=2,
+    contiguous_inputs=False,
+    header="""
+    // What is not finite counts as zero in Q: see `_undefined`.
+    template <bool FORMS_Q>
     inline float xlstm_counted(float value) {
         return FORMS_Q && !metal::isfinite(value) ? 0.0f : value;
     }
-"""
-_FINISHED = """
-            } else if (column >= start && i >= start) {
-                // A column of the panel: what is left of it is one of R.
-                const uint above = i - start;
-                value = above < WIDTH
-                    ? r[(matrix * WIDTH + above) * WIDTH + (column - start)] : 0.0f;"""
-
-
-@functools.cache
-def _reflect_kernel(*, forms_q: bool) -> Kernel:
-    """The columns of `state` times the reflections of a panel, from right to left to form Q."""
-    return Kernel(
-        name="xlstm_qr_form_q" if forms_q else "xlstm_qr_reflect",
-        inputs=("state", "v", "t") if forms_q else ("state", "v", "t", "r"),
-        outputs=("reflected",),
-        launch=_launch_reflect,
-        resident_threadgroups=2,
-        contiguous_inputs=False,
-        header=f"\n    #define FORMS_Q {int(forms_q)}{_COUNTED}",
-        body=f"""
+    // Element i of column k of V.
+    template <bool FORMS_Q, typename Columns>
+    inline float xlstm_reflected(Columns v, uint height, uint k, uint i) {
+        return i > k ? xlstm_counted<FORMS_Q>(v[k * height + i]) : i == k ? 1.0f : 0.0f;
+    }
+""",
+    body=f"""
     // state: (batch, columns, length), of any strides; reflected: the same, contiguous; v: (batch,
-    // WIDTH, length - start); t, r: (batch, WIDTH, WIDTH). V, T and R are contiguous.
+    // WIDTH, length - start); t: (batch, WIDTH, WIDTH). V and T are contiguous.
     constexpr uint COLUMNS = {_COLUMNS};
     constexpr uint SHARE = (WIDTH + COLUMNS - 1) / COLUMNS;  // rows of V' that a SIMD group takes
     threadgroup float along[COLUMNS][{_PANEL}];
@@ -241,7 +230,6 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
     const uint length = state_shape[2];
     const uint height = v_shape[2];
     const uint start = length - height;
-    const uint moved = FORMS_Q ? start : start + WIDTH;  // the first column that is reflected
     const uint own = thread_position_in_threadgroup.x;
     const uint lane = thread_index_in_simdgroup;
     const uint part = simdgroup_index_in_threadgroup;
@@ -251,7 +239,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
     const uint present = metal::min(columns - base, COLUMNS);
     const auto given = state + matrix * state_strides[0] + base * state_strides[1];
     const auto vectors = v + matrix * WIDTH * height;
-    const bool moves = base + present > moved;
+    const bool moves = base + present > start;
     if (moves) {{
         float sums[COLUMNS][SHARE] = {{}};
         #pragma unroll 2
@@ -260,7 +248,8 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
             #pragma clang loop unroll(full)
             for (uint k = 0; k < SHARE; ++k) {{
                 const uint row = part * SHARE + k;
-                found[k] = row < WIDTH ? xlstm_counted(vectors[row * height + i]) : 0.0f;
+                found[k] =
+                    row < WIDTH ? xlstm_reflected<FORMS_Q>(vectors, height, row, i) : 0.0f;
             }}
             #pragma clang loop unroll(full)
             for (uint c = 0; c < COLUMNS; ++c) {{
@@ -290,7 +279,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
         for (uint k = 0; lane < WIDTH && k < WIDTH; ++k) {{
             const float element =
                 t[(matrix * WIDTH + (FORMS_Q ? lane : k)) * WIDTH + (FORMS_Q ? k : lane)];
-            weight += along[part][k] * xlstm_counted(element);
+            weight += along[part][k] * xlstm_counted<FORMS_Q>(element);
         }}
         if (lane < WIDTH) {{
             weights[lane][part] = weight;
@@ -302,7 +291,7 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
         if (moves && i >= start) {{
             #pragma unroll 4
             for (uint k = 0; k < WIDTH; ++k) {{
-                const float value = xlstm_counted(vectors[k * height + i - start]);
+                const float value = xlstm_reflected<FORMS_Q>(vectors, height, k, i - start);
                 #pragma clang loop unroll(full)
                 for (uint c = 0; c < COLUMNS; ++c) {{
                     changes[c] += value * weights[k][c];
@@ -316,11 +305,16 @@ def _reflect_kernel(*, forms_q: bool) -> Kernel:
                 continue;
             }}
             float value = given[c * state_strides[1] + i * state_strides[2]];
-            if (column >= moved && i >= start) {{
-                value -= changes[c];{"" if forms_q else _FINISHED}
+            if (column >= start && i >= start) {{
+                const uint k = column - start;
+                if (FORMS_Q || k >= WIDTH) {{
+                    value -= changes[c];
+                }} else {{
+                    value = i > column ? 0.0f : vectors[k * height + i - start];
+                }}
             }}
             reflected[(matrix * columns + column) * length + i] = value;
         }}
     }}
     """,
-    )
+)
