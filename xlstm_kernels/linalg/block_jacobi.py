@@ -183,26 +183,20 @@ _KERNEL = Kernel(
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }}
     for (uint i = own; i < length; i += {_THREADS}) {{
-        float x[SIDE];
+        float4 x[SIDE / 4];
         #pragma clang loop unroll(full)
-        for (uint k = 0; k < SIDE; ++k) {{
-            x[k] = given[(k + (k < BLOCK ? upper : lower)) * length + i];
+        for (uint k = 0; k < SIDE / 4; ++k) {{
+            const auto rows = given + (4 * k + (4 * k < BLOCK ? upper : lower)) * length + i;
+            x[k] = float4(rows[0], rows[length], rows[2 * length], rows[3 * length]);
         }}
         for (uint row = 0; row < SIDE; ++row) {{
-            float value = 0.0f;
-            if (finished) {{
-                value = given[(row + (row < BLOCK ? upper : lower)) * length + i];
-            }} else {{
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < SIDE / 4; ++k) {{
-                    const float4 four = factors[row][k];
-                    value = metal::fma(four.x, x[4 * k], value);
-                    value = metal::fma(four.y, x[4 * k + 1], value);
-                    value = metal::fma(four.z, x[4 * k + 2], value);
-                    value = metal::fma(four.w, x[4 * k + 3], value);
-                }}
+            const uint at = (row + (row < BLOCK ? upper : lower)) * length + i;
+            float4 sums = float4(0.0f);
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < SIDE / 4; ++k) {{
+                sums = metal::fma(finished ? float4(0.0f) : factors[row][k], x[k], sums);
             }}
-            result[(row + (row < BLOCK ? upper : lower)) * length + i] = value;
+            result[at] = finished ? given[at] : (sums.x + sums.y) + (sums.z + sums.w);
         }}
     }}
     if (part == 0) {{
