@@ -13,9 +13,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, products
+from xlstm_kernels import by_size, executors, products
 from xlstm_kernels.arguments import require_floating, require_shape
-from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 from xlstm_kernels.quantized import tiles
@@ -55,7 +55,8 @@ def quantized_matvec(
         group_size: 32, 64 or 128.
         bits: of a weight, 4 or 8.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+            can run, and `mx.quantized_matmul` where that is faster (`by_size`). Inside
+            `mx.vmap` it must be `"native"`.
 
     Returns:
         (..., N) in the dtype of x.
@@ -70,7 +71,10 @@ def quantized_matvec(
     resolved = executors.resolve(backend)
     if not (x.size and w.size):
         return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
-    operation = _quantized_matvec(resolved, group_size, bits)
+    by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
+        "quantized_matvec", backend, x.size, x.dtype
+    )
+    operation = _quantized_matvec(resolved, group_size, bits, by_mlx)
     product: mx.array = operation(x, _without_gradient(w), scales, biases)
     return product
 
@@ -140,8 +144,11 @@ _without_gradient.vmap(lambda inputs, axes: (inputs, axes))
 
 
 @functools.cache
-def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
+def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) -> Operation:
     """The differentiable operation (x, w, scales, biases) -> (..., N) on one backend."""
+
+    def matmul(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+        return mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)
 
     def launch(x: mx.array, *matrix: mx.array) -> mx.array:
         rows = x.size // x.shape[-1]
@@ -170,6 +177,8 @@ def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
         in_scales, in_biases = gradient_of(matrix)((scales, biases), (in_matrix,))
         return in_x.reshape(x.shape).astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
+    if by_mlx:
+        return differentiable(matmul, gradient, tangents_of=native)
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 
 

@@ -100,6 +100,27 @@ def test_gradients(bits, drawn, draw, device, wide, relative_error):
         assert relative_error(gradient, array) < 5e-6
 
 
+def test_mlx_products_have_the_same_gradients(drawn, draw):
+    """Of float32 on a CPU, where no backend is named."""
+    x, w, scales, biases = drawn(3, 6, 128)
+    primals, cotangent = [x, scales, biases], draw((3, 6), mx.float32)
+
+    def results(backend):
+        def product(x, scales, biases):
+            return quantized_matvec(x, w, scales, biases, backend=backend)
+
+        def gradients(*arrays):
+            return mx.vjp(product, [*arrays], [cotangent])[1]
+
+        _, twice = mx.vjp(gradients, primals, primals)
+        _, tangent = mx.jvp(product, primals, primals)
+        return [product(*primals), *gradients(*primals), *twice, *tangent]
+
+    with mx.stream(mx.cpu):
+        for found, expected in zip(results(None), results("native"), strict=True):
+            np.testing.assert_allclose(np.array(found), np.array(expected), rtol=2e-5, atol=2e-5)
+
+
 def test_weights_have_no_gradient(drawn, device):
     x, w, scales, biases = drawn(1, 4, 64)
     with pytest.raises(ValueError, match="quantized weights have no gradient"):
