@@ -2,8 +2,8 @@
 // tensor cores.
 //
 // Lane l holds row l / 4 and columns 2 (l % 4) and the next, as the instructions want it. Where a
-// kernel asks for its thread's elements, EMBER_APPLE_TILES is defined, and it gets them in the layout
-// of Apple's GPUs:
+// kernel asks for its thread's elements, EMBER_APPLE_TILES is defined, unless the kernel tests that it
+// is, and it gets them in the layout of Apple's GPUs:
 //   row = (l / 4 & 4) + l / 2 % 4,  column = (l / 4 & 2) * 2 + l % 2 * 2.
 #pragma once
 

@@ -26,7 +26,7 @@ from tests.xlstm_kernels.nn.conftest import (
     expected_logits,
     loss_of,
 )
-from xlstm_kernels.nn import xLSTM, xLSTMBlockStackConfig, xLSTMConfig, xLSTMLMModel
+from xlstm_kernels.nn import blocks, xLSTM, xLSTMBlockStackConfig, xLSTMConfig, xLSTMLMModel
 from xlstm_kernels.nn import xLSTMLMModelConfig as Config
 from xlstm_kernels.nn import xLSTMLMModelConfig as PaperConfig
 
@@ -180,6 +180,40 @@ def test_model_step_by_step_is_the_whole(settings, transform, small_model, draw_
     model, tokens = small_model(**settings), draw_tokens(3, 13)
     check_logits(model, tokens)
     check_pieces(model, tokens, list(range(1, 13)), transform)
+
+
+def test_many_tokens_are_evaluated_block_by_block(small_model, draw_tokens, monkeypatch):
+    model, tokens = small_model(), draw_tokens(2, 8)
+    expected = model(tokens)
+    monkeypatch.setattr(blocks, "_MANY_TOKENS", 16)
+    calls = spied(monkeypatch, "async_eval", "eval")
+    assert mx.array_equal(model(tokens, model.init_cache(2)), expected)
+    assert calls == ["async_eval", "eval"] * 3
+    calls.clear()
+    model(tokens[:, :7], model.init_cache(2))
+    model(tokens)
+    assert calls == []
+
+
+def test_many_tokens_in_a_compiled_function_are_not(small_model, draw_tokens, monkeypatch):
+    model, tokens = small_model(slstm_at=()), draw_tokens(2, 8)
+    monkeypatch.setattr(blocks, "_MANY_TOKENS", 16)
+    calls = spied(monkeypatch, "async_eval", "eval")
+    logits = mx.compile(model)(tokens, model.init_cache(2))
+    assert calls == ["async_eval"]
+    assert mx.allclose(logits, model(tokens), atol=1e-5)
+
+
+def spied(monkeypatch, *names) -> list[str]:
+    """Return the names of these functions of MLX, in the order of later calls."""
+    calls: list[str] = []
+
+    def spy(name, function):
+        return lambda *arrays: (calls.append(name), function(*arrays))[1]
+
+    for name in names:
+        monkeypatch.setattr(mx, name, spy(name, getattr(mx, name)))
+    return calls
 
 
 # --- masks -------------------------------------------------------------------------------------
