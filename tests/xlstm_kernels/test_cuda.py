@@ -76,16 +76,6 @@ def test_a_factorization_compiles_its_launches_once(cuda):
 
 
 @pytest.mark.parametrize(
-    ("rows", "dtype", "mlx"),
-    [(1, mx.bfloat16, False), (2, mx.bfloat16, True), (2, mx.float32, False)],
-    ids=str,
-)
-def test_several_half_rows_are_multiplied_by_mlx(rows, dtype, mlx, cuda):
-    """MLX multiplies on the GPU's matrix units then."""
-    assert by_size.by_mlx("quantized_matvec", None, rows, dtype) is mlx
-
-
-@pytest.mark.parametrize(
     ("available", "device", "reason"),
     [
         (False, mx.gpu, "this MLX has no CUDA"),
