@@ -1,6 +1,7 @@
 """Metal kernels for xLSTM on MLX: exact gradients, and a pure-MLX path for other machines.
 
-Operators are functions; layers, and a model, are in `xlstm_kernels.nn`.
+Operators are functions. Layers and models are in `nn`, their weights in `checkpoints`, matrices in
+`linalg`, vector search in `search`, and mlx-lm's models in `mlx_lm`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from xlstm_kernels import linalg, nn, search
+    from xlstm_kernels import checkpoints, linalg, nn, search
     from xlstm_kernels.activation.soft_cap import soft_cap
     from xlstm_kernels.complex.multiply import complex_multiply
     from xlstm_kernels.conv.causal_conv1d import causal_conv1d
@@ -58,6 +59,7 @@ __all__ = [
     "causal_conv1d_fn",
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
+    "checkpoints",
     "complex_multiply",
     "default_backend",
     "fft_conv",
@@ -132,7 +134,7 @@ def __getattr__(name: str) -> object:
     """Load a name when it is first read: importing all takes longer than MLX itself."""
     if name in _HOMES:
         value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in ("linalg", "nn", "search"):
+    elif name in ("checkpoints", "linalg", "nn", "search"):
         value = import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = _version()

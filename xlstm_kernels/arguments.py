@@ -22,10 +22,27 @@ def require_floating(operator: str, argument: str, array: object) -> None:
             f"{operator}: {argument} must be an mlx.core.array, got {type(array).__name__}"
         )
     if array.dtype not in FLOATING:
+        hint = "" if array.dtype == mx.complex64 else "; convert it with .astype(mx.float32)"
         raise TypeError(
-            f"{operator}: {argument} must be float32, float16 or bfloat16, got {array.dtype}; "
-            "convert it with .astype(mx.float32)"
+            f"{operator}: {argument} must be float32, float16 or bfloat16, got {array.dtype}{hint}"
         )
+
+
+def require_kind(
+    operator: str, argument: str, array: object, kind: mx.Dtype | mx.DtypeCategory, meaning: str
+) -> mx.array:
+    """Return an array if its dtype is `kind`, or in that category, which `meaning` names.
+
+    Raises:
+        TypeError: for another dtype, and for what is not an array.
+    """
+    if not isinstance(array, mx.array):
+        got = f"{type(array).__name__}; convert it with mx.array()"
+    elif mx.issubdtype(array.dtype, kind):
+        return array
+    else:
+        got = f"{array.dtype}"
+    raise TypeError(f"{operator}: {argument} must be {meaning}, got {got}")
 
 
 def host_number(operator: str, argument: str, number: object) -> float:
@@ -43,6 +60,19 @@ def host_number(operator: str, argument: str, number: object) -> float:
         value = math.inf
     if not math.fabs(value) <= mx.finfo(mx.float32).max:
         raise ValueError(f"{operator}: {argument} must be finite in float32, got {value}")
+    return value
+
+
+def non_negative(operator: str, argument: str, number: object) -> float:
+    """Return a number of the host that is zero or positive, as `host_number` does.
+
+    Raises:
+        TypeError: for anything that is not a real number.
+        ValueError: for a negative one, NaN, and for what is infinite in float32.
+    """
+    value = host_number(operator, argument, number)
+    if value < 0:
+        raise ValueError(f"{operator}: {argument} must not be negative, got {value}")
     return value
 
 
@@ -75,12 +105,9 @@ def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: s
         TypeError: for another dtype.
         ValueError: for another shape.
     """
-    if mask is None:
-        return
-    if not isinstance(mask, mx.array) or mask.dtype != mx.bool_:
-        kind = mask.dtype if isinstance(mask, mx.array) else type(mask).__name__
-        raise TypeError(f"{operator}: mask must be an array of booleans, got {kind}")
-    require_shape(operator, "mask", mask, shape, meaning)
+    if mask is not None:
+        array = require_kind(operator, "mask", mask, mx.bool_, "an array of booleans")
+        require_shape(operator, "mask", array, shape, meaning)
 
 
 def require_shape(

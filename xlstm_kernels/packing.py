@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_mask, require_shape
+from xlstm_kernels.arguments import require_kind, require_mask, require_shape
 
 #: Where sequences begin: (N + 1,) integers.
 Places: TypeAlias = mx.array | list[int] | tuple[int, ...]
@@ -30,7 +30,7 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
 
     Raises:
         TypeError: for numbers that are not integers.
-        ValueError: for another shape.
+        ValueError: for another shape, and for a list that does not begin with 0, or decreases.
     """
     ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens, steps)
     ended = mx.zeros((steps + 1,), dtype=mx.int32).at[ends[1:]].add(mx.array(1, dtype=mx.int32))
@@ -42,13 +42,18 @@ def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
 
     Raises:
         TypeError: for numbers that are not integers.
-        ValueError: for another shape.
+        ValueError: for another shape, and for a list that does not begin with 0, or decreases.
     """
     array = mx.array(cu_seqlens)
     if not mx.issubdtype(array.dtype, mx.integer):
         raise TypeError(f"{operator}: cu_seqlens must hold integers, got {array.dtype}")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{operator}: cu_seqlens must be (N + 1,), got {array.shape}")
+    # Lengths in their place would be accepted in silence. An array is not evaluated for this.
+    if not isinstance(cu_seqlens, mx.array) and [0, *sorted(cu_seqlens[1:])] != list(cu_seqlens):
+        raise ValueError(
+            f"{operator}: cu_seqlens must be 0 and the end of each sequence, got {cu_seqlens}"
+        )
     bounds = (mx.array(bound, dtype=mx.int32) for bound in (0, steps))
     return mx.clip(array.astype(mx.int32), *bounds)
 
@@ -60,10 +65,8 @@ def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> N
         TypeError: for anything else than an array of integers.
         ValueError: for another shape.
     """
-    if not isinstance(seq_idx, mx.array) or not mx.issubdtype(seq_idx.dtype, mx.integer):
-        kind = seq_idx.dtype if isinstance(seq_idx, mx.array) else type(seq_idx).__name__
-        raise TypeError(f"{operator}: seq_idx must be an array of integers, got {kind}")
-    require_shape(operator, "seq_idx", seq_idx, shape, "(B, S)")
+    array = require_kind(operator, "seq_idx", seq_idx, mx.integer, "an array of integers")
+    require_shape(operator, "seq_idx", array, shape, "(B, S)")
 
 
 def reset_gates(

@@ -145,7 +145,10 @@ class CudaKernel:
         if captured.math_mode == "fast":
             flags = (*flags, "-D__FAST_MATH__=1")
         if "thread_elements" in captured.source:
-            flags = (*flags, "-DEMBER_APPLE_TILES")
+            flags = (*flags, "-DEMBER_THREAD_ELEMENTS")
+            # A kernel that asks for the layout has text for either.
+            if "EMBER_APPLE_TILES" not in captured.source:
+                flags = (*flags, "-DEMBER_APPLE_TILES")
         name = entry_name(self._definition.name, captured.source, form, flags)
         ptx, source_map = build_ptx(
             captured.source,

@@ -1,7 +1,7 @@
 """Products of tiles of 8 x 8 elements, joined to those that tensor cores take at once.
 
 A product of halves in `ember_tiles.h` uses the first eight of an instruction's sixteen rows, and
-half the depth that there is. Two products with the same right factor fill the rows, and two that
+half the depth that there is. Two products with the same second factor fill the rows, and two that
 follow each other in one sum fill the depth. Which ones do is known when the loops are unrolled: in
 the compiler's PTX.
 """
@@ -28,22 +28,22 @@ class _Product:
     Attributes:
         halves: type of the factors.
         sums: registers of two elements, or of four if all sixteen rows are used.
-        left: registers of the left factor: of its rows, then of the next eight.
-        right: register of the right factor.
+        first: registers of the first factor: of its rows, then of the next eight.
+        second: register of the second factor.
         unread: what an instruction of eight rows has in place of the others.
     """
 
     halves: str
     sums: tuple[str, ...]
-    left: tuple[str, ...]
-    right: str
+    first: tuple[str, ...]
+    second: str
     unread: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the instruction."""
         sums = (*self.sums, *self.unread[:2])
-        left = (*self.left, *self.unread[2:])
-        return _PRODUCT.format(self.halves) + _operands(sums, left, (self.right,))
+        first = (*self.first, *self.unread[2:])
+        return _PRODUCT.format(self.halves) + _operands(sums, first, (self.second,))
 
 
 def joined(ptx: str) -> str:
@@ -56,7 +56,7 @@ def joined(ptx: str) -> str:
 
 
 def _widened(lines: list[str]) -> Iterator[str | _Product]:
-    """Join products of the same right factor that only others come between."""
+    """Join products of the same second factor that only others come between."""
     run: list[_Product] = []
     for line in lines:
         product = _parsed(line)
@@ -69,21 +69,21 @@ def _widened(lines: list[str]) -> Iterator[str | _Product]:
         if place is None or any(_depend(other, product) for other in run[place:]):
             run.append(product)
         else:
-            first = run[place]
-            sums, left = (*first.sums, *product.sums), (*first.left, *product.left)
-            run[place] = _Product(first.halves, sums, left, first.right)
+            earlier = run[place]
+            sums, rows = (*earlier.sums, *product.sums), (*earlier.first, *product.first)
+            run[place] = _Product(earlier.halves, sums, rows, earlier.second)
     yield from run
 
 
-def _fill_rows(first: _Product, second: _Product) -> bool:
-    same = (first.halves, first.right) == (second.halves, second.right)
-    return same and bool(first.unread) and bool(second.unread)
+def _fill_rows(earlier: _Product, later: _Product) -> bool:
+    same = (earlier.halves, earlier.second) == (later.halves, later.second)
+    return same and bool(earlier.unread) and bool(later.unread)
 
 
-def _depend(first: _Product, second: _Product) -> bool:
-    of_first = {*first.sums, *first.left, first.right}
-    of_second = {*second.sums, *second.left, second.right}
-    return not (of_first.isdisjoint(second.sums) and of_second.isdisjoint(first.sums))
+def _depend(earlier: _Product, later: _Product) -> bool:
+    of_earlier = {*earlier.sums, *earlier.first, earlier.second}
+    of_later = {*later.sums, *later.first, later.second}
+    return not (of_earlier.isdisjoint(later.sums) and of_later.isdisjoint(earlier.sums))
 
 
 def _deepened(lines: Iterator[str | _Product]) -> list[str]:
@@ -97,14 +97,14 @@ def _deepened(lines: Iterator[str | _Product]) -> list[str]:
                 waiting.clear()
             _forget(waiting, _REGISTER.findall(text), _targets(text))
         else:
-            place, first = waiting.pop(line.sums, (0, None))
+            place, earlier = waiting.pop(line.sums, (0, None))
             _forget(waiting, line.sums, line.sums)
-            if first is None:
+            if earlier is None:
                 waiting[line.sums] = (len(written), line)
                 text = line.text()
             else:
                 written[place] = ""
-                factors = (*first.left, *line.left), (first.right, line.right)
+                factors = (*earlier.first, *line.first), (earlier.second, line.second)
                 text = _DEEP_PRODUCT.format(line.halves) + _operands(line.sums, *factors)
         written.append(text)
     return [text for text in written if text]
@@ -118,7 +118,7 @@ def _forget(
     """Drop products that can't be computed later: their sum is used, or a factor changes."""
     used, changed = set(used), set(changed)
     for sums, (_, product) in list(waiting.items()):
-        if not used.isdisjoint(sums) or not changed.isdisjoint((*product.left, product.right)):
+        if not used.isdisjoint(sums) or not changed.isdisjoint((*product.first, product.second)):
             del waiting[sums]
 
 
@@ -140,14 +140,14 @@ def _parsed(line: str) -> _Product | None:
     code = line.strip()
     for halves in ("bf16", "f16"):
         if code.startswith(_PRODUCT.format(halves)):
-            sums, left, right, _ = (
+            sums, first, second, _ = (
                 tuple(part.strip() for part in operand.split(","))
                 for operand in _OPERANDS.findall(code)
             )
-            return _Product(halves, sums[:2], left[:1], right[0], (*sums[2:], *left[1:]))
+            return _Product(halves, sums[:2], first[:1], second[0], (*sums[2:], *first[1:]))
     return None
 
 
-def _operands(sums: tuple[str, ...], left: tuple[str, ...], right: tuple[str, ...]) -> str:
-    parts = ("{" + ", ".join(registers) + "}" for registers in (sums, left, right, sums))
+def _operands(sums: tuple[str, ...], first: tuple[str, ...], second: tuple[str, ...]) -> str:
+    parts = ("{" + ", ".join(registers) + "}" for registers in (sums, first, second, sums))
     return f"{', '.join(parts)};"

@@ -105,21 +105,21 @@ def _rms_norm(dtype: mx.Dtype) -> list[Entry]:
         return rms_norm(x, weight, backend="metal")
 
     def gradients() -> object:
-        x, weight = mx.ones(shape, dtype), mx.ones((columns,), dtype)
+        x, weight = mx.ones(shape, dtype), mx.ones((columns,))
         return mx.vjp(normalised, [x, weight], [x])[1]
 
-    in_weight = _size(mx.float32, (columns,))
+    of_weight = _size(mx.float32, (columns,))
     return [
         Entry(
             _label("rms_norm", shape, dtype),
-            # MLX's own kernel serves weights of the dtype of x.
+            # MLX's own kernels serve weights of the dtype of x.
             lambda: normalised(mx.ones(shape, dtype), mx.ones((columns,))),
-            _size(dtype, shape, shape) + _size(mx.float32, (columns,)),
+            _size(dtype, shape, shape) + of_weight,
         ),
         Entry(
             _label("rms_norm gradient", shape, dtype),
             gradients,
-            _size(dtype, shape, shape, shape, (columns,)) + in_weight,
+            _size(dtype, shape, shape, shape) + 2 * of_weight,
             "xlstm_rms_norm_gradient_weighted",
         ),
     ]

@@ -286,6 +286,19 @@ def assemble(launch: Launch, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[:2000]
 
 
+def test_elements_of_tiles_are_moved_for_kernels_that_know_one_layout(gpu: FakeGpu):
+    body = """
+        simdgroup_float8x8 c(0.0f);
+        c.thread_elements()[0] = x[thread_index_in_simdgroup];
+        simdgroup_multiply(c, c, c);
+        simdgroup_store(c, out, 8);
+    """
+    call(body, mx.zeros(64))
+    call(f"#ifndef EMBER_APPLE_TILES{body}#endif\n", mx.zeros(64))
+    moved, unmoved = (launch.code.count(b"shfl.sync") for launch in gpu.launches)
+    assert moved > unmoved > 0  # the product itself exchanges elements of floats
+
+
 def test_threads_of_large_threadgroups_have_bounded_registers(gpu: FakeGpu):
     call(COPY, mx.zeros(64), grid=(2048, 1, 1), threadgroup=(1024, 1, 1))
     call(COPY, mx.zeros(64))

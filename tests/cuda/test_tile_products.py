@@ -10,16 +10,16 @@ ROWS = "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"
 DEPTH = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 
 
-def product(total: str, left: str, right: str) -> str:
+def product(total: str, first: str, second: str) -> str:
     """An instruction that uses eight rows: its sum and factors are named by letters."""
     sums = f"{{%{total}0, %{total}1, %{total}2, %{total}3}}"
-    return f"{ROWS} {sums}, {{%{left}, %{left}x}}, {{%{right}}}, {sums};"
+    return f"{ROWS} {sums}, {{%{first}, %{first}x}}, {{%{second}}}, {sums};"
 
 
-def whole(totals: str, left: str, right: str, name: str = ROWS) -> str:
+def whole(totals: str, first: str, second: str, name: str = ROWS) -> str:
     """An instruction of two sums, and registers of its factors."""
     sums = ", ".join(f"%{total}{i}" for total in totals for i in (0, 1))
-    factors = (", ".join(f"%{one}" for one in names) for names in (left, right))
+    factors = (", ".join(f"%{one}" for one in names) for names in (first, second))
     return f"{name} {{{sums}}}, {', '.join(f'{{{one}}}' for one in factors)}, {{{sums}}};"
 
 
@@ -27,7 +27,7 @@ def lines_of(*lines: str) -> list[str]:
     return joined("\n".join(lines)).splitlines()
 
 
-def test_products_of_one_right_factor_share_the_rows():
+def test_products_of_one_second_factor_share_the_rows():
     found = lines_of(product("p", "a", "b"), product("q", "a", "c"), product("r", "d", "b"))
     assert found == [whole("pr", "ad", "b"), product("q", "a", "c")]
 
@@ -50,7 +50,7 @@ def test_products_that_follow_in_one_sum_share_the_depth():
         "@%p1 bra \t$L__BB0_2;",
         "bra.uni \t$L__BB0_2;",
     ],
-    ids=["sum read", "left changed", "right changed", "sum goes on", "label", "branch", "jump"],
+    ids=["sum read", "first changed", "second changed", "sum goes on", "label", "branch", "jump"],
 )
 def test_nothing_moves_past_what_it_depends_on(between: str):
     first = [product("p", "a", "b"), product("q", "c", "b")]

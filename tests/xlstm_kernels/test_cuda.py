@@ -12,7 +12,7 @@ import pytest
 
 from tests.cuda.fake_gpu import FakeGpu, gpu
 from tests.xlstm_kernels.test_linted import RUNS, Notary
-from xlstm_kernels import executors, rms_norm, soft_cap
+from xlstm_kernels import by_size, executors, linalg, rms_norm, soft_cap
 from xlstm_kernels.executors import cuda as cuda_executor
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def cuda(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 def test_runs_where_mlx_has_cuda(cuda):
     assert executors.resolve(None) == "cuda"
-    x = mx.ones((2**12, 2**10), dtype=mx.bfloat16)
-    weight = mx.ones((2**10,))  # of another dtype, which mx.fast.rms_norm would promote x to
+    x = mx.zeros((2**13, 2**13), dtype=mx.bfloat16)
+    weight = mx.ones((2**13,))  # of another dtype, which mx.fast.rms_norm would promote x to
     mx.eval(mx.grad(lambda x: soft_cap(rms_norm(x, weight), 15.0).sum())(x))
     names = ["rms_norm_weighted", "soft_cap", "soft_cap_gradient", "rms_norm_gradient_weighted"]
     launched = [launch.name for launch in cuda.launches]
@@ -52,9 +52,27 @@ def test_needs_a_compiler(cuda, monkeypatch):
         executors.choose("cuda")
 
 
-def test_small_arrays_are_capped_by_operations(cuda):
-    mx.eval(mx.grad(lambda x: soft_cap(x, 15.0).sum())(mx.ones((2**10, 2**12 - 1))))
-    assert not cuda.launches
+@pytest.mark.parametrize(
+    ("size", "names"), [(2**23 - 1, []), (2**23, ["soft_cap_gradient"])], ids=str
+)
+def test_small_arrays_are_capped_by_operations(size, names, cuda):
+    mx.eval(mx.grad(lambda x: soft_cap(x, 15.0).sum())(mx.zeros((size,), dtype=mx.float16)))
+    launched = [launch.name for launch in cuda.launches]
+    assert [name.startswith(f"ember_xlstm_{names[0]}_") for name in launched] == [True] * len(names)
+
+
+def test_a_named_backend_is_kept(cuda):
+    x = mx.zeros((8,))
+    assert by_size.chosen("soft_cap", None, x) == "native"
+    assert by_size.chosen("soft_cap", "cuda", x) == "cuda"
+    with executors.default_backend("cuda"):
+        assert by_size.chosen("soft_cap", None, x) == "cuda"
+
+
+def test_a_factorization_compiles_its_launches_once(cuda):
+    for _ in range(2):
+        linalg.cholesky(mx.eye(97))
+        assert len(cuda.launches) == 4
 
 
 @pytest.mark.parametrize(

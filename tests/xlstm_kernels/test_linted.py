@@ -98,6 +98,7 @@ def run_small_operators() -> None:
         return pack.quantized_matvec(x, *quantized, backend=backend)
 
     differentiate(multiplied, mx.ones((8, 64)))
+    mx.eval(multiplied(mx.ones((8, 64), dtype=mx.bfloat16), backend="notary"))
     differentiate(pack.complex_multiply, mx.ones((9, 2)), mx.ones((9, 2)))
     double = pack.DoubleFloat(mx.ones((9, 2)), mx.zeros((9, 2)))
     mx.eval(pack.complex_multiply(double, double, backend="notary").high)
@@ -126,6 +127,7 @@ def run_decompositions() -> None:
 def run_linear_algebra() -> None:
     a, b = mx.broadcast_to(mx.eye(12), (3, 12, 12)), mx.ones((3, 12, 2))
     differentiate(linalg.cholesky, a)
+    differentiate(linalg.cholesky, mx.eye(40))
     differentiate(linalg.solve_triangular, a, b)
     differentiate(linalg.solve, a, b)
 

@@ -51,7 +51,14 @@ def test_places_become_numbers(places, kind):
 
 @pytest.mark.parametrize(
     ("places", "error"),
-    [([0.0, 1.0], TypeError), ([[0, 1]], ValueError), (mx.array(1), ValueError), ([], TypeError)],
+    [
+        ([0.0, 1.0], TypeError),
+        ([[0, 1]], ValueError),
+        (mx.array(1), ValueError),
+        ([], TypeError),
+        ([1, 2], ValueError),
+        ((0, 2, 1), ValueError),
+    ],
 )
 def test_other_places_are_refused(places, error):
     with pytest.raises(error, match="cu_seqlens must"):

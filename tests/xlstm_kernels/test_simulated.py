@@ -21,14 +21,12 @@ def test_every_kernel_of_soft_cap_and_rms_norm_runs_and_is_checked(simulator, dr
     half = x.astype(mx.bfloat16)
     # With no backend named: kernels are what runs where Metal is, and here it seems to be.
     mx.eval(mx.grad(lambda v: soft_cap(v, 15.0).sum())(x))
-    mx.eval(mx.grad(lambda v: rms_norm(v).sum())(x))
     mx.eval(mx.grad(lambda v, w: rms_norm(v, w).sum(), argnums=(0, 1))(half, weight))
     launched = {launch.kernel: launch for launch in simulator.launches}
     assert set(launched) == {
         "xlstm_soft_cap",
         "xlstm_soft_cap_gradient",
         "xlstm_rms_norm_weighted",
-        "xlstm_rms_norm_gradient",
         "xlstm_rms_norm_gradient_weighted",
     }
     assert all(launch.accesses > 0 for launch in launched.values())

@@ -10,7 +10,7 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels import by_size
 from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
@@ -19,8 +19,6 @@ from xlstm_kernels.msl import PACKS
 _SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes it or 1 / cap below for zero
 _THREADGROUP = 256
 _PACK_BYTES = 16
-# Below it, MLX's operations take an H200 less time in `mx.compile`, which makes them one kernel.
-_FEWEST_ON_CUDA = 2**22
 
 
 def soft_cap(
@@ -37,8 +35,8 @@ def soft_cap(
             bound. The number in an array is not checked, since looking at it would force its
             evaluation: a cap of zero gives NaN, a negative one acts as its absolute value.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`. On CUDA, MLX operations compute small
-            arrays.
+            can run, and MLX operations where these are faster (`by_size`). Inside `mx.vmap`
+            it must be `"native"`.
 
     Returns:
         An array of the shape and dtype of `values`.
@@ -56,10 +54,11 @@ def soft_cap(
         cap, variable_cap = _array_cap(cap_value), True
     else:
         cap, variable_cap = mx.array(require_cap(cap_value), dtype=mx.float32), False
-    resolved = executors.resolve(backend)
-    if resolved == executors.CudaExecutor.name and values.size < _FEWEST_ON_CUDA:
-        resolved = executors.NATIVE
-    operation = _soft_cap(resolved, variable_cap)
+    operation = _soft_cap(
+        by_size.chosen("soft_cap", backend, values),
+        by_size.chosen("soft_cap_gradient", backend, values),
+        variable_cap,
+    )
     capped: mx.array = operation(values, cap)
     return capped
 
@@ -227,12 +226,12 @@ def _rows(array: mx.array) -> mx.array:
 
 
 @functools.cache
-def _soft_cap(backend: str, variable_cap: bool) -> Operation:
-    """The differentiable operation (values, cap) -> capped on one backend.
+def _soft_cap(backend: str, gradient_backend: str, variable_cap: bool) -> Operation:
+    """The differentiable operation (values, cap) -> capped, each pass on one backend.
 
     Nobody can ask for the gradient in a cap that came as a number, so none is built.
     """
-    input_gradient = _soft_cap_gradient(backend)
+    input_gradient = _soft_cap_gradient(gradient_backend)
 
     def launch(values: mx.array, cap: mx.array) -> mx.array:
         (capped,) = FORWARD(_rows(values), cap, backend=backend)

@@ -59,7 +59,10 @@ def load(
     Raises:
         CheckpointError: for a missing or unreadable file, weights that are missing, unexpected or
             misshapen, and a configuration that no model has.
+        TypeError: for a dtype that is not MLX's.
     """
+    if dtype is not None and not isinstance(dtype, mx.Dtype):
+        raise TypeError(f"load: dtype must be one of MLX, such as mx.bfloat16, got {dtype!r}")
     folder = find_folder(path_or_repo)
     config = read_config(folder)
     if bits is not None and config.get("quantization"):
@@ -125,6 +128,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _with_weights(folder: Path, config: dict[str, Any], create: Callable[[Any], ModelT]) -> ModelT:
     weights, files = _read_weights(folder)
+    if not config.get("quantization") and any(name.endswith(".scales") for name in weights):
+        raise CheckpointError(
+            f"{folder}: the weights are quantized: config.json must have "
+            '"quantization" with group_size and bits'
+        )
     try:
         settings, converted = convert_weights(weights, config)
         model = create(settings)

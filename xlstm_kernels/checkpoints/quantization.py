@@ -20,7 +20,7 @@ def is_quantized(path: str) -> bool:
     return not path.endswith(_GATES)
 
 
-def quantize(model: nn.Module, bits: int, group_size: int) -> None:
+def quantize(model: nn.Module, bits: int = 4, group_size: int = 64) -> None:
     """Quantize linear layers and embeddings of a model in place; nothing is evaluated.
 
     Layers whose width is not a multiple of the group size keep their dtype, as do gates.

@@ -37,7 +37,7 @@ def require_filter(
     if not 1 <= width <= MAX_WIDTH:
         raise ValueError(
             f"{operator}: a filter must have 1 to {MAX_WIDTH} taps, got K = {width}; "
-            "use mx.conv1d for longer ones"
+            "use fft_conv for longer ones"
         )
     if bias is not None:
         require_floating(operator, "bias", bias)

@@ -57,6 +57,11 @@ def causal_conv1d_fn(
     require_floating(operator, "x", x)
     if x.ndim != 3:
         raise ValueError(f"{operator}: x must be (B, D, L), channels first, got {x.shape}")
+    require_floating(operator, "weight", weight)
+    if weight.shape[:1] != x.shape[1:2]:
+        raise ValueError(
+            f"{operator}: weight must be (D, W) for x (B, D, L) = {x.shape}, got {weight.shape}"
+        )
     if final_states_out is not None:
         raise ValueError(f"{operator}: final_states_out must be None: use return_final_states=True")
     if cu_seqlens is not None:

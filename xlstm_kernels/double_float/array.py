@@ -18,7 +18,7 @@ from xlstm_kernels.double_float.matrix_product import matrix_product
 from xlstm_kernels.double_float.reductions import doubled, row_dot, row_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -128,6 +128,17 @@ class DoubleFloat:
     def reshape(self, *shape: int) -> DoubleFloat:
         """The same numbers in another shape, as `mx.array.reshape`; -1 is inferred."""
         return DoubleFloat(self.high.reshape(shape), self.low.reshape(shape))
+
+    def __getitem__(self, index: object) -> DoubleFloat:
+        """The same numbers as of `mx.array`; as there, an index beyond the end is undefined."""
+        return DoubleFloat(self.high[index], self.low[index])
+
+    def __iter__(self) -> Iterator[DoubleFloat]:
+        return map(DoubleFloat, self.high, self.low)
+
+    def __abs__(self) -> DoubleFloat:
+        below = self.high < mx.zeros_like(self.high)
+        return DoubleFloat(mx.abs(self.high), mx.where(below, mx.negative(self.low), self.low))
 
     def __add__(self, other: Operand) -> DoubleFloat:
         return _apply("add", self, other)
@@ -385,8 +396,7 @@ def _power(base: DoubleFloat, exponent: DoubleFloat) -> DoubleFloat:
     special = mx.power(mx.where(regular, one.high, x.high), mx.where(regular, one.high, y.high))
     x, y = pairs.where(regular, x, one), pairs.where(regular, y, one)
     negative = x.high < mx.zeros_like(x.high)
-    size = pairs.where(negative, pairs.negative(x), x)
-    found = (DoubleFloat(*size).log() * DoubleFloat(*y)).exp()
+    found = (abs(DoubleFloat(*x)).log() * DoubleFloat(*y)).exp()
     value = pairs.Pair(found.high, found.low)
     half = mx.array(0.5, dtype=y.high.dtype)
     whole, even = (

@@ -97,6 +97,11 @@ def default_backend(name: str) -> Iterator[None]:
         _default.reset(token)
 
 
+def named(backend: str | None) -> bool:
+    """Return True if a call, or `default_backend`, names its backend."""
+    return backend is not None or _default.get() is not None
+
+
 def resolve(backend: str | None) -> str:
     """Turn the `backend` argument of an operator into the name of what will run.
 

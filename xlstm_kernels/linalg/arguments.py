@@ -89,38 +89,32 @@ def flat_batch(array: mx.array) -> mx.array:
     return array.reshape((math.prod(array.shape[:-2]), *array.shape[-2:]))
 
 
-def broadcast_system(operator: str, a: object, b: object) -> tuple[mx.array, mx.array]:
+def broadcast_system(
+    operator: str, a: object, b: object, *, square: bool = True
+) -> tuple[mx.array, mx.array]:
     """Accept a system of equations, and return it with batch axes made equal by broadcasting.
 
     As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices.
 
     Returns:
-        a (..., N, N) and b (..., N, K); of a vector K is 1.
+        a (..., M, N), M = N if it has to be `square`, and b (..., M, K); of a vector K is 1.
 
     Raises:
         TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for an `a` that has no square matrices.
-        ValueError: for shapes that do not fit.
+        LinAlgError: for an `a` without (square) matrices, or another number of rows.
+        ValueError: for batch axes that do not broadcast.
     """
-    require_square(operator, "a", a)
+    (require_square if square else require_matrices)(operator, "a", a)
     assert isinstance(a, mx.array)
     if isinstance(b, mx.array) and b.ndim == 1:
         b = b[:, None]
     require_matrices(operator, "b", b)
     assert isinstance(b, mx.array)
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError(
-            f"{operator}: b must have {a.shape[-1]} rows as a has, got shapes {a.shape}, {b.shape}"
+    if a.shape[-2] != b.shape[-2]:
+        raise LinAlgError(
+            f"{operator}: b must have as many rows as a, got shapes {a.shape} and {b.shape}; "
+            "a batch of vectors is b[..., None]"
         )
-    return broadcast_batches(operator, a, b)
-
-
-def broadcast_batches(operator: str, a: mx.array, b: mx.array) -> tuple[mx.array, mx.array]:
-    """Matrices a (..., M, N) and b (..., K, L) with batch axes made equal by broadcasting.
-
-    Raises:
-        ValueError: for batch axes that do not broadcast.
-    """
     if a.shape[:-2] == b.shape[:-2]:
         return a, b
     try:

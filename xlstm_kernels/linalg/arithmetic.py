@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from xlstm_kernels import products
+from xlstm_kernels import executors, products
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def multiply(a: mx.array, b: mx.array) -> mx.array:
@@ -50,3 +53,14 @@ def unmapped(operator: str) -> Any:
     guard: Any = mx.custom_function(lambda array: array)
     guard.vmap(refuse)
     return guard
+
+
+@functools.cache
+def replayed(function: Callable[..., Any], backend: str, **settings: int) -> Callable[..., Any]:
+    """`function` of arrays, with its backend and settings, for many launches one after another.
+
+    On CUDA a launch takes less time than Python does to record it: MLX replays what it recorded for
+    the first arrays of a shape.
+    """
+    run = functools.partial(function, backend=backend, **settings)
+    return mx.compile(run) if backend == executors.CudaExecutor.name else run

@@ -13,7 +13,7 @@ from typing import NoReturn, TypeAlias
 import mlx.core as mx
 import numpy as np
 
-from xlstm_kernels.arguments import host_integer, host_number
+from xlstm_kernels.arguments import host_integer, non_negative, require_kind
 from xlstm_kernels.differentiation import Arrays, differentiable
 from xlstm_kernels.linalg.arguments import in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import multiply
@@ -59,10 +59,8 @@ def conjugate_gradient(
     batch = _batch(a, b)
     b = mx.broadcast_to(b, (*batch, b.shape[-1]))
     start = mx.zeros_like(b) if x0 is None else mx.broadcast_to(x0, b.shape)
-    tolerances = [host_number("conjugate_gradient", "rtol", rtol)]
-    tolerances.append(host_number("conjugate_gradient", "atol", atol))
-    if min(tolerances) < 0:
-        raise ValueError(f"conjugate_gradient: rtol, atol must not be negative, got {tolerances}")
+    tolerances = [non_negative("conjugate_gradient", "rtol", rtol)]
+    tolerances.append(non_negative("conjugate_gradient", "atol", atol))
     size = b.shape[-1] if maxiter is None else maxiter
     iterations = host_integer("conjugate_gradient", "maxiter", size, least=0)
     precondition = _product(M, "M")
@@ -83,9 +81,7 @@ def conjugate_gradient(
 
 def _batch(a: object, b: object) -> tuple[int, ...]:
     """Check the arguments, and return the batch axes of the solution."""
-    if not isinstance(b, mx.array) or b.dtype != mx.float32:
-        kind = b.dtype if isinstance(b, mx.array) else type(b).__name__
-        raise TypeError(f"conjugate_gradient: b must be a float32 array, got {kind}")
+    b = require_kind("conjugate_gradient", "b", b, mx.float32, "a float32 array")
     if not b.ndim:
         raise ValueError("conjugate_gradient: b must have at least one axis, got shape ()")
     if callable(a):

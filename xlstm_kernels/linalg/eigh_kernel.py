@@ -5,7 +5,7 @@ Computations, section 8.5). In a round of a tournament half as many rotations as
 independent: first a thread computes each, then blocks of 2 x 2 numbers, one for each two of them,
 are rotated at once. The product of the rotations has the eigenvectors.
 
-The matrix, and the rotations where both fit, are in threadgroup memory, otherwise in device memory.
+The matrix is in threadgroup memory, and so are the eigenvectors where both fit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from xlstm_kernels.linalg.jacobi import ROTATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The most rows that the kernel takes. A threadgroup stays below a second for them.
-MOST_ROWS = 128
+#: The most rows that the kernel takes: those of a matrix that fits threadgroup memory.
+MOST_ROWS = 88
 
 # Numbers that the arrays in threadgroup memory hold: few classes, since each is compiled anew.
 _HELD = (512, 2048, 4096, 7744)
@@ -39,19 +39,15 @@ def kernel_for(rows: int, *, vectors: bool) -> Kernel:
         vectors: False for the eigenvalues alone.
     """
     numbers = _even(rows) ** 2
-    return _kernel(
-        held=numbers <= _HELD[-1],
-        held_vectors=numbers + (rows * rows if vectors else 0) <= _HELD[-1],
-        vectors=vectors,
-    )
+    held_vectors = numbers + (rows * rows if vectors else 0) <= _HELD[-1]
+    return _kernel(held_vectors=held_vectors, vectors=vectors)
 
 
 def _even(rows: int) -> int:
     return rows + rows % 2
 
 
-def _body(*, held: bool, held_vectors: bool, vectors: bool) -> str:
-    matrix = "held" if held else "work + batch * side * side"
+def _body(*, held_vectors: bool, vectors: bool) -> str:
     product = "held + side * side" if held_vectors else "work_vectors + base"
     return f"""
     // matrices: (batch, rows, rows) of any strides; the lower triangle counts.
@@ -73,7 +69,7 @@ def _body(*, held: bool, held_vectors: bool, vectors: bool) -> str:
     const int64_t batch = threadgroup_position_in_grid.x;
     const int64_t base = batch * rows * rows;
     const auto given = matrices + batch * matrices_strides[0];
-    const auto a = {matrix};
+    const auto a = held;
     const auto v = {product if vectors else "a"};
     const uint width = {"rows" if vectors else "0"};
 
@@ -125,24 +121,8 @@ def _body(*, held: bool, held_vectors: bool, vectors: bool) -> str:
                 const auto lower = a + of.y * side;
                 for (uint other = own; other < pairs; other += WIDTH) {{
                     const uint2 at = xlstm_pair(round, other, circle);
-                    if (other == pair) {{
-                        const float tangent = rotation.x / (1.0f - rotation.x * rotation.y);
-                        const float element = upper[at.y];
-                        upper[at.x] -= tangent * element;
-                        lower[at.y] += tangent * element;
-                        upper[at.y] = rotation.x == 0.0f ? element : 0.0f;
-                        lower[at.x] = upper[at.y];
-                        continue;
-                    }}
-                    const float2 turn = rotations[other];
-                    const float2 left = xlstm_rotated(upper[at.x], lower[at.x], rotation);
-                    const float2 right = xlstm_rotated(upper[at.y], lower[at.y], rotation);
-                    const float2 up = xlstm_rotated(left.x, right.x, turn);
-                    const float2 down = xlstm_rotated(left.y, right.y, turn);
-                    upper[at.x] = up.x;
-                    upper[at.y] = up.y;
-                    lower[at.x] = down.x;
-                    lower[at.y] = down.y;
+                    xlstm_rotate_block(
+                        upper, lower, at, rotation, rotations[other], other == pair);
                 }}
                 for (uint row = own; row < width && rotation.x != 0.0f; row += WIDTH) {{
                     const float2 turned = xlstm_rotated(
@@ -185,31 +165,28 @@ _WRITTEN = """
 
 
 @functools.cache
-def _kernel(*, held: bool, held_vectors: bool, vectors: bool) -> Kernel:
-    work = () if held else ("work",)
-    if vectors and not held_vectors:
-        work = (*work, "work_vectors")
-    flags = ("held" if held else "", "all" if held_vectors else "", "vectors" if vectors else "")
+def _kernel(*, held_vectors: bool, vectors: bool) -> Kernel:
+    work = ("work_vectors",) if vectors and not held_vectors else ()
+    flags = ("all" if held_vectors else "", "vectors" if vectors else "")
     return Kernel(
         name="_".join(("xlstm_eigh", *filter(None, flags))),
         inputs=("matrices",),
         outputs=("values", *(("vectors",) if vectors else ()), *work),
-        body=_body(held=held, held_vectors=held_vectors, vectors=vectors),
-        launch=_launch_of(work, held=held, held_vectors=held_vectors, vectors=vectors),
+        body=_body(held_vectors=held_vectors, vectors=vectors),
+        launch=_launch_of(work, held_vectors=held_vectors, vectors=vectors),
         header=ROTATIONS,
         contiguous_inputs=False,
     )
 
 
 def _launch_of(
-    work: tuple[str, ...], *, held: bool, held_vectors: bool, vectors: bool
+    work: tuple[str, ...], *, held_vectors: bool, vectors: bool
 ) -> Callable[..., Launch]:
     def launch(matrices: mx.array) -> Launch:
         batch, rows, _ = matrices.shape
         side = _even(rows)
-        numbers = (side * side if held else 0) + (rows * rows if vectors and held_vectors else 0)
-        shapes = [(batch, rows), *([(batch, rows, rows)] if vectors else [])]
-        shapes += [(batch, side, side) if name == "work" else (batch, rows, rows) for name in work]
+        numbers = side * side + (rows * rows if vectors and held_vectors else 0)
+        shapes = [(batch, rows), *[(batch, rows, rows)] * (vectors + len(work))]
         width = min(1 << max(side // 2 - 1, 0).bit_length(), 32)
         threads = min(max(32 * -(-side // 2 * width // 32), 32), _MOST_THREADS)
         return Launch(

@@ -40,6 +40,28 @@ ROTATIONS = """
         return float2(
             x - rotation.x * (y + rotation.y * x), y + rotation.x * (x - rotation.y * y));
     }
+    // Rotates the elements `at` of two rows of a symmetric matrix, and the same columns by `turn`.
+    template <typename Row>
+    inline void xlstm_rotate_block(
+        Row upper, Row lower, uint2 at, float2 rotation, float2 turn, bool diagonal) {
+        if (diagonal) {
+            const float tangent = rotation.x / (1.0f - rotation.x * rotation.y);
+            const float element = upper[at.y];
+            upper[at.x] -= tangent * element;
+            lower[at.y] += tangent * element;
+            upper[at.y] = rotation.x == 0.0f ? element : 0.0f;
+            lower[at.x] = upper[at.y];
+            return;
+        }
+        const float2 left = xlstm_rotated(upper[at.x], lower[at.x], rotation);
+        const float2 right = xlstm_rotated(upper[at.y], lower[at.y], rotation);
+        const float2 up = xlstm_rotated(left.x, right.x, turn);
+        const float2 down = xlstm_rotated(left.y, right.y, turn);
+        upper[at.x] = up.x;
+        upper[at.y] = up.y;
+        lower[at.x] = down.x;
+        lower[at.y] = down.y;
+    }
     // The maximum of a number of each thread, given to each thread.
     inline float xlstm_group_max(
         float value, threadgroup float* partial, uint simdgroup, uint simdgroups, uint lane) {

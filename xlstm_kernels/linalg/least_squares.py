@@ -11,11 +11,9 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import (
-    LinAlgError,
-    broadcast_batches,
+    broadcast_system,
     flat_batch,
     in_float32,
-    require_matrices,
 )
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -64,7 +62,7 @@ def lstsq(
         ValueError: for batch axes that do not broadcast, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = _broadcast(a, b)
+    whole_a, whole_b = broadcast_system("lstsq", a, b, square=False)
     resolved = executors.resolve(backend)
     batch = whole_a.shape[:-2]
     rows, columns = whole_a.shape[-2:]
@@ -87,20 +85,6 @@ def lstsq(
         rank.reshape(batch),
         mx.stop_gradient(s).reshape((*batch, s.shape[-1])),
     )
-
-
-def _broadcast(a: mx.array, b: object) -> tuple[mx.array, mx.array]:
-    """The matrices with equal batch axes; a vector b is a column."""
-    require_matrices("lstsq", "a", a)
-    columns = mx.expand_dims(b, axis=-1) if isinstance(b, mx.array) and b.ndim == 1 else b
-    require_matrices("lstsq", "b", columns)
-    assert isinstance(b, mx.array)
-    assert isinstance(columns, mx.array)
-    if a.shape[-2] != columns.shape[-2]:
-        raise LinAlgError(
-            f"lstsq: a and b must have as many rows, got shapes {a.shape} and {b.shape}"
-        )
-    return broadcast_batches("lstsq", a, columns)
 
 
 def _bound(rcond: float | None, longest: int) -> float:

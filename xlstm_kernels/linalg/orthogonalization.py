@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_integer, host_number, require_floating
+from xlstm_kernels.arguments import host_integer, non_negative, require_floating
 from xlstm_kernels.linalg.arguments import LinAlgError
 from xlstm_kernels.linalg.qr_factorization import qr
 
@@ -61,9 +61,7 @@ def orthogonalize(
     if method not in get_args(Method):
         raise ValueError(f"orthogonalize: method must be 'newton_schulz' or 'qr', got {method!r}")
     count = host_integer("orthogonalize", "steps", steps, least=0)
-    added = host_number("orthogonalize", "eps", eps)
-    if added < 0:
-        raise ValueError(f"orthogonalize: eps must not be negative, got {added}")
+    added = non_negative("orthogonalize", "eps", eps)
     if not a.size:
         return a
     # On the short side X X' is smaller, and vectors can be orthogonal to each other.

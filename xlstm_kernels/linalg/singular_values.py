@@ -1,8 +1,8 @@
 """`svd` and `svdvals` of batches of matrices, as in NumPy.
 
-Kernels take matrices of up to 128 rows or columns and up to 4,096 of the other, in one launch. For
-larger ones, and with `full_matrices` from 513 rows or columns on, every backend calls LAPACK on
-MLX's CPU stream, as "native" does for all.
+Kernels take matrices of up to 7,936 numbers in one launch, with `full_matrices` up to 512 rows or
+columns, and larger ones in a launch for each round of `block_jacobi`. The backend "native" calls
+LAPACK on MLX's CPU stream.
 """
 
 from __future__ import annotations
@@ -16,12 +16,8 @@ from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
-from xlstm_kernels.linalg.svd_kernel import (
-    MOST_COLUMNS,
-    MOST_COMPLETED,
-    MOST_ROWS,
-    kernel_for,
-)
+from xlstm_kernels.linalg.large_spectra import large_svd
+from xlstm_kernels.linalg.svd_kernel import fits, kernel_for
 
 
 class SVDResult(NamedTuple):
@@ -64,7 +60,8 @@ def svd(
 ) -> SVDResult | mx.array:
     """Return the singular value decomposition U diag(S) Vh of matrices.
 
-    One-sided Jacobi in kernels (see `svd_kernel`). Signs of the vectors differ between backends.
+    One-sided Jacobi in kernels (see `svd_kernel`, `block_jacobi`). Signs of the vectors differ
+    between backends.
 
     Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
     Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
@@ -94,7 +91,9 @@ def svd(
     if not compute_uv:
         return svdvals(a, backend=backend)
     rows, columns = a.shape[-2:]
-    u, s, vh = _operation(backend, full_matrices and rows != columns)(flat_batch(a))
+    u, s, vh = _operation(backend, full_matrices and rows != columns)(_tall(a))
+    if rows < columns:
+        u, vh = mx.swapaxes(vh, 1, 2), mx.swapaxes(u, 1, 2)
     batch = a.shape[:-2]
     return SVDResult(*(part.reshape(*batch, *part.shape[1:]) for part in (u, s, vh)))
 
@@ -118,24 +117,30 @@ def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
         ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("svdvals", "a", a)
-    s: mx.array = _values_operation(executors.resolve(backend))(flat_batch(a))
+    s: mx.array = _values_operation(executors.resolve(backend))(_tall(a))
     return s.reshape(*a.shape[:-2], s.shape[-1])
+
+
+def _tall(a: mx.array) -> mx.array:
+    """The matrices (B, M, N), transposed where they are wide."""
+    return flat_batch(mx.swapaxes(a, -1, -2) if a.shape[-2] < a.shape[-1] else a)
 
 
 @functools.cache
 def _operation(backend: str, full: bool) -> Operation:
-    """The operation (B, M, N) -> U, S, Vh on one backend."""
+    """The operation (B, M, N), M >= N, -> U, S, Vh on one backend."""
 
     def launch(a: mx.array) -> Arrays:
-        if not _fits(a, full=full):
+        if not a.size:
             return native(a)
-        wide = a.shape[1] < a.shape[2]
-        columns, rows = sorted(a.shape[1:])
+        _, rows, columns = a.shape
+        if not fits(columns, rows, full=full):
+            finite, numbers = finite_matrices(a)
+            u, s, vh = large_svd(numbers, backend, full=full)
+            return known(finite, u), known(finite[:, 0], s), known(finite, vh)
         kernel = kernel_for(columns, rows, vectors=True)
-        vectors = a if wide else mx.swapaxes(a, 1, 2)
-        s, left, right = kernel(vectors, backend=backend, full=full)[:3]
-        u, v = (right, left) if wide else (left, right)
-        return mx.swapaxes(u, 1, 2), s, v
+        s, u, vh = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)[:3]
+        return mx.swapaxes(u, 1, 2), s, vh
 
     def native(a: mx.array) -> Arrays:
         return _native(a, full=full)
@@ -150,16 +155,20 @@ def _operation(backend: str, full: bool) -> Operation:
 
 @functools.cache
 def _values_operation(backend: str) -> Operation:
-    """The operation (B, M, N) -> S on one backend."""
+    """The operation (B, M, N), M >= N, -> S on one backend."""
 
     def launch(a: mx.array) -> mx.array:
-        if not _fits(a, full=False):
+        if not a.size:
             return native(a)
-        vectors = a if a.shape[1] < a.shape[2] else mx.swapaxes(a, 1, 2)
-        return kernel_for(*vectors.shape[1:], vectors=False)(vectors, backend=backend)[0]
+        _, rows, columns = a.shape
+        if not fits(columns, rows, full=False):
+            values: mx.array = _operation(backend, False)(a)[1]
+            return values
+        kernel = kernel_for(columns, rows, vectors=False)
+        return kernel(mx.swapaxes(a, 1, 2), backend=backend)[0]
 
     def native(a: mx.array) -> mx.array:
-        if not min(a.shape[1:]):
+        if not a.shape[2]:
             return mx.zeros((a.shape[0], 0))
         finite, numbers = finite_matrices(a)
         with mx.stream(mx.cpu):
@@ -174,44 +183,22 @@ def _values_operation(backend: str) -> Operation:
     return on_backend(backend, launch, native, gradient, operator="svdvals")
 
 
-def _fits(a: mx.array, *, full: bool) -> bool:
-    columns, rows = sorted(a.shape[1:])
-    return 0 < columns <= MOST_COLUMNS and rows <= (MOST_COMPLETED if full else MOST_ROWS)
-
-
 def _native(a: mx.array, *, full: bool) -> Arrays:
     batch, rows, columns = a.shape
-    count = min(rows, columns)
-    if not count:
-        sizes = (rows, columns) if full else (0, 0)
-        u, vh = (mx.broadcast_to(mx.eye(size), (batch, size, size)) for size in sizes)
-        if full:
-            return u, mx.zeros((batch, 0)), vh
-        return mx.zeros((batch, rows, 0)), mx.zeros((batch, 0)), mx.zeros((batch, 0, columns))
+    if not columns:
+        u = mx.broadcast_to(mx.eye(rows)[:, : rows if full else 0], (batch, rows, rows * full))
+        return u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0))
     finite, numbers = finite_matrices(a)
-    if not full and rows > 2 * columns:
-        u, s, vh = _tall(numbers)
-    elif not full and columns > 2 * rows:
-        v, s, uh = _tall(mx.swapaxes(numbers, 1, 2))
-        u, vh = mx.swapaxes(uh, 1, 2), mx.swapaxes(v, 1, 2)
-    else:
-        with mx.stream(mx.cpu):
-            u, s, vh = mx.linalg.svd(numbers)
-        if not full:
-            u, vh = u[:, :, :count], vh[:, :count]
-    s = known(finite[:, 0], s)
-    return known(finite, u), s, known(finite, vh)
-
-
-def _tall(a: mx.array) -> Arrays:
-    """The reduced decomposition, through that of R of a QR decomposition (Chan 1982).
-
-    MLX's own has M x M numbers in U.
-    """
     with mx.stream(mx.cpu):
-        q, r = mx.linalg.qr(a)
-        u, s, vh = mx.linalg.svd(r)
-        return mx.matmul(q, u), s, vh
+        if not full and rows > 2 * columns:
+            # Through R of a QR decomposition (Chan 1982): MLX's own U has M x M numbers.
+            q, r = mx.linalg.qr(numbers)
+            u, s, vh = mx.linalg.svd(r)
+            u = mx.matmul(q, u)
+        else:
+            u, s, vh = mx.linalg.svd(numbers)
+    u = u if full else u[:, :, :columns]
+    return known(finite, u), known(finite[:, 0], s), known(finite, vh)
 
 
 def svd_gradient(
@@ -225,14 +212,14 @@ def svd_gradient(
     """The gradient in A = U diag(S) Vh, reduced (J. Townsend, Differentiating the SVD, 2016).
 
     Args:
-        u_cotangent: (B, M, K).
-        s_cotangent: (B, K).
-        vh_cotangent: (B, K, N).
-        u: (B, M, K).
-        s: (B, K).
-        vh: (B, K, N).
+        u_cotangent: (B, M, N), M >= N.
+        s_cotangent: (B, N).
+        vh_cotangent: (B, N, N).
+        u: (B, M, N).
+        s: (B, N).
+        vh: (B, N, N).
     """
-    ut, v, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh, vh_cotangent))
+    ut, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh_cotangent))
     row, column = mx.expand_dims(s, axis=2), mx.expand_dims(s, axis=1)
     gaps = (column - row) * (column + row)
     of_u, of_v = multiply(ut, u_cotangent), multiply(vh, v_cotangent)
@@ -242,8 +229,4 @@ def svd_gradient(
     left = multiply(u, inside)
     if u.shape[1] > s.shape[1]:
         left = left + quotient(u_cotangent - multiply(u, of_u), column)
-    gradient = multiply(left, vh)
-    if vh.shape[2] > s.shape[1]:
-        outside = quotient(v_cotangent - multiply(v, of_v), column)
-        gradient = gradient + multiply(u, mx.swapaxes(outside, 1, 2))
-    return gradient
+    return multiply(left, vh)

@@ -6,12 +6,13 @@ by them the left singular vectors, and the product of the rotations is V. A simd
 of columns at a time, and its lanes take the rows. Columns are not interchanged, as de Rijk does in
 sequential sweeps: in the order of a tournament this needs twice the sweeps.
 
-The matrix, and the rotations where both fit, are in threadgroup memory, otherwise in device memory.
+The matrix is in threadgroup memory, and so are the rotations where both fit.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -22,10 +23,7 @@ from xlstm_kernels.linalg.jacobi import ROTATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The most columns and rows that the kernel takes, and rows of which it completes a basis. One
-#: threadgroup would take seconds for more.
-MOST_COLUMNS = 128
-MOST_ROWS = 4096
+#: The most rows of which the kernel completes a basis. One threadgroup would take seconds for more.
 MOST_COMPLETED = 512
 
 # Numbers that the arrays in threadgroup memory hold: few classes, since each is compiled anew.
@@ -35,20 +33,21 @@ _MOST_SIMDGROUPS = 16
 _SWEEPS = 60
 
 
+def fits(columns: int, rows: int, *, full: bool) -> bool:
+    """Return True if the kernel takes matrices of so many columns, at most `rows`, and rows."""
+    return rows * columns <= _HELD[-1] and not (full and rows > MOST_COMPLETED)
+
+
 def kernel_for(columns: int, rows: int, *, vectors: bool) -> Kernel:
-    """Return the kernel for matrices of a size, with memory that they fit.
+    """Return the kernel for matrices of a size that `fits`, with memory that they fit.
 
     Args:
-        columns: of a matrix, at most `MOST_COLUMNS` and `rows`.
-        rows: of a matrix, at most `MOST_ROWS`.
+        columns: of a matrix, at most `rows`.
+        rows: of a matrix.
         vectors: False for the singular values alone.
     """
     squares = columns * columns if vectors else 0
-    return _kernel(
-        held=rows * columns <= _HELD[-1],
-        held_right=rows * columns + squares <= _HELD[-1],
-        vectors=vectors,
-    )
+    return _kernel(held_right=rows * columns + squares <= _HELD[-1], vectors=vectors)
 
 
 _VECTORS = """
@@ -89,15 +88,14 @@ _VECTORS = """
 """
 
 
-def _body(*, held: bool, held_right: bool, vectors: bool) -> str:
-    left = "held" if held else "work_left + base"
+def _body(*, held_right: bool, vectors: bool) -> str:
     right = "held + rows * columns" if held_right else "work_right + base_right"
     return f"""
     // vectors: (batch, columns, rows) of any strides: the columns of each matrix.
     // left: (batch, LEFT, rows), values: (batch, columns), right: (batch, columns, columns): the
     // singular vectors, one to a row, and the values, descending.
     threadgroup float held[HELD];
-    threadgroup float norms[{MOST_COLUMNS}];
+    threadgroup float norms[{math.isqrt(_HELD[-1])}];
     threadgroup float partial[{_MOST_SIMDGROUPS}];
     const uint columns = vectors_shape[1];
     const uint rows = vectors_shape[2];
@@ -107,10 +105,9 @@ def _body(*, held: bool, held_right: bool, vectors: bool) -> str:
     const uint simdgroup = index / 32;
     const uint lane = thread_index_in_simdgroup;
     const int64_t batch = threadgroup_position_in_grid.x;
-    const int64_t base = batch * columns * rows;
     const int64_t base_right = batch * columns * columns;
     const auto matrix = vectors + batch * vectors_strides[0];
-    const auto w = {left};
+    const auto w = held;
     const auto v = {right if vectors else "w"};
     const uint width = {"columns" if vectors else "0"};
 
@@ -266,34 +263,28 @@ _COMPLETED = """
 
 
 @functools.cache
-def _kernel(*, held: bool, held_right: bool, vectors: bool) -> Kernel:
-    work = () if held else ("work_left",)
-    if vectors and not held_right:
-        work = (*work, "work_right")
-    flags = ("held" if held else "", "right" if held_right else "", "vectors" if vectors else "")
+def _kernel(*, held_right: bool, vectors: bool) -> Kernel:
+    work = ("work_right",) if vectors and not held_right else ()
+    flags = ("right" if held_right else "", "vectors" if vectors else "")
     return Kernel(
         name="_".join(("xlstm_svd", *filter(None, flags))),
         inputs=("vectors",),
         outputs=("values", *(("left", "right") if vectors else ()), *work),
-        body=_body(held=held, held_right=held_right, vectors=vectors),
-        launch=_launch_of(work, held=held, held_right=held_right, vectors=vectors),
+        body=_body(held_right=held_right, vectors=vectors),
+        launch=_launch_of(work, held_right=held_right, vectors=vectors),
         header=ROTATIONS + _VECTORS,
         contiguous_inputs=False,
     )
 
 
-def _launch_of(
-    work: tuple[str, ...], *, held: bool, held_right: bool, vectors: bool
-) -> Callable[..., Launch]:
+def _launch_of(work: tuple[str, ...], *, held_right: bool, vectors: bool) -> Callable[..., Launch]:
     def launch(vectors_of: mx.array, *, full: bool = False) -> Launch:
         batch, columns, rows = vectors_of.shape
         square = (batch, columns, columns)
-        numbers = (rows * columns if held else 0) + (
-            columns * columns if vectors and held_right else 0
-        )
+        numbers = rows * columns + (columns * columns if vectors and held_right else 0)
         count = rows if full else columns
         shapes = [(batch, columns), *([(batch, count, rows), square] if vectors else [])]
-        shapes += [(batch, columns, rows) if name == "work_left" else square for name in work]
+        shapes += [square] * len(work)
         # Gram and Schmidt's coefficients use the memory of the matrix.
         needed = max(numbers, count if vectors else 0)
         threads = 32 * min(max(-(-columns // 2), 1), _MOST_SIMDGROUPS)

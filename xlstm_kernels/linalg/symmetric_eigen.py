@@ -1,7 +1,7 @@
 """`eigh` and `eigvalsh` of batches of symmetric matrices, as in NumPy.
 
-Kernels take matrices of up to 128 rows, in one launch. For larger ones every backend calls LAPACK
-on MLX's CPU stream, as "native" does for all.
+Kernels take matrices of up to 88 rows in one launch, and larger ones in one for each round of
+`block_jacobi`. The backend "native" calls LAPACK on MLX's CPU stream.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
+from xlstm_kernels.linalg.large_spectra import large_eigh
 
 
 class EighResult(NamedTuple):
@@ -29,7 +30,8 @@ class EighResult(NamedTuple):
 def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighResult:  # noqa: N803
     """Return eigenvalues and eigenvectors of symmetric matrices.
 
-    Jacobi's method in kernels (see `eigh_kernel`). Signs of the vectors differ between backends.
+    Jacobi's method in kernels (see `eigh_kernel` and `block_jacobi`). Signs of the vectors differ
+    between backends.
 
     Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
     of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
@@ -93,8 +95,12 @@ def _operation(backend: str) -> Operation:
     """The operation (B, N, N) -> eigenvalues and eigenvectors on one backend."""
 
     def launch(a: mx.array) -> Arrays:
-        if not _fits(a):
+        if not a.size:
             return native(a)
+        if a.shape[1] > MOST_ROWS:
+            finite, numbers = finite_matrices(mx.tril(a))
+            values, vectors = large_eigh(numbers, backend)
+            return known(finite[:, 0], values), known(finite, vectors)
         kernel = kernel_for(a.shape[1], vectors=True)
         values, vectors = kernel(a, backend=backend)[:2]
         return values, mx.swapaxes(vectors, 1, 2)
@@ -116,8 +122,11 @@ def _values_operation(backend: str) -> Operation:
     """The operation (B, N, N) -> eigenvalues on one backend."""
 
     def launch(a: mx.array) -> mx.array:
-        if not _fits(a):
+        if not a.size:
             return native(a)
+        if a.shape[1] > MOST_ROWS:
+            values: mx.array = _operation(backend)(a)[0]
+            return values
         return kernel_for(a.shape[1], vectors=False)(a, backend=backend)[0]
 
     def native(a: mx.array) -> mx.array:
@@ -131,10 +140,6 @@ def _values_operation(backend: str) -> Operation:
         return (_in_triangle(multiply(scaled, mx.swapaxes(vectors, 1, 2))),)
 
     return on_backend(backend, launch, native, gradient, operator="eigvalsh")
-
-
-def _fits(a: mx.array) -> bool:
-    return 0 < a.shape[1] <= MOST_ROWS
 
 
 def eigh_gradient(

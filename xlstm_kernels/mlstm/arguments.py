@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import FLOATING, host_number, require_floating, require_shape
+from xlstm_kernels.arguments import FLOATING, require_floating, require_shape
 
 
 class States(NamedTuple):
@@ -33,9 +33,15 @@ def rounding_scale(m: mx.array, dtype: mx.Dtype) -> mx.array:
 
 
 def require_sequence(
-    operator: str, q: mx.array, k: mx.array, v: mx.array, i: mx.array, f: mx.array
+    operator: str,
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    axes: tuple[str, ...] = ("B", "NH", "S"),
 ) -> None:
-    """Accept q, k (B, NH, S, DK), v (B, NH, S, DV) and gates (B, NH, S) that fit each other.
+    """Accept q, k (*axes, DK), v (*axes, DV) and gates (*axes) that fit each other.
 
     Raises:
         TypeError: for a dtype other than float32, float16 and bfloat16; if q, k, v differ in it.
@@ -47,23 +53,21 @@ def require_sequence(
         raise TypeError(
             f"{operator}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
         )
-    if q.ndim != 4:
-        raise ValueError(f"{operator}: q must be (B, NH, S, DK), got {q.shape}")
+    names, leading = ", ".join(axes), q.shape[:-1]
+    if q.ndim != len(axes) + 1:
+        raise ValueError(f"{operator}: q must be ({names}, DK), got {q.shape}")
     require_shape(operator, "k", k, q.shape, "that of q")
-    if v.ndim != 4 or v.shape[:3] != q.shape[:3]:
-        raise ValueError(
-            f"{operator}: v must be (B, NH, S, DV) = {(*q.shape[:3], 'DV')}, got {v.shape}"
-        )
-    batch, heads, steps, _ = q.shape
+    if v.ndim != q.ndim or v.shape[:-1] != leading:
+        raise ValueError(f"{operator}: v must be ({names}, DV) = {(*leading, 'DV')}, got {v.shape}")
     for name, array in (("i", i), ("f", f)):
-        if array.shape == (batch, steps, heads) != q.shape[:3]:
+        if array.ndim == 3 and (array.shape[0], *array.shape[:0:-1]) == leading != array.shape:
             raise ValueError(
-                f"{operator}: {name} must have shape {q.shape[:3]}, (B, NH, S); got {array.shape}: "
+                f"{operator}: {name} must have shape {leading}, ({names}); got {array.shape}: "
                 "heads and steps are the other way round in it, or in q, k and v, which must be "
-                "(B, NH, S, D)"
+                f"({names}, D)"
             )
-        require_shape(operator, name, array, q.shape[:3], "(B, NH, S)")
-    if not q.shape[3] or not v.shape[3]:
+        require_shape(operator, name, array, leading, f"({names})")
+    if not q.shape[-1] or not v.shape[-1]:
         raise ValueError(f"{operator}: q, k and v need a last axis that is not empty")
 
 
@@ -91,8 +95,8 @@ def initial_states(
     c, n, m = given
     if c is None or n is None or m is None:
         raise ValueError(
-            f"{operator}: the initial states c, n and m come together, {' and '.join(missing)} "
-            "is missing: c and n are scaled by exp(-m)"
+            f"{operator}: the initial states c, n and m come together, missing "
+            f"{' and '.join(missing)}: c and n are scaled by exp(-m)"
         )
     leading = q.shape[:2]
     for name, array in (("c", c), ("n", n), ("m", m)):
@@ -125,16 +129,3 @@ def require_state_dtype(operator: str, dtype: mx.Dtype) -> None:
         raise TypeError(
             f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype}"
         )
-
-
-def require_eps(operator: str, eps: float) -> float:
-    """Return eps as a float of the host.
-
-    Raises:
-        TypeError: for anything that is not a number.
-        ValueError: for a negative or infinite one.
-    """
-    number = host_number(operator, "eps", eps)
-    if number < 0:
-        raise ValueError(f"{operator}: eps must not be negative, got {number}")
-    return number

@@ -10,8 +10,9 @@ import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels import executors
+from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.mlstm import choice
-from xlstm_kernels.mlstm.arguments import States, require_eps, require_sequence, zero_states
+from xlstm_kernels.mlstm.arguments import States, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.registry import (
@@ -79,7 +80,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         get_mlstm_step_kernel(self.step_kernel)
         _require_mode(owner, self.mode)
         object.__setattr__(self, "chunk_size", require_chunk_size(owner, self.chunk_size))
-        require_eps(owner, self.eps)
+        non_negative(owner, "eps", self.eps)
         for name in ("autocast_kernel_dtype", "inference_state_dtype"):
             if getattr(self, name) not in DTYPES:
                 raise ValueError(

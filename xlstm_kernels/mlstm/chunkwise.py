@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlstm_kernels.mlstm.arguments import require_eps
+from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.mlstm.chunked.operation import (
     Form,
     Result,
@@ -91,7 +91,7 @@ def mlstm_chunkwise(
     operator = "mlstm_chunkwise"
     form = Form(
         require_chunk_size(operator, chunk_size),
-        require_eps(operator, eps),
+        non_negative(operator, "eps", eps),
         normalizer_grad=bool(normalizer_grad),
         precision=require_precision(operator, precision),
     )

@@ -11,13 +11,12 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_mask
+from xlstm_kernels.arguments import non_negative, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
-    require_eps,
     require_sequence,
     require_state_dtype,
     zero_states,
@@ -87,7 +86,7 @@ def mlstm_sequence(
     require_state_dtype(_OPERATOR, dtype_state)
     operation = _sequence(
         executors.resolve(backend),
-        Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad)),
+        Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad)),
         initial=states is not None,
         masked=mask is not None,
     )

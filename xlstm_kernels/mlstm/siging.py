@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels.mlstm.arguments import require_eps
+from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.mlstm.chunked.operation import Form, require_chunk_size, run
 
 
@@ -61,7 +61,7 @@ def mlstm_siging_chunkwise(
     operator = "mlstm_siging_chunkwise"
     form = Form(
         require_chunk_size(operator, chunk_size),
-        require_eps(operator, eps),
+        non_negative(operator, "eps", eps),
         sigmoid_input=True,
         normalizer_grad=bool(normalizer_grad),
         normalize=bool(normalize),

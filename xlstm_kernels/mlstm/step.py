@@ -19,14 +19,14 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import FLOATING, require_floating
+from xlstm_kernels.arguments import FLOATING, non_negative
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
-    require_eps,
+    require_sequence,
     require_state_dtype,
     rounding_scale,
 )
@@ -36,6 +36,7 @@ from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PACKS, PAIRS
 _OPERATOR = "mlstm_step"
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 16
+_ROWS = 4  # that a simdgroup loads together
 _PACK_BYTES = 16
 _FEWEST_TILES = 256  # threadgroups that keep a large GPU busy
 
@@ -83,38 +84,17 @@ def mlstm_step(
         ValueError: for shapes that do not fit, a negative or infinite `eps`, an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    _require_step(q, k, v, i, f)
+    # Gates may have a last axis of one element.
+    i, f = (mx.squeeze(x, axis=2) if x.shape == (*q.shape[:2], 1) else x for x in (i, f))
+    require_sequence(_OPERATOR, q, k, v, i, f, axes=("B", "NH"))
     if initial_states(_OPERATOR, q, v, (c, n, m)) is None:
         raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
     require_state_dtype(_OPERATOR, dtype_state)
-    form = Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad))
+    form = Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad))
     operation = _step(executors.resolve(backend), form, dtype_state)
-    i, f, m = (mx.squeeze(array, axis=2) if array.ndim == 3 else array for array in (i, f, m))
+    m = mx.squeeze(m, axis=2) if m.ndim == 3 else m
     h, *states = operation(q, k, v, i, f, c, n, m)
     return h, States(*states)
-
-
-def _require_step(q: mx.array, k: mx.array, v: mx.array, i: mx.array, f: mx.array) -> None:
-    for name, array in (("q", q), ("k", k), ("v", v), ("i", i), ("f", f)):
-        require_floating(_OPERATOR, name, array)
-    if not q.dtype == k.dtype == v.dtype:
-        raise TypeError(
-            f"{_OPERATOR}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
-        )
-    if q.ndim != 3:
-        raise ValueError(f"{_OPERATOR}: q must be (B, NH, DK), got {q.shape}")
-    if k.shape != q.shape:
-        raise ValueError(f"{_OPERATOR}: k must have the shape of q, {q.shape}, got {k.shape}")
-    leading = q.shape[:2]
-    if v.ndim != 3 or v.shape[:2] != leading:
-        raise ValueError(f"{_OPERATOR}: v must be (B, NH, DV) = {(*leading, 'DV')}, got {v.shape}")
-    for name, gate in (("i", i), ("f", f)):
-        if gate.shape not in (leading, (*leading, 1)):
-            raise ValueError(
-                f"{_OPERATOR}: {name} must be (B, NH) = {leading} or (B, NH, 1), got {gate.shape}"
-            )
-    if not q.shape[2] or not v.shape[2]:
-        raise ValueError(f"{_OPERATOR}: q, k and v need a last axis that is not empty")
 
 
 def mlstm_step_reference(
@@ -140,9 +120,9 @@ def mlstm_step_reference(
 # --- Metal -------------------------------------------------------------------------------------
 
 # A threadgroup takes 32 * PACK columns of C, a lane PACK of them, up to 16 bytes. Its simdgroups
-# share the rows, 32 at a time: each lane has the query, the key and the
-# normaliser's state of one row, and broadcasts them to the others in turn. The grid is
-# whole threadgroups, and every bound in the loops is one of the simdgroup, so all lanes take part.
+# share the rows, whose keys and queries they find in threadgroup memory. The grid is whole
+# threadgroups. All of them run at the same time on a large GPU, so what counts is that loads begin
+# early, that little is left to do after the last one, and that the code fits the GPU's cache.
 
 
 def _launch(
@@ -155,7 +135,7 @@ def _launch(
     while pack > 1 and (values % pack or batch * heads * values < _FEWEST_TILES * 32 * pack):
         pack //= 2
     tiles = math.ceil(values / (_SIMD_WIDTH * pack))
-    simdgroups = min(math.ceil(keys / _SIMD_WIDTH), _MAX_SIMDGROUPS)
+    simdgroups = min(math.ceil(keys / _ROWS), _MAX_SIMDGROUPS)
     leading = (batch, heads)
     return Launch(
         grid=(tiles * _SIMD_WIDTH, heads * simdgroups, batch),
@@ -167,7 +147,8 @@ def _launch(
             ("State", dtype_state),
             ("Stored", stored),
             ("PACK", pack),
-            ("MAX_SIMDGROUPS", _MAX_SIMDGROUPS),
+            ("SIMDGROUPS", simdgroups),
+            ("ROWS", _ROWS),
         ),
     )
 
@@ -176,39 +157,42 @@ _BODY = """
     // query, key: (B, NH, DK); value: (B, NH, DV); input_gate, forget_gate, m_before: (B, NH);
     // c_before: (B, NH, DK, DV); n_before: (B, NH, DK): all as they lie; epsilon: 0-d.
     // h, c_after, n_after, m_after: contiguous.
-    threadgroup float read_sums[MAX_SIMDGROUPS][PACK][32];
-    threadgroup float inner_sums[MAX_SIMDGROUPS];
+    constexpr uint THREADS = SIMDGROUPS * 32;
+    threadgroup float2 factors[THREADS];  // the key, times its gate, and the query of a row
+    threadgroup float read_sums[SIMDGROUPS][32 * PACK];
+    threadgroup float inner_sums[SIMDGROUPS];
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = simdgroup_index_in_threadgroup;
-    const uint simdgroups = simdgroups_per_threadgroup;
+    const uint member = simdgroup * 32 + lane;
     const uint heads = query_shape[1];
     const uint keys = query_shape[2];
     const uint values = value_shape[2];
     const uint head = threadgroup_position_in_grid.y;
     const uint batch = threadgroup_position_in_grid.z;
-    const uint column = (threadgroup_position_in_grid.x * 32 + lane) * PACK;
-    const bool first_tile = threadgroup_position_in_grid.x == 0;
+    const uint first_column = threadgroup_position_in_grid.x * 32 * PACK;
+    const uint column = first_column + lane * PACK;
+    const uint rows = column < values ? keys : 0;
     const size_t sequence = static_cast<size_t>(batch) * heads + head;
     auto queries = query + batch * query_strides[0] + head * query_strides[1];
     auto keys_of_head = key + batch * key_strides[0] + head * key_strides[1];
     auto n_old = n_before + batch * n_before_strides[0] + head * n_before_strides[1];
-    auto c_old = c_before + batch * c_before_strides[0] + head * c_before_strides[1];
+    auto c_old = c_before + batch * c_before_strides[0] + head * c_before_strides[1]
+        + column * c_before_strides[3];
+    auto c_new = c_after + sequence * keys * values + column;
 
-    // Three lanes read what belongs to the head, and tell it to all.
-    float gate = 0.0f;
-    if (lane == 0) {
-        gate = static_cast<float>(
-            input_gate[batch * input_gate_strides[0] + head * input_gate_strides[1]]);
-    } else if (lane == 1) {
-        gate = static_cast<float>(
-            forget_gate[batch * forget_gate_strides[0] + head * forget_gate_strides[1]]);
-    } else if (lane == 2) {
-        gate = static_cast<float>(
-            m_before[batch * m_before_strides[0] + head * m_before_strides[1]]);
-    }
-    const float2 admitted = float2(simd_broadcast(gate, 0), 0.0f);
-    const float2 kept =
-        xlstm_pair_add(xlstm_log_sigmoid_pair(simd_broadcast(gate, 1)), simd_broadcast(gate, 2));
+    // While the first rows are under way, the gates are computed.
+    uint row = simdgroup * ROWS;
+    auto block = xlstm_read_packs<ROWS, PACK>(c_old + row * c_before_strides[2],
+        c_before_strides[2], c_before_strides[3], row < rows ? rows - row : 0);
+    const auto value_own = xlstm_load<PACK>(
+        value + batch * value_strides[0] + head * value_strides[1] + column * value_strides[2],
+        value_strides[2], column < values ? PACK : 0);
+    const float2 admitted = float2(static_cast<float>(
+        input_gate[batch * input_gate_strides[0] + head * input_gate_strides[1]]), 0.0f);
+    const float2 log_forget = xlstm_log_sigmoid_pair(static_cast<float>(
+        forget_gate[batch * forget_gate_strides[0] + head * forget_gate_strides[1]]));
+    const float2 kept = xlstm_pair_add(log_forget, static_cast<float>(
+        m_before[batch * m_before_strides[0] + head * m_before_strides[1]]));
     // m is one float, and it is that by which C and n are scaled; what its rounding to State
     // changes, they make up for.
     const float2 m = float2(xlstm_pair_max(kept, admitted).x, 0.0f);
@@ -218,82 +202,76 @@ _BODY = """
     const float forget = xlstm_gate(kept, m);
     const float admit = xlstm_gate(admitted, m);
 
-    const auto value_own = xlstm_load<PACK>(
-        value + batch * value_strides[0] + head * value_strides[1] + column * value_strides[2],
-        value_strides[2], column < values ? PACK : 0);
     float read[PACK] = {};
     float inner = 0.0f;
-    for (uint first = simdgroup * 32; first < keys; first += simdgroups * 32) {
-        const uint row_own = first + lane;
-        float query_own = 0.0f;
-        float key_own = 0.0f;
+    for (uint first = 0; first < keys; first += THREADS) {
+        const uint row_own = first + member;
+        float2 factor_own = 0.0f;
         if (row_own < keys) {
-            query_own = static_cast<float>(queries[row_own * query_strides[2]]);
-            key_own = admit * static_cast<float>(keys_of_head[row_own * key_strides[2]]);
+            const float query_own = static_cast<float>(queries[row_own * query_strides[2]]);
+            const float key_own =
+                admit * static_cast<float>(keys_of_head[row_own * key_strides[2]]);
             const float n_new =
                 forget * static_cast<float>(n_old[row_own * n_before_strides[2]]) + key_own;
             inner += query_own * n_new;
-            if (first_tile) {
+            factor_own = float2(key_own, query_own);
+            if (first_column == 0) {
                 n_after[sequence * keys + row_own] = static_cast<State>(rounding * n_new);
             }
         }
-        const uint rows = metal::min(32u, keys - first);
-        for (uint start = 0; start < rows; start += 8) {
-            // Read ahead, as the compiler cannot know that what is written is not read again.
-            const uint present = column < values ? metal::min(8u, rows - start) : 0u;
-            const auto block = xlstm_load_packs<8, PACK>(
-                c_old + (first + start) * c_before_strides[2] + column * c_before_strides[3],
-                c_before_strides[2], c_before_strides[3], present);
+        factors[member] = factor_own;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        #pragma clang loop unroll(disable)
+        for (; row < metal::min(first + THREADS, keys); row += SIMDGROUPS * ROWS) {
             #pragma clang loop unroll(full)
-            for (uint j = 0; j < 8; ++j) {
-                const float key_row = simd_broadcast(key_own, start + j);
-                const float query_row = simd_broadcast(query_own, start + j);
-                xlstm_pack<float, PACK> c_new;
+            for (uint j = 0; j < ROWS; ++j) {
+                const float2 factor = factors[row + j - first];
+                xlstm_pack<State, PACK> stored;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {
-                    const float c = forget * block.at[j].at[k] + key_row * value_own.at[k];
-                    read[k] += query_row * c;
-                    c_new.at[k] = rounding * c;
+                    const float c = forget * block.number(j, k) + factor.x * value_own.at[k];
+                    read[k] += factor.y * c;
+                    stored.at[k] = static_cast<State>(rounding * c);
                 }
-                if (j < present) {
-                    xlstm_store(
-                        c_after + (sequence * keys + first + start + j) * values + column, c_new);
+                if (row + j < rows) {
+                    // Contiguous, and PACK divides `values`.
+                    *reinterpret_cast<device xlstm_pack<State, PACK>*>(c_new + (row + j) * values) =
+                        stored;
                 }
             }
+            const uint next = row + SIMDGROUPS * ROWS;
+            block = xlstm_read_packs<ROWS, PACK>(c_old + next * c_before_strides[2],
+                c_before_strides[2], c_before_strides[3], next < rows ? rows - next : 0);
         }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
     }
 
     inner = simd_sum(inner);
     #pragma clang loop unroll(full)
     for (uint k = 0; k < PACK; ++k) {
-        read_sums[simdgroup][k][lane] = read[k];
+        read_sums[simdgroup][lane * PACK + k] = read[k];
     }
     if (lane == 0) {
         inner_sums[simdgroup] = inner;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (simdgroup == 0) {
-        float inner_sum = 0.0f;
-        for (uint other = 0; other < simdgroups; ++other) {
-            inner_sum += inner_sums[other];
+    float inner_sum = 0.0f;
+    for (uint other = 0; other < SIMDGROUPS; ++other) {
+        inner_sum += inner_sums[other];
+    }
+    const float scale = metal::precise::rsqrt(static_cast<float>(keys));
+    const float normaliser = metal::max(metal::abs(scale * inner_sum), xlstm_floor(m));
+    for (uint own = member; own < metal::min(32 * uint(PACK), values - first_column);
+         own += THREADS) {
+        float read_sum = 0.0f;
+        for (uint other = 0; other < SIMDGROUPS; ++other) {
+            read_sum += read_sums[other][own];
         }
-        const float scale = metal::precise::rsqrt(static_cast<float>(keys));
-        const float normaliser = metal::max(metal::abs(scale * inner_sum), xlstm_floor(m));
-        xlstm_pack<float, PACK> h_own;
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < PACK; ++k) {
-            float read_sum = 0.0f;
-            for (uint other = 0; other < simdgroups; ++other) {
-                read_sum += read_sums[other][k][lane];
-            }
-            h_own.at[k] = scale * read_sum / (normaliser + epsilon);
-        }
-        if (column < values) {
-            xlstm_store(h + sequence * values + column, h_own);
-        }
-        if (first_tile && lane == 0) {
-            m_after[sequence] = m_stored;
-        }
+        h[sequence * values + first_column + own] =
+            static_cast<T>(scale * read_sum / (normaliser + epsilon));
+    }
+    if (first_column == 0 && member == 0) {
+        m_after[sequence] = m_stored;
     }
 """
 
@@ -317,6 +295,7 @@ def _kernel(dtype_state: mx.Dtype) -> Kernel:
         contiguous_inputs=False,
         header=LOG_SIGMOID + PAIRS + MLSTM_GATES + PACKS,
         body=_BODY,
+        resident_threadgroups=2,
     )
 
 

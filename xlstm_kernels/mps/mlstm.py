@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 import torch
 
+from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.mlstm import choice
-from xlstm_kernels.mlstm.arguments import require_eps
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
 from xlstm_kernels.mlstm.step import KERNELS as STEP_KERNELS
@@ -70,7 +70,7 @@ def mlstm_chunkwise(
     if not isinstance(q, torch.Tensor) or q.ndim != 4:
         raise ValueError(f"{operator}: q must be a tensor (B, NH, S, DK)")
     c, n, m = _checked(operator, (q, k, v, i, f), (c_initial, n_initial, m_initial))
-    epsilon, size = require_eps(operator, eps), require_chunk_size(operator, chunk_size)
+    epsilon, size = non_negative(operator, "eps", eps), require_chunk_size(operator, chunk_size)
     length = _chunk_length(q, v, size)
     h, *last = _Chunkwise.apply(q, k, v, i, f, c, n, m, epsilon, length)
     return (h, (last[0], last[1], last[2])) if return_last_states else h
@@ -133,7 +133,7 @@ def mlstm_sequence(
         raise TypeError(
             f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
         )
-    epsilon = require_eps(operator, eps)
+    epsilon = non_negative(operator, "eps", eps)
     if q.numel():
         h, c, n, m = _Sequence.apply(q, k, v, i, f, c, n, m, epsilon, mask, bool(normalizer_grad))
     else:
@@ -182,7 +182,7 @@ def mlstm_step(
     if not isinstance(q, torch.Tensor) or q.ndim != 3:
         raise ValueError(f"{operator}: q must be a tensor (B, NH, DK)")
     c, n, m = _checked(operator, (q, k, v, i, f), (c, n, m))
-    h, *last = _Step.apply(q, k, v, i, f, c, n, m, require_eps(operator, eps))
+    h, *last = _Step.apply(q, k, v, i, f, c, n, m, non_negative(operator, "eps", eps))
     return h, (last[0], last[1], last[2])
 
 
@@ -223,8 +223,8 @@ def _checked(
     if len(present) not in {0, len(given)}:
         missing = [name for name, state in zip("cnm", given, strict=True) if state is None]
         raise ValueError(
-            f"{operator}: the initial states c, n and m come together, {' and '.join(missing)} "
-            "is missing: c and n are scaled by exp(-m)"
+            f"{operator}: the initial states c, n and m come together, missing "
+            f"{' and '.join(missing)}: c and n are scaled by exp(-m)"
         )
     if not present:
         return tuple(torch.zeros(shape, device=q.device) for shape in shapes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from xlstm_kernels.arguments import require_kind
+
 
 def require_sequences(owner: str, x: mx.array, *features: int) -> None:
     """Accept sequences (B, S, *features).
@@ -20,11 +22,14 @@ def require_tokens(owner: str, inputs: mx.array) -> None:
     """Accept token ids (B, S).
 
     Raises:
-        ValueError: for another number of axes, and for a dtype that is not an integer's.
+        TypeError: for what is not an array of integers.
+        ValueError: for another number of axes.
     """
-    if inputs.ndim != 2 or not mx.issubdtype(inputs.dtype, mx.integer):
+    require_kind(owner, "inputs", inputs, mx.integer, "token ids (B, S)")
+    if inputs.ndim != 2:
         raise ValueError(
-            f"{owner}: inputs must be token ids (B, S), got {inputs.dtype} {inputs.shape}"
+            f"{owner}: inputs must be token ids (B, S), got {inputs.shape}; "
+            "one sequence is inputs[None]"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import mlx.core as mx
 from mlx import nn
@@ -16,42 +16,63 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xlstm_kernels.nn.config import xLSTMConfig
-    from xlstm_kernels.nn.mlstm_layer import MLSTMState
-    from xlstm_kernels.nn.slstm_layer import sLSTMState
+
+_MANY_TOKENS = 512  # a block of them keeps a GPU busy while the host prepares the next one
 
 
-class mLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
+class _Block(nn.Module):
+    """x + layer(norm(x)), then x + FFN(norm(x)); a subclass names the first layer and its norm."""
+
+    _layer: ClassVar[str]
+    _norm: ClassVar[str]
+
+    def __init__(
+        self, config: xLSTMConfig, layer: mLSTMLayer | sLSTMLayer, size: int, activation: str
+    ) -> None:
+        super().__init__()
+        width, eps, use_bias = config.hidden_size, config.norm_eps, config.use_bias
+        self[self._norm] = RMSNorm(width, eps=eps, use_bias=use_bias)
+        self[self._layer] = layer
+        self.norm_ffn = RMSNorm(width, eps=eps, use_bias=use_bias)
+        self.ffn = FeedForward(
+            width,
+            size,
+            activation,
+            use_bias=use_bias,
+            num_hidden_layers=config.num_hidden_layers,
+        )
+
+    def __call__(
+        self,
+        x: mx.array,
+        state: Any = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
+    ) -> tuple[mx.array, Any]:
+        """Run the block over x (B, S, D); arguments and results are those of its layer."""
+        remembered, last = self[self._layer](self[self._norm](x), state, mask, seq_idx)
+        x = x + remembered
+        return x + self.ffn(self.norm_ffn(x)), last
+
+    def init_state(self, batch_size: int) -> Any:
+        """The state before the first position, zeros."""
+        return self[self._layer].init_state(batch_size)
+
+
+class mLSTMBlock(_Block):  # noqa: N801  (the name that NX-AI's users know)
     """A block of xLSTM-7B: x + mLSTM(norm(x)), then x + FFN(norm(x)), gated by a silu.
 
     Args:
         config: see `xLSTMConfig`.
     """
 
+    _layer, _norm = "mlstm_layer", "norm_mlstm"
+
     def __init__(self, config: xLSTMConfig) -> None:
-        super().__init__()
-        self.norm_mlstm = _norm(config)
-        self.mlstm_layer = mLSTMLayer(config.mlstm_layer())
-        self.norm_ffn = _norm(config)
-        self.ffn = _feed_forward(config, config.ffn_size, "silu")
-
-    def __call__(
-        self,
-        x: mx.array,
-        state: MLSTMState | None = None,
-        mask: mx.array | None = None,
-        seq_idx: mx.array | None = None,
-    ) -> tuple[mx.array, MLSTMState | None]:
-        """Run the block over x (B, S, D); arguments and results are those of `mLSTMLayer`."""
-        remembered, last = self.mlstm_layer(self.norm_mlstm(x), state, mask, seq_idx)
-        x = x + remembered
-        return x + self.ffn(self.norm_ffn(x)), last
-
-    def init_state(self, batch_size: int) -> MLSTMState:
-        """The state before the first position, zeros."""
-        return self.mlstm_layer.init_state(batch_size)
+        super().__init__(config, mLSTMLayer(config.mlstm_layer()), config.ffn_size, "silu")
 
 
-class sLSTMBlock(nn.Module):  # noqa: N801
+class sLSTMBlock(_Block):  # noqa: N801
     """The paper's sLSTM block: x + sLSTM(norm(x)), then x + FFN(norm(x)), gated by a gelu.
 
     Its norms are those of xLSTM-7B, so that blocks of both kinds go together.
@@ -61,28 +82,11 @@ class sLSTMBlock(nn.Module):  # noqa: N801
         layer_index: of the block in the model; it bends the initial forget gates.
     """
 
+    _layer, _norm = "slstm_layer", "norm_slstm"
+
     def __init__(self, config: xLSTMConfig, layer_index: int) -> None:
-        super().__init__()
-        self.norm_slstm = _norm(config)
-        self.slstm_layer = sLSTMLayer(config.slstm_layer(layer_index))
-        self.norm_ffn = _norm(config)
-        self.ffn = _feed_forward(config, config.slstm_ffn_size, "gelu")
-
-    def __call__(
-        self,
-        x: mx.array,
-        state: sLSTMState | None = None,
-        mask: mx.array | None = None,
-        seq_idx: mx.array | None = None,
-    ) -> tuple[mx.array, sLSTMState]:
-        """Run the block over x (B, S, D); arguments and results are those of `sLSTMLayer`."""
-        remembered, last = self.slstm_layer(self.norm_slstm(x), state, mask, seq_idx)
-        x = x + remembered
-        return x + self.ffn(self.norm_ffn(x)), last
-
-    def init_state(self, batch_size: int) -> sLSTMState:
-        """The state before the first position, zeros."""
-        return self.slstm_layer.init_state(batch_size)
+        layer = sLSTMLayer(config.slstm_layer(layer_index))
+        super().__init__(config, layer, config.slstm_ffn_size, "gelu")
 
 
 def run_blocks(
@@ -107,18 +111,41 @@ def run_blocks(
         The output of the last block, and the state of each block after the last position.
 
     Raises:
+        TypeError: for an array in place of a cache.
         ValueError: for a cache of another number of blocks.
     """
+    if isinstance(cache, mx.array):
+        raise TypeError(f"{owner}: the cache must be a list, got an array; a mask is mask=array")
     if cache is not None and len(cache) != len(blocks):
         raise ValueError(
             f"{owner}: the cache must have a state for each of {len(blocks)} blocks, got "
             f"{len(cache)}"
         )
     after = []
+    eager = cache is not None and x.shape[0] * x.shape[1] >= _MANY_TOKENS
     for block, state in zip(blocks, cache or [None] * len(blocks), strict=True):
-        x, last = block(x, state, mask, seq_idx)
+        y, last = block(x, state, mask, seq_idx)
+        eager = eager and _follow(x, (y, last))
         after.append(last)
+        x = y
     return x, after
+
+
+def _follow(given: mx.array, results: Any) -> bool:
+    """Start a block and wait for its input: what two blocks need is in memory, not what all do.
+
+    MLX's CUDA backend launches up to eleven graphs before it waits, and frees nothing that they
+    use: 8.9 GB for 2,048 tokens of xLSTM-7B, where two blocks need 1.1.
+
+    Returns:
+        Whether it could: inside a transformation nothing can be evaluated.
+    """
+    try:
+        mx.async_eval(results)
+        mx.eval(given)
+    except ValueError:
+        return False
+    return True
 
 
 def keep_states(owner: str, cache: list[Any] | None, after: list[Any]) -> None:
@@ -134,17 +161,3 @@ def keep_states(owner: str, cache: list[Any] | None, after: list[Any]) -> None:
                 f"{type(cache).__name__}"
             )
         cache[:] = after
-
-
-def _norm(config: xLSTMConfig) -> RMSNorm:
-    return RMSNorm(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
-
-
-def _feed_forward(config: xLSTMConfig, size: int, activation: str) -> FeedForward:
-    return FeedForward(
-        config.hidden_size,
-        size,
-        activation,
-        use_bias=config.use_bias,
-        num_hidden_layers=config.num_hidden_layers,
-    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xlstm_kernels.arguments import host_integer, host_number
+from xlstm_kernels.arguments import host_integer, host_number, non_negative
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Any length, always the last states, and chunks as they are fastest.
 _KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)
+_OF_KERNELS = {one.name for one in dataclasses.fields(_KERNELS)} - {"normalize_siging"}
 _CHUNK_SIZE = 64  # the default, which Hugging Face saves
 _WIDEST_FILTER = 32
 # Where a configuration says one thing twice: Hugging Face's name, and that of NX-AI's xlstm.
@@ -56,7 +57,7 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
         require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
         _require_positive(self, "qk_dim_factor", "v_dim_factor")
         _require_caps(self, "gate_soft_cap")
-        _require_eps(self, "norm_eps")
+        non_negative(type(self).__name__, "norm_eps", self.norm_eps)
         for name, size in (("qk_dim_factor", self.qk_dim), ("v_dim_factor", self.v_dim)):
             if not size or size % self.num_heads:
                 raise ValueError(
@@ -104,7 +105,7 @@ class sLSTMLayerConfig:  # noqa: N801
     def __post_init__(self) -> None:
         require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
         require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
-        _require_eps(self, "norm_eps")
+        non_negative(type(self).__name__, "norm_eps", self.norm_eps)
         owner = type(self).__name__
         if self.hidden_size % self.num_heads:
             raise ValueError(
@@ -255,18 +256,7 @@ class xLSTMConfig:  # noqa: N801
             norm_eps=self.norm_eps,
             gate_soft_cap=self.gate_soft_cap,
             num_hidden_layers=self.num_hidden_layers,
-            mlstm_backend=mLSTMBackendConfig(
-                chunkwise_kernel=self.chunkwise_kernel,
-                sequence_kernel=self.sequence_kernel,
-                step_kernel=self.step_kernel,
-                mode=self.mode,
-                chunk_size=self.chunk_size,
-                return_last_states=self.return_last_states,
-                autocast_kernel_dtype=self.autocast_kernel_dtype,
-                eps=self.eps,
-                inference_state_dtype=self.inference_state_dtype,
-                normalizer_grad=self.normalizer_grad,
-            ),
+            mlstm_backend=mLSTMBackendConfig(**{name: getattr(self, name) for name in _OF_KERNELS}),
         )
 
     def slstm_layer(self, layer_index: int) -> sLSTMLayerConfig:
@@ -333,10 +323,3 @@ def _require_positive(config: object, *names: str) -> None:
 def _require_caps(config: object, name: str) -> None:
     if getattr(config, name) is not None:
         _require_positive(config, name)
-
-
-def _require_eps(config: object, name: str) -> None:
-    if host_number(type(config).__name__, name, getattr(config, name)) < 0:
-        raise ValueError(
-            f"{type(config).__name__}: {name} must not be negative, got {getattr(config, name)}"
-        )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from typing import TYPE_CHECKING
+
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.initialization import output_linear, small_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _selu(x: mx.array) -> mx.array:
@@ -24,6 +30,13 @@ _ACTIVATIONS = {
     "sigmoid": nn.sigmoid,
     "selu": _selu,
 }
+
+
+@functools.cache
+def _gated(activation: str) -> Callable[[mx.array, mx.array], mx.array]:
+    """act(gate) * up, as one kernel."""
+    function = _ACTIVATIONS[activation]
+    return mx.compile(lambda gate, up: function(gate) * up, shapeless=True)
 
 
 def require_activation(owner: str, name: str) -> None:
@@ -74,8 +87,8 @@ class FeedForward(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """Transform x (..., D), position by position."""
-        gate = _ACTIVATIONS[self.activation](self.proj_up_gate(x))
-        return self.proj_down(gate * self.proj_up(x))
+        gated = _gated(self.activation)
+        return self.proj_down(gated(self.proj_up_gate(x), self.proj_up(x)))
 
     def _extra_repr(self) -> str:
         return f"activation={self.activation!r}"

@@ -10,32 +10,33 @@ from __future__ import annotations
 import math
 
 import mlx.core as mx
-from mlx import nn
+
+from xlstm_kernels.nn.linear import Linear
 
 INPUT_GATE_BIAS = -10.0
 _FORGET_GATE_BIASES = (3.0, 6.0)
 
 
-def small_linear(inputs: int, outputs: int, *, bias: bool = False) -> nn.Linear:
+def small_linear(inputs: int, outputs: int, *, bias: bool = False) -> Linear:
     """A linear layer that reads the residual stream: normal, of variance 2 / (5 inputs)."""
-    layer = nn.Linear(inputs, outputs, bias=bias)
+    layer = Linear(inputs, outputs, bias=bias)
     layer.weight = small_normal((outputs, inputs), inputs)
     return _without_offset(layer)
 
 
 def output_linear(
     inputs: int, outputs: int, *, num_hidden_layers: int, bias: bool = False
-) -> nn.Linear:
+) -> Linear:
     """A linear layer that writes to the residual stream: of deviation 2 / (L sqrt(outputs))."""
-    layer = nn.Linear(inputs, outputs, bias=bias)
+    layer = Linear(inputs, outputs, bias=bias)
     deviation = 2 / (num_hidden_layers * math.sqrt(outputs))
     layer.weight = mx.random.normal((outputs, inputs), scale=deviation)
     return _without_offset(layer)
 
 
-def gate_linear(inputs: int, biases: mx.array) -> nn.Linear:
+def gate_linear(inputs: int, biases: mx.array) -> Linear:
     """A linear layer that at first gives each of its outputs, the gates, its bias."""
-    layer = nn.Linear(inputs, biases.size, bias=True)
+    layer = Linear(inputs, biases.size, bias=True)
     layer.weight = mx.zeros((biases.size, inputs))
     layer.bias = biases
     return layer
@@ -72,7 +73,7 @@ def slstm_biases(
     return mx.stack([nothing, forget, nothing, nothing])
 
 
-def _without_offset(layer: nn.Linear) -> nn.Linear:
+def _without_offset(layer: Linear) -> Linear:
     if "bias" in layer:
         layer.bias = mx.zeros_like(layer.bias)
     return layer

@@ -115,8 +115,8 @@ class xLSTM(nn.Module):  # noqa: N801
             The logits (B, S, V), float32.
 
         Raises:
-            TypeError: for a mask that is not an array of booleans, `seq_idx` not one of integers, a
-                cache that is not a list.
+            TypeError: for tokens or `seq_idx` that are not arrays of integers, a mask not of
+                booleans, a cache that is not a list.
             ValueError: for shapes that do not fit, a cache of another number of blocks.
         """
         hidden, after = self.backbone(inputs, cache, mask, seq_idx)

@@ -6,19 +6,13 @@ dx = r (g - n mean(g n)), dweight = sum over the rows of dy * n.
 
 from __future__ import annotations
 
-import functools
-from typing import cast
-
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.arguments import non_negative, require_floating
 from xlstm_kernels.norm.multi_head_norm import (
-    checked_epsilon,
     finished,
     inverse_root,
-    norm_gradient_operation,
     norm_operation,
 )
 
@@ -35,8 +29,9 @@ def rms_norm(
     """Scale each row of `x` to a root mean square of one, then by `weight`.
 
     Computed in float32 and rounded once; with a half-precision weight of the dtype of `x` also
-    before the weight, as in `mx.fast.rms_norm`, which is the forward pass of the kernels then.
-    Differentiable any number of times, in `x` and `weight`.
+    before the weight, as in `mx.fast.rms_norm`, which computes on kernel backends then: on an H200
+    its gradient takes 0.4 to 0.96 of the time of a kernel here. Differentiable any number of times,
+    in `x` and `weight`.
 
     Args:
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
@@ -58,7 +53,7 @@ def rms_norm(
     require_floating("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
-    epsilon = checked_epsilon("rms_norm", eps)
+    epsilon = non_negative("rms_norm", "eps", eps)
     if weight is not None:
         _require_fit(x, weight)
     resolved = executors.resolve(backend)
@@ -67,52 +62,18 @@ def rms_norm(
         return mx.zeros_like(x)
     if resolved == executors.NATIVE:
         return rms_norm_reference(x, weight, epsilon)
-    weights = () if weight is None else (weight,)
-    # MLX's kernel is faster, but promotes x to the dtype of the weight.
-    by_mlx = all(w.dtype == x.dtype for w in weights)
-    operation = (_by_mlx if by_mlx else _by_kernels)(resolved, epsilon)
-    normalised: mx.array = operation(x, *weights)
-    return normalised
+    if weight is None or weight.dtype == x.dtype:
+        return mx.fast.rms_norm(x, weight, epsilon)
+    # MLX's kernel promotes x to the dtype of the weight.
+    operation = norm_operation(_OPERATOR, resolved, epsilon, ("weight",), centred=False)
+    normalised: mx.array = operation(x.reshape((1, -1, 1, x.shape[-1])), weight)
+    return normalised.reshape(x.shape)
 
 
 def rms_norm_reference(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
     """`rms_norm` in MLX operations."""
     wide = x.astype(mx.float32)
     return finished(wide * inverse_root(wide, eps), weight).astype(x.dtype)
-
-
-@functools.cache
-def _by_kernels(backend: str, eps: float) -> Operation:
-    """The operation (x) or (x, weight) -> normalised: the norm of one head."""
-
-    def normalise(x: mx.array, *weight: mx.array) -> mx.array:
-        extras = ("weight",) * len(weight)
-        operation = norm_operation(_OPERATOR, backend, eps, extras, centred=False)
-        return cast("mx.array", operation(_rows(x), *weight)).reshape(x.shape)
-
-    return normalise
-
-
-@functools.cache
-def _by_mlx(backend: str, eps: float) -> Operation:
-    """The same with `mx.fast.rms_norm` for the forward pass."""
-
-    def normalise(x: mx.array, *weight: mx.array) -> mx.array:
-        return mx.fast.rms_norm(x, weight[0] if weight else None, eps)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        x, *weight = primals
-        (cotangent,) = cotangents
-        extras = ("weight",) * len(weight)
-        operation = norm_gradient_operation(_OPERATOR, backend, eps, extras, centred=False)
-        in_rows, *in_weight = operation(cotangent.reshape((1, -1, x.shape[-1])), _rows(x), *weight)
-        return (in_rows.reshape(x.shape), *in_weight)
-
-    return differentiable(normalise, gradient)
-
-
-def _rows(x: mx.array) -> mx.array:
-    return x.reshape((1, -1, 1, x.shape[-1]))
 
 
 def _require_fit(x: mx.array, weight: mx.array) -> None:

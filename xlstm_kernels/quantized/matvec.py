@@ -2,7 +2,7 @@
 
 The format is that of `mx.quantize`: 32 / bits numbers q in each uint32, from the lowest bits up; a
 scale and a bias for `group_size` numbers of a row. A simdgroup computes 4 columns of y for all rows
-of x, so that W is read from memory once.
+of x, so that W is read from memory once. Several rows in halves go to `tiles`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from typing import Any
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, products
-from xlstm_kernels.arguments import require_floating, require_shape
-from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels import by_size, executors, products
+from xlstm_kernels.arguments import require_floating, require_kind, require_shape
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
+from xlstm_kernels.quantized import tiles
 
-MAX_ROWS = 8
+MAX_ROWS = 16
 _GROUP_SIZES = (32, 64, 128)
-_BITS = (4, 8)
+BITS = (4, 8)
 _WORD = 32
 _OUTPUTS = 4  # columns of y, rows of W, of a simdgroup
+_ROWS = 8  # at most, of a launch
 _SIMDGROUPS = 4  # at most, of a threadgroup: each takes a part of the sums
 _PACK_BYTES = 16
 
@@ -38,7 +40,7 @@ def quantized_matvec(
     bits: int = 4,
     backend: str | None = None,
 ) -> mx.array:
-    """Multiply one to eight rows with the transpose of a quantized matrix.
+    """Multiply up to sixteen rows with the transpose of a quantized matrix.
 
     The same as `mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)`.
     Weights are dequantized to float32 and never rounded to the dtype of x, products are added in
@@ -46,34 +48,35 @@ def quantized_matvec(
     biases. MLX operations dequantize the whole matrix first.
 
     Args:
-        x: (..., K), 1 to 8 rows of K in all; float32, float16 or bfloat16.
+        x: (..., K), 1 to 16 rows of K in all; float32, float16 or bfloat16.
         w: (N, K * bits / 32), uint32, from `mx.quantize`.
         scales: (N, K / group_size); float32, float16 or bfloat16.
         biases: as scales.
         group_size: 32, 64 or 128.
         bits: of a weight, 4 or 8.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+            can run, and `mx.quantized_matmul` where that is faster (`by_size`). Inside
+            `mx.vmap` it must be `"native"`.
 
     Returns:
         (..., N) in the dtype of x.
 
     Raises:
         TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, more than eight rows, other bits or group sizes, an
-            unknown backend, and for the gradient in w.
+        ValueError: for shapes that do not fit, more than sixteen rows, other bits or group sizes,
+            an unknown backend, and for the gradient in w.
         RuntimeError: for a backend that cannot run here.
     """
     _require_arguments(x, w, scales, biases, group_size, bits)
     resolved = executors.resolve(backend)
-    outputs = w.shape[0]
-    shape = (*x.shape[:-1], outputs)
-    if not (x.size and outputs):
-        return mx.zeros(shape, dtype=x.dtype)
-    rows = x.reshape((x.size // x.shape[-1], x.shape[-1]))
-    operation = _quantized_matvec(resolved, group_size, bits)
-    product: mx.array = operation(rows, _without_gradient(w), scales, biases)
-    return product.reshape(shape)
+    if not (x.size and w.size):
+        return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
+    by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
+        "quantized_matvec", backend, x.size, x.dtype
+    )
+    operation = _quantized_matvec(resolved, group_size, bits, by_mlx)
+    product: mx.array = operation(x, _without_gradient(w), scales, biases)
+    return product
 
 
 def dequantized(w: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
@@ -90,7 +93,7 @@ def dequantized(w: mx.array, scales: mx.array, biases: mx.array, bits: int) -> m
 def quantized_matvec_reference(
     x: mx.array, w: mx.array, scales: mx.array, biases: mx.array, bits: int
 ) -> mx.array:
-    """`quantized_matvec` of x (M, K) in MLX operations."""
+    """`quantized_matvec` in MLX operations."""
     exact = products.exact()
     matrix = exact.operand(dequantized(w, scales, biases, bits))
     return (exact.operand(x) @ matrix.transposed).astype(x.dtype)
@@ -102,12 +105,10 @@ def _require_arguments(
     operator = "quantized_matvec"
     for name, array in (("x", x), ("scales", scales), ("biases", biases)):
         require_floating(operator, name, array)
-    if not isinstance(w, mx.array) or w.dtype != mx.uint32:
-        kind = w.dtype if isinstance(w, mx.array) else type(w).__name__
-        raise TypeError(f"{operator}: w must be uint32, as mx.quantize makes it, got {kind}")
+    w = require_kind(operator, "w", w, mx.uint32, "uint32, as mx.quantize makes it")
     for option, value, values in (
         ("group_size", group_size, _GROUP_SIZES),
-        ("bits", bits, _BITS),
+        ("bits", bits, BITS),
     ):
         if value not in values:
             raise ValueError(f"{operator}: {option} must be one of {values}, got {value!r}")
@@ -129,27 +130,34 @@ def _require_arguments(
         )
 
 
-def _without_gradient(w: mx.array) -> mx.array:
-    """`w`, of which a gradient is refused, as by `mx.quantized_matmul`."""
-    identity: Any = mx.custom_function(lambda array: array)
+def _refused(*_: object) -> Any:
+    """Refuse a gradient, as `mx.quantized_matmul` does."""
+    raise ValueError("quantized_matvec: quantized weights have no gradient")
 
-    def refuse(*_: Any) -> Any:
-        raise ValueError("quantized_matvec: quantized weights have no gradient")
 
-    identity.vjp(refuse)
-    identity.jvp(refuse)
-    identity.vmap(lambda inputs, axes: (inputs, axes))
-    guarded: mx.array = identity(w)
-    return guarded
+_without_gradient: Any = mx.custom_function(lambda w: w)
+_without_gradient.vjp(_refused)
+_without_gradient.jvp(_refused)
+_without_gradient.vmap(lambda inputs, axes: (inputs, axes))
 
 
 @functools.cache
-def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
-    """The differentiable operation (x (M, K), w, scales, biases) -> (M, N) on one backend."""
+def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) -> Operation:
+    """The differentiable operation (x, w, scales, biases) -> (..., N) on one backend."""
 
-    def launch(*arrays: mx.array) -> mx.array:
-        (product,) = _KERNEL(*arrays, backend=backend, group_size=group_size, bits=bits)
-        return product
+    def matmul(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+        return mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)
+
+    def launch(x: mx.array, *matrix: mx.array) -> mx.array:
+        rows = x.size // x.shape[-1]
+        settings: Any = {"backend": backend, "group_size": group_size, "bits": bits}
+        if tiles.fit(x, matrix[0]):
+            return tiles.KERNEL(x, *matrix, **settings)[0]
+        if rows <= _ROWS:
+            return _KERNEL(x, *matrix, **settings)[0]
+        halves = mx.split(mx.flatten(x, 0, -2), [_ROWS])
+        products = [_KERNEL(half, *matrix, **settings)[0] for half in halves]
+        return mx.unflatten(mx.concatenate(products), 0, x.shape[:-1])
 
     def native(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
         return quantized_matvec_reference(x, w, scales, biases, bits)
@@ -157,16 +165,18 @@ def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         x, w, scales, biases = primals
         exact = products.exact()
-        given = exact.operand(cotangents[0])
+        given = exact.operand(cotangents[0].reshape(-1, w.shape[0]))
         in_x = given @ exact.operand(dequantized(w, scales, biases, bits))
-        in_matrix = given.transposed @ exact.operand(x)
+        in_matrix = given.transposed @ exact.operand(x.reshape(-1, x.shape[-1]))
 
         def matrix(scales: mx.array, biases: mx.array) -> mx.array:
             return dequantized(w, scales, biases, bits)
 
         in_scales, in_biases = gradient_of(matrix)((scales, biases), (in_matrix,))
-        return in_x.astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
+        return in_x.reshape(x.shape).astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
+    if by_mlx:
+        return differentiable(matmul, gradient, tangents_of=native)
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 
 
@@ -180,7 +190,8 @@ def _launch(
     bits: int,
 ) -> Launch:
     """Few rows leave registers for many weights, which a thread then loads at once."""
-    rows, inner = x.shape
+    inner = x.shape[-1]
+    rows = x.size // inner
     values = 32 if rows <= 2 else 16 if rows <= 4 else 8
     values = min(values, _PACK_BYTES * 8 // bits)
     simdgroups = min(_SIMDGROUPS, math.ceil(inner / (32 * values)))
@@ -188,14 +199,13 @@ def _launch(
     return Launch(
         grid=(math.ceil(w.shape[0] / _OUTPUTS) * threads, 1, 1),
         threadgroup=(threads, 1, 1),
-        output_shapes=((rows, w.shape[0]),),
+        output_shapes=((*x.shape[:-1], w.shape[0]),),
         output_dtypes=(x.dtype,),
         template=(
             ("T", x.dtype),
             ("ScaleT", scales.dtype),
             ("BiasT", biases.dtype),
             ("ROWS", rows),
-            ("SUMS", 2 ** math.ceil(math.log2(_OUTPUTS * rows))),
             ("VALUES", values),
             ("PACK", min(values, _PACK_BYTES // x.dtype.size)),
             ("SIMDGROUPS", simdgroups),
@@ -226,28 +236,6 @@ _DEQUANTIZE = """
                 const float level = as_type<float>(0x4b000000u | field) - 8388608.0f;
                 const float weight = metal::fma(level, scale[i] / (1 << (shift % 16)), bias[i]);"""
 
-_REDUCE = """
-    // Each exchange halves the sums that a lane has, so that 32 sums take 31 exchanges. Loops have
-    // constant lengths: only indices that are known to the compiler keep `sums` in registers.
-    uint own = 0;
-    #pragma clang loop unroll(full)
-    for (uint step = 0; step < 5; ++step) {
-        const uint distance = 16 >> step;
-        const uint kept = SUMS >> (step + 1);
-        const bool upper = (lane & distance) != 0;
-        own += upper ? kept : 0;
-        #pragma clang loop unroll(full)
-        for (uint j = 0; j < SUMS / 2; ++j) {
-            if (j < kept) {
-                const float low = sums[j], high = sums[j + kept];
-                sums[j] = (upper ? high : low) + simd_shuffle_xor(upper ? low : high, distance);
-            }
-        }
-        if (kept == 0) {
-            sums[0] += simd_shuffle_xor(sums[0], distance);
-        }
-    }"""
-
 _KERNEL = Kernel(
     name="xlstm_quantized_matvec",
     inputs=("x", "w", "scales", "biases"),
@@ -255,20 +243,20 @@ _KERNEL = Kernel(
     launch=_launch,
     header=PACKS,
     body=f"""
-    // x: (ROWS, inner); w: (outputs, words); scales, biases: (outputs, groups); product:
-    // (ROWS, outputs); all contiguous. A lane takes VALUES weights of a row at a time, which are in
+    // x: ROWS of `inner`; w: (outputs, words); scales, biases: (outputs, groups); product: ROWS of
+    // `outputs`; all contiguous. A lane takes VALUES weights of a row at a time, which are in
     // one group.
     constexpr uint OUTPUTS = {_OUTPUTS};
     constexpr uint FIELDS = 32 / BITS;
     constexpr uint WORDS = VALUES / FIELDS;
-    const uint inner = x_shape[1];
     const uint outputs = w_shape[0];
     const uint words = w_shape[1];
+    const uint inner = words * FIELDS;
     const uint groups = scales_shape[1];
     const uint lane = thread_index_in_simdgroup;
     const uint part = simdgroup_index_in_threadgroup;
     const uint first = threadgroup_position_in_grid.x * OUTPUTS;
-    float sums[SUMS] = {{}};
+    float sums[OUTPUTS * ROWS] = {{}};
     for (uint start = (part * 32 + lane) * VALUES; start < inner;
          start += SIMDGROUPS * 32 * VALUES) {{{_LOAD_WEIGHTS}
         xlstm_packs<float, VALUES / PACK, PACK> given[ROWS];
@@ -288,14 +276,19 @@ _KERNEL = Kernel(
                 }}
             }}
         }}
-    }}{_REDUCE}
-    threadgroup float parts[SIMDGROUPS][32];
-    parts[part][lane] = sums[0];
+    }}
+    threadgroup float parts[SIMDGROUPS][OUTPUTS * ROWS];
+    #pragma clang loop unroll(full)
+    for (uint own = 0; own < OUTPUTS * ROWS; ++own) {{
+        const float sum = simd_sum(sums[own]);
+        if (lane == own) {{
+            parts[part][own] = sum;
+        }}
+    }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint row = own % ROWS;
-    const uint column = first + own / ROWS;
-    // Lanes that differ only in the last bits have the same sum.
-    if (part == 0 && lane % (32 / SUMS) == 0 && own < OUTPUTS * ROWS && column < outputs) {{
+    const uint row = lane % ROWS;
+    const uint column = first + lane / ROWS;
+    if (part == 0 && lane < OUTPUTS * ROWS && column < outputs) {{
         float total = 0.0f;
         for (uint i = 0; i < SIMDGROUPS; ++i) {{
             total += parts[i][lane];

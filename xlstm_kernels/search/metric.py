@@ -7,6 +7,7 @@ from enum import Enum
 
 import mlx.core as mx
 
+from xlstm_kernels.arguments import require_kind
 from xlstm_kernels.products import exact
 from xlstm_kernels.search.selection import top_k
 
@@ -24,6 +25,10 @@ class Metric(Enum):
     INNER_PRODUCT = "inner_product"
     COSINE = "cosine"
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"metric must be one of {[each.value for each in cls]}, got {value!r}")
+
 
 def require_vectors(operator: str, argument: str, vectors: object, dimension: int) -> mx.array:
     """Accept a float32 array (N, dimension).
@@ -32,14 +37,12 @@ def require_vectors(operator: str, argument: str, vectors: object, dimension: in
         TypeError: for another dtype, or for what is not an array.
         ValueError: for another shape.
     """
-    if not isinstance(vectors, mx.array) or vectors.dtype != mx.float32:
-        kind = vectors.dtype if isinstance(vectors, mx.array) else type(vectors).__name__
-        raise TypeError(f"{operator}: {argument} must be a float32 array, got {kind}")
-    if vectors.ndim != 2 or vectors.shape[1] != dimension:
+    given = require_kind(operator, argument, vectors, mx.float32, "a float32 array")
+    if given.ndim != 2 or given.shape[1] != dimension:
         raise ValueError(
-            f"{operator}: {argument} must have shape (N, {dimension}), got {vectors.shape}"
+            f"{operator}: {argument} must have shape (N, {dimension}), got {given.shape}"
         )
-    return vectors
+    return given
 
 
 def normalized(vectors: mx.array) -> mx.array:

@@ -7,7 +7,7 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_integer, require_shape
+from xlstm_kernels.arguments import host_integer, require_kind, require_shape
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, MOST, SELECT
 
@@ -40,11 +40,11 @@ def top_k(
         ValueError: for another shape or k, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    _require_dtype("keys", keys, mx.float32)
+    require_kind("top_k", "keys", keys, mx.float32, "a float32 array")
     if keys.ndim != 2 or keys.shape[1] > _NO_ID:
         raise ValueError(f"top_k: keys must have shape (R, N), N below 2^31, got {keys.shape}")
     if ids is not None:
-        _require_dtype("ids", ids, mx.int32)
+        require_kind("top_k", "ids", ids, mx.int32, "an int32 array")
         require_shape("top_k", "ids", ids, keys.shape, "that of keys")
     k = require_k("top_k", k)
     if not keys.size:
@@ -54,12 +54,6 @@ def top_k(
     if resolved == executors.NATIVE:
         return top_k_reference(keys, k, ids)
     return _launched(keys, k, ids, resolved)
-
-
-def _require_dtype(argument: str, array: object, dtype: mx.Dtype) -> None:
-    if not isinstance(array, mx.array) or array.dtype != dtype:
-        kind = array.dtype if isinstance(array, mx.array) else type(array).__name__
-        raise TypeError(f"top_k: {argument} must be a {dtype} array, got {kind}")
 
 
 def require_k(operator: str, k: object) -> int:

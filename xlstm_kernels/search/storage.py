@@ -54,7 +54,8 @@ def save(
     """Write arrays, in row-major order, what kind of index they are, and its settings."""
     metadata = {"format": _FORMAT, "version": _VERSION, "kind": kind, "metric": metric.value}
     metadata |= {name: str(number) for name, number in settings.items()}
-    mx.save_safetensors(str(path), arrays, metadata)
+    with Path(path).open("wb") as file:  # MLX would append a suffix to the name
+        mx.save_safetensors(file, arrays, metadata)
 
 
 def load(path: str | PathLike[str]) -> FlatIndex | IVFFlatIndex | IVFPQIndex:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_integer, require_shape
+from xlstm_kernels.arguments import host_integer, require_kind, require_shape
 from xlstm_kernels.search import storage
 from xlstm_kernels.search.metric import Metric, normalized, require_vectors
 
@@ -151,12 +151,11 @@ class VectorIndex(ABC):
 
     def _integers(self, method: str, ids: object) -> mx.array:
         """Ids (N) as int64."""
-        if not isinstance(ids, mx.array) or not mx.issubdtype(ids.dtype, mx.integer):
-            kind = ids.dtype if isinstance(ids, mx.array) else type(ids).__name__
-            raise TypeError(f"{self._name}.{method}: ids must be an array of integers, got {kind}")
-        if ids.ndim != 1:
-            raise ValueError(f"{self._name}.{method}: ids must have shape (N,), got {ids.shape}")
-        return ids.astype(mx.int64)
+        operator = f"{self._name}.{method}"
+        given = require_kind(operator, "ids", ids, mx.integer, "an array of integers")
+        if given.ndim != 1:
+            raise ValueError(f"{operator}: ids must have shape (N,), got {given.shape}")
+        return given.astype(mx.int64)
 
     def _id_table(self) -> mx.array:
         """-1, and then the ids of all vectors, int64."""

@@ -2,8 +2,8 @@
 // tensor cores.
 //
 // Lane l holds row l / 4 and columns 2 (l % 4) and the next, as the instructions want it. Where a
-// kernel asks for its thread's elements, EMBER_APPLE_TILES is defined, and it gets them in the layout
-// of Apple's GPUs:
+// kernel asks for its thread's elements, EMBER_APPLE_TILES is defined, unless the kernel tests that it
+// is, and it gets them in the layout of Apple's GPUs:
 //   row = (l / 4 & 4) + l / 2 % 4,  column = (l / 4 & 2) * 2 + l % 2 * 2.
 #pragma once
 
@@ -56,9 +56,10 @@ EMBER_FN bool is_aligned(P place) {
     (place)[0] = (pair).x, (place)[1] = (pair).y;                  \
   }
 
-// The instructions take a right factor of 16 bits by columns. These are kept beside the rows, as
-// memory may have them; what nobody uses of both is never made.
-#if defined(EMBER_APPLE_TILES) || EMBER_ARCHITECTURE < 80
+// The instructions take a second factor of 16 bits by columns. These are kept with the rows, as
+// memory may have them; what nobody uses of both is never made. EMBER_THREAD_ELEMENTS is defined
+// where a kernel may change the rows itself.
+#if defined(EMBER_THREAD_ELEMENTS) || EMBER_ARCHITECTURE < 80
 template <class T>
 constexpr bool has_columns = false;
 #else

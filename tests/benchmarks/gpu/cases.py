@@ -340,7 +340,7 @@ def _norm_gradients(
 
 
 def elementwise_cases() -> Iterator[Case]:
-    for shape in ((7,), (33, 129), (2**11, 2**11 + 1)):  # small ones need no kernel
+    for shape in ((7,), (33, 129), (2**11, 2**11 + 1)):
         yield Case(
             f"soft_cap {shape}",
             lambda values, backend: [pack.soft_cap(values, 3.0, backend=backend)],

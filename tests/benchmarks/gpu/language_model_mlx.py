@@ -19,6 +19,8 @@ from xlstm_kernels.mlx_lm import Model
 from xlstm_kernels.nn import xLSTM, xLSTMConfig
 
 BITS, GROUP_SIZE = 4, 64
+#: What a compiled prompt may use besides the weights: called directly, its blocks bound it.
+PROMPT_BYTES = 3 * 2**29
 DEVICE = Device(mx.synchronize, mx.reset_peak_memory, mx.get_peak_memory)
 
 
@@ -57,8 +59,13 @@ def prefilling(model: Model, tokens: int, compiled: bool) -> Call:
         hidden, after = model.backbone(prompt, states)
         return mx.argmax(model.lm_head(hidden[:, -1:]), axis=-1), after
 
+    def limited() -> None:
+        limit = mx.set_memory_limit(mx.get_active_memory() + PROMPT_BYTES)
+        mx.eval(predict(prompt, model.init_cache(1)))
+        mx.set_memory_limit(limit)
+
     predict = mx.compile(following) if compiled else following
-    return lambda: mx.eval(predict(prompt, model.init_cache(1)))
+    return limited if compiled else lambda: mx.eval(predict(prompt, model.init_cache(1)))
 
 
 def decoding(model: Model, size: Size, batch: int, compiled: bool) -> Call:

@@ -118,6 +118,11 @@ def test_states_of_short_sequences(dtype):
     [
         ({"x": mx.zeros((6, 5))}, ValueError, r"x must be \(B, D, L\), channels first"),
         ({"x": mx.zeros((1, 6, 5), mx.int32)}, TypeError, "causal_conv1d_fn: x must be float32"),
+        (
+            {"x": mx.zeros((1, 5, 6))},
+            ValueError,
+            r"causal_conv1d_fn: weight must be \(D, W\) for x \(B, D, L\) = \(1, 5, 6\), got",
+        ),
         ({"final_states_out": mx.zeros((1, 6, 3))}, ValueError, "final_states_out must be None"),
         ({"seq_idx": mx.zeros((1, 4), mx.int32)}, ValueError, r"seq_idx must have shape \(1, 5\)"),
         ({"seq_idx": mx.zeros((1, 5))}, TypeError, "seq_idx must be an array of integers"),

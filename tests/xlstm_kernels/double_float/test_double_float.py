@@ -63,6 +63,26 @@ def test_arithmetic(apply):
     np.testing.assert_allclose(float64(apply(a, half)), expected, rtol=3e-14, atol=0)
 
 
+@pytest.mark.parametrize(
+    "index", [1, -1, slice(None, None, -2), (..., 3), (slice(2), None), [2, 0]], ids=str
+)
+def test_indices(index):
+    a = numbers((5, 7), 4)
+    np.testing.assert_array_equal(float64(a[index]), float64(a)[index])
+
+
+def test_iteration_ends():
+    a = numbers((5, 7), 4)
+    np.testing.assert_array_equal([float64(row) for row in a], float64(a))
+
+
+def test_abs():
+    a = numbers((5, 7), 4, 8)
+    np.testing.assert_array_equal(float64(abs(a)), abs(float64(a)))
+    slope = mx.grad(lambda high: abs(DoubleFloat(high, a.low)).sum().high)(a.high)
+    np.testing.assert_array_equal(np.array(slope), np.sign(np.array(a.high)))
+
+
 def test_exp():
     x = DoubleFloat.from_numpy(np.linspace(-69, 88.7, 5001))
     np.testing.assert_allclose(float64(x.exp()), np.exp(float64(x)), rtol=5e-14, atol=0)

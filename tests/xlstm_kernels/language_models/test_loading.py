@@ -89,6 +89,19 @@ def test_groups_wider_than_every_layer_are_refused(checkpoint):
         load(checkpoint(), bits=4, group_size=128)
 
 
+def test_a_quantized_checkpoint_without_its_settings(tmp_path):
+    model = drawn_model()
+    quantize(model, group_size=32)
+    folder = save_checkpoint(tmp_path / "model", model)
+    with pytest.raises(CheckpointError, match='must have "quantization" with group_size and bits'):
+        load(folder)
+
+
+def test_a_dtype_that_is_a_name_is_refused(checkpoint):
+    with pytest.raises(TypeError, match=r"such as mx\.bfloat16, got 'bfloat16'"):
+        load(checkpoint(), dtype="bfloat16")
+
+
 @pytest.mark.parametrize("own", [{}, {"lm_head": {"group_size": 32, "bits": 8}}])
 def test_a_quantized_checkpoint(own, tmp_path):
     """As `mlx_lm.convert` writes it, also with other bits for single layers."""

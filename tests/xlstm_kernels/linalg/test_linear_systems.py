@@ -334,7 +334,7 @@ def test_solve_derivatives(device):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: solve(mx.eye(3), mx.ones((4,))), ValueError, "must have 3 rows"),
+        (lambda: solve(mx.eye(3), mx.ones((4,))), ValueError, "as many rows as a,"),
         (lambda: solve(mx.ones((3, 2)), mx.ones((3,))), np.linalg.LinAlgError, "square"),
         (lambda: inv(mx.ones((3, 2))), np.linalg.LinAlgError, "square"),
         (lambda: inv(mx.eye(3, dtype=mx.int32)), TypeError, "must be float32"),
@@ -460,7 +460,7 @@ def test_solve_triangular_derivatives(trans, lower, unit, device):
 @pytest.mark.parametrize(
     ("a", "b", "trans", "error", "message"),
     [
-        (mx.eye(3), mx.ones((4,)), 0, ValueError, "must have 3 rows"),
+        (mx.eye(3), mx.ones((4,)), 0, ValueError, "as many rows as a,"),
         (mx.ones((3, 2)), mx.ones((3,)), 0, np.linalg.LinAlgError, "square"),
         (mx.eye(3), mx.ones((3,)), 3, ValueError, "trans must be"),
         (mx.ones((2, 3, 3)), mx.ones((5, 3, 1)), 0, ValueError, "do not broadcast"),

@@ -21,6 +21,7 @@ from xlstm_kernels.linalg import (
     eigh,
     eigh_kernel,
     eigvalsh,
+    large_spectra,
     pinv,
     svd,
     svd_kernel,
@@ -66,12 +67,42 @@ def test_eigh_is_as_accurate_as_lapack(rows, condition, device):
     eigh_assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
 
 
-@pytest.mark.parametrize("rows", [129, pytest.param(512, marks=pytest.mark.exhaustive)])
-def test_eigh_sizes_beyond_the_kernel_are_lapacks(rows, simulator):
-    a = of_condition((rows, rows), 1e6, symmetric=True)
-    eigh_assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend="metal"))
-    assert eigvalsh(mx.array(a), backend="metal").shape == (rows,)
-    assert not simulator.launches
+@pytest.mark.parametrize("rows", [2, 37, pytest.param(160, marks=pytest.mark.exhaustive)])
+def test_eigh_by_blocks(rows, simulator):
+    a = np.stack(
+        [
+            of_condition((rows, rows), 1e6, symmetric=True),
+            np.eye(rows, dtype=np.float32),
+            np.full((rows, rows), 1 / rows, dtype=np.float32),
+            of_condition((rows, rows), 1.000001, symmetric=True) * np.float32(1e-20),
+        ]
+    )
+    values, vectors = large_spectra.large_eigh(mx.array(np.tril(a)), "metal")
+    eigh_assert_as_accurate_as_lapack(a, (values, vectors))
+    assert {launch.kernel for launch in simulator.launches} == {"xlstm_block_jacobi"}
+
+
+def test_spectra_beyond_the_kernels(simulator, monkeypatch):
+    """Values alone, and matrices that are not finite."""
+    module = importlib.import_module("xlstm_kernels.linalg.symmetric_eigen")
+    monkeypatch.setattr(module, "MOST_ROWS", 8)
+    monkeypatch.setattr(svd_kernel, "_HELD", (512,))
+    a = np.stack([of_condition((24, 24), 10, symmetric=True), np.full((24, 24), np.nan)])
+    matrices = mx.array(a.astype(np.float32))
+    for values in (eigvalsh(matrices, backend="metal"), eigh(matrices, backend="metal")[0]):
+        expected = np.linalg.eigvalsh(a[0])
+        np.testing.assert_allclose(np.array(values[0]), expected, rtol=0, atol=1e-6)
+        assert np.isnan(np.array(values[1])).all()
+    for shape, full in (((24, 30), True), ((30, 24), True), ((24, 30), False)):
+        a = np.stack([of_condition(shape, 10), np.full(shape, np.inf)]).astype(np.float32)
+        values = svdvals(mx.array(a), backend="metal")
+        expected = np.linalg.svd(a[0], compute_uv=False)
+        np.testing.assert_allclose(np.array(values[0]), expected, rtol=0, atol=1e-6)
+        assert np.isnan(np.array(values[1])).all()
+        u, s, vh = svd(mx.array(a[:1]), full_matrices=full, backend="metal")
+        middle = diagonal(s, u.shape[2], vh.shape[1])
+        assert backward_error(a[:1], u, middle, vh) < 1e-6
+        assert orthogonality_error(u) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -130,15 +161,12 @@ def test_eigh_empty_arrays(shape, device):
     assert eigvalsh(mx.zeros(shape), backend=device).shape == shape[:-1]
 
 
-@pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("rows", [9])
-def test_eigh_large_matrices_are_in_device_memory(rows, held, simulator, monkeypatch):
-    """Their rotations, or both."""
-    kernel = eigh_kernel._kernel(held=held, held_vectors=False, vectors=True)
+def test_eigh_large_eigenvectors_are_in_device_memory(simulator, monkeypatch):
+    kernel = eigh_kernel._kernel(held_vectors=False, vectors=True)
     # The package has the function under the name of the module.
     module = importlib.import_module("xlstm_kernels.linalg.symmetric_eigen")
     monkeypatch.setattr(module, "kernel_for", lambda *_, **__: kernel)
-    a = of_condition((2, rows, rows), 1e3, symmetric=True)
+    a = of_condition((2, 9, 9), 1e3, symmetric=True)
     eigh_assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend="metal"))
     assert [launch.kernel for launch in simulator.launches] == [kernel.name]
 
@@ -240,15 +268,18 @@ def test_svd_is_as_accurate_as_lapack(shape, condition, device):
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [(140, 130), pytest.param((512, 512), marks=pytest.mark.exhaustive), (2, 5000)],
-    ids=str,
+    "shape", [(2, 2), (70, 37), pytest.param((160, 160), marks=pytest.mark.exhaustive)], ids=str
 )
-def test_svd_sizes_beyond_the_kernel_are_lapacks(shape, simulator):
-    a = of_condition(shape, 1e6)
-    factors = svd(mx.array(a), full_matrices=False, backend="metal")
-    svd_assert_as_accurate_as_lapack(a, factors)
-    assert not simulator.launches
+def test_svd_by_blocks(shape, simulator):
+    a = np.stack(
+        [
+            of_condition(shape, 1e6),
+            np.eye(*shape, dtype=np.float32),
+            np.ones(shape, dtype=np.float32),
+            of_condition(shape, 1.000001) * np.float32(1e-20),
+        ]
+    )
+    svd_assert_as_accurate_as_lapack(a, large_spectra.large_svd(mx.array(a), "metal", full=False))
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -308,32 +339,28 @@ def test_values_alone(device):
             np.testing.assert_allclose(np.array(s), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("shape", [(2, 6, 13)], ids=str)
-def test_svd_large_matrices_are_in_device_memory(shape, held, simulator, monkeypatch):
-    """Their rotations, or both."""
-    kernel = svd_kernel._kernel(held=held, held_right=False, vectors=True)
+def test_svd_large_rotations_are_in_device_memory(simulator, monkeypatch):
+    kernel = svd_kernel._kernel(held_right=False, vectors=True)
     # The package has the function under the name of the module.
     module = importlib.import_module("xlstm_kernels.linalg.singular_values")
     monkeypatch.setattr(module, "kernel_for", lambda *_, **__: kernel)
-    a = of_condition(shape, 1e3)
+    a = of_condition((2, 6, 13), 1e3)
     svd_assert_as_accurate_as_lapack(a, svd(mx.array(a), full_matrices=False, backend="metal"))
     assert [launch.kernel for launch in simulator.launches] == [kernel.name]
 
 
 def test_memory_is_enough_for_the_largest_matrices():
     """32 KiB of threadgroup memory, which HELD numbers leave 1 KiB of."""
-    for columns in (1, 16, 62, 64, 88, 128):
-        for rows in {columns, 4096, 512}:
-            for vectors in (False, True):
-                a = mx.zeros((2, columns, rows))
-                kernel = svd_kernel.kernel_for(columns, rows, vectors=vectors)
-                launch = kernel.launch(a, full=vectors and rows <= 512)
-                held = dict(launch.template)["HELD"]
-                assert held <= 7936
-                needed = rows * columns if "held" in kernel.name else 0
-                needed += columns**2 if "right" in kernel.name and vectors else 0
-                assert needed <= held
+    for columns, rows in ((1, 1), (16, 16), (62, 62), (62, 128), (64, 64), (89, 89), (1, 7936)):
+        for vectors in (False, True):
+            full = vectors and rows <= 512
+            assert svd_kernel.fits(columns, rows, full=full)
+            kernel = svd_kernel.kernel_for(columns, rows, vectors=vectors)
+            launch = kernel.launch(mx.zeros((2, columns, rows)), full=full)
+            held = dict(launch.template)["HELD"]
+            assert held <= 7936
+            needed = columns**2 if "right" in kernel.name and vectors else 0
+            assert rows * columns + needed <= held
 
 
 # --- gradients ---------------------------------------------------------------------------------

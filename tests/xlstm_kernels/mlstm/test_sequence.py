@@ -228,7 +228,7 @@ def test_rejects_shapes(name, shape, message):
 
 def test_rejects_initial_states():
     c, n, m = mx.zeros((2, 3, 5, 4)), mx.zeros((2, 3, 5)), mx.zeros((2, 3, 1))
-    with pytest.raises(ValueError, match=r"mlstm_sequence: .* come together, m is missing"):
+    with pytest.raises(ValueError, match=r"mlstm_sequence: .* come together, missing m:"):
         call(c_initial=c, n_initial=n)
     with pytest.raises(ValueError, match=r"c must have shape \(2, 3, 5, 4\)"):
         call(c_initial=c.swapaxes(2, 3), n_initial=n, m_initial=m)

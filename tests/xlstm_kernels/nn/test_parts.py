@@ -19,6 +19,7 @@ from xlstm_kernels.nn import (
     CausalConv1d,
     FeedForward,
     HeadwiseLinear,
+    linear,
     mLSTMLayer,
     mLSTMLayerConfig,
     sLSTMLayer,
@@ -363,6 +364,25 @@ def test_a_headwise_layer(draw, wide, relative_error):
     by_head = wide(x).reshape(2, 5, 3, 4)
     expected = np.einsum("noi,bsni->bsno", wide(layer.weight), by_head)
     assert relative_error(layer(x), expected) < 2e-6
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("options", [(64, 4), (64, 8), (32, 3), (32, 4, "mxfp4")], ids=str)
+@pytest.mark.parametrize("on_cuda", [False, True])
+def test_a_quantized_layer(on_cuda, options, bias, draw, wide, relative_error, monkeypatch):
+    monkeypatch.setattr(linear, "_on_cuda", lambda: on_cuda)
+    used = []
+    product = linear.quantized_matvec
+    monkeypatch.setattr(
+        linear, "quantized_matvec", lambda *a, **kw: (used.append(a), product(*a, **kw))[1]
+    )
+    layer = linear.Linear(64, 6, bias=bias)
+    theirs, ours = nn.Linear.to_quantized(layer, *options), layer.to_quantized(*options)
+    for leading in [(), (1,), (8, 1), (2, 3, 3)]:
+        x = draw((*leading, 64), mx.float32)
+        assert ours(x).shape == (*leading, 6)
+        assert relative_error(ours(x), wide(theirs(x))) < 2e-6
+    assert len(used) == (6 if on_cuda and options[1] != 3 and len(options) == 2 else 0)
 
 
 def test_a_feed_forward_layer(draw, wide, relative_error):

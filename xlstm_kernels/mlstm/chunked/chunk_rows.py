@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _SIMDGROUPS = 8
+_FULL = 512  # threadgroups
 
 
 class ChunkRows(NamedTuple):
@@ -94,15 +95,17 @@ def chunk_rows(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes a chunk, a simdgroup a row at a time, a lane packs of its columns.
+# A threadgroup takes rows of a chunk, a simdgroup one at a time, a lane packs of its columns.
 
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
     width = q.shape[-1]
     pack, keys = whole_pack(steps, 4), whole_pack(width, 8)
+    # A step takes long: few chunks share out their rows, so that a GPU is full.
+    shares = max(1, min(steps // (2 * _SIMDGROUPS), _FULL // max(1, batch * heads * chunks)))
     return Launch(
-        grid=(32, chunks * _SIMDGROUPS, batch * heads),
+        grid=(32, chunks * shares * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
         output_shapes=(scores.shape, q.shape, (batch, heads, chunks, steps)),
         output_dtypes=(dtype, dtype, mx.float32),
@@ -136,7 +139,9 @@ def _kernel(normalize: bool) -> Kernel:
     const uint chunks = queries_shape[2];
     const uint steps = queries_shape[3];
     const uint width = queries_shape[4];
-    const uint chunk = threadgroup_position_in_grid.y;
+    const uint shares = threadgroups_per_grid.y / chunks;
+    const uint chunk = threadgroup_position_in_grid.y / shares;
+    const uint share = threadgroup_position_in_grid.y % shares;
     const uint sequence = threadgroup_position_in_grid.z;
     const auto source = queries + (sequence / heads) * queries_strides[0]
         + (sequence % heads) * queries_strides[1] + chunk * queries_strides[2];
@@ -148,7 +153,8 @@ def _kernel(normalize: bool) -> Kernel:
     const uint packs_of_keys = key < width ? (width - key + 32 * KEYS - 1) / (32 * KEYS) : 0;
     const auto n = xlstm_load_packs<KEY_GROUPS, KEYS>(
         n_states + place * width + key, 32 * KEYS, 1, packs_of_keys);
-    for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
+    for (uint row = simdgroup_index_in_threadgroup * shares + share; row < steps;
+         row += SIMDGROUPS * shares) {{
         const size_t step = first + row;
         // All that is read is under way before anything is computed. Beyond the diagonal there may
         // be nothing to read; before it, a pack is whole.

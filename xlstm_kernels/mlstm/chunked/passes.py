@@ -142,7 +142,7 @@ def _states(
     weighted = multiply.operand(keys)
     added = weighted.transposed @ v
     c, n, _ = call.states
-    return weighted, state_scan(added, n_added, gates, c, n, carried=call.carried, backend=backend)
+    return weighted, state_scan(added, n_added, gates, c, n, given=call.carried, backend=backend)
 
 
 def forward_pass(call: Call) -> tuple[Arrays, Kept]:

@@ -47,7 +47,7 @@ def state_scan(
     c: mx.array,
     n: mx.array,
     *,
-    carried: bool = True,
+    given: bool = True,
     reverse: bool = False,
     backend: str,
 ) -> Scan:
@@ -59,13 +59,13 @@ def state_scan(
         gates: of the chunks.
         c: (B, NH, DK, DV) float32, before the first chunk; with `reverse`, after the last.
         n: (B, NH, DK) float32, likewise.
-        carried: whether c and n may differ from zero.
+        given: whether c and n may differ from zero.
         reverse: from the last chunk to the first.
         backend: as `executors.resolve` returned it.
     """
     if backend != executors.NATIVE:
-        begin = (c, n) if carried else ()
-        kernel = KERNELS[carried, reverse]
+        begin = (c, n) if given else ()
+        kernel = KERNELS[given, reverse]
         return Scan(*kernel(added, n_added, gates.prefix, *begin, backend=backend))
     decay = weights_from_start(gates)[..., -1]
     order = range(added.shape[2])
@@ -106,12 +106,12 @@ def _launch(added: mx.array, n_added: mx.array, *_others: mx.array) -> Launch:
     )
 
 
-def _kernel(carried: bool, reverse: bool) -> Kernel:
+def _kernel(given: bool, reverse: bool) -> Kernel:
     first_chunk = "(chunks - 1 - begin)" if reverse else "begin"
     c = "xlstm_load<PACK>(c_begin + sequence * size + element, 1, left)"
     return Kernel(
-        name="xlstm_mlstm_state_scan" + "_reverse" * reverse + "_of_zero" * (not carried),
-        inputs=("added", "n_added", "prefix") + ("c_begin", "n_begin") * carried,
+        name="xlstm_mlstm_state_scan" + "_reverse" * reverse + "_of_zero" * (not given),
+        inputs=("added", "n_added", "prefix") + ("c_begin", "n_begin") * given,
         outputs=("c_between", "n_between", "c_end", "n_end"),
         launch=_launch,
         header=PACKS,
@@ -129,7 +129,7 @@ def _kernel(carried: bool, reverse: bool) -> Kernel:
     if (member < packs_of_c) {{
         const uint element = member * PACK;
         const uint left = metal::min(size - element, uint(PACK));
-        xlstm_pack<float, PACK> state = {c if carried else "{}"};
+        xlstm_pack<float, PACK> state = {c if given else "{}"};
         for (uint begin = 0; begin < chunks; begin += CHUNKS) {{
             const uint present = metal::min(chunks - begin, CHUNKS);
             const size_t first = sequence * chunks + {first_chunk};
@@ -152,7 +152,7 @@ def _kernel(carried: bool, reverse: bool) -> Kernel:
         xlstm_store(c_end + sequence * size + element, state, left);
     }} else if (member - packs_of_c < key_width) {{
         const uint row = member - packs_of_c;
-        float state = {"n_begin[sequence * key_width + row]" if carried else "0.0f"};
+        float state = {"n_begin[sequence * key_width + row]" if given else "0.0f"};
         for (uint begin = 0; begin < chunks; ++begin) {{
             const size_t chunk = sequence * chunks + {first_chunk};
             const float decay = metal::precise::exp(prefix[chunk * length + length - 1]);
@@ -166,6 +166,6 @@ def _kernel(carried: bool, reverse: bool) -> Kernel:
 
 
 KERNELS = {
-    (carried, reverse): _kernel(carried, reverse)
-    for carried, reverse in ((True, False), (False, False), (True, True))
+    (given, reverse): _kernel(given, reverse)
+    for given, reverse in ((True, False), (False, False), (True, True))
 }

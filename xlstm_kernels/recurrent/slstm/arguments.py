@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_number, require_floating, require_shape
+from xlstm_kernels.arguments import non_negative, require_floating, require_shape
 
 STATES = 4
 
@@ -40,12 +40,7 @@ def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> Recur
         )
     if clipval is None:
         return RecurrentGradient(cut=cut)
-    limit = host_number(operator, "gradient_recurrent_clipval", clipval)
-    if limit < 0:
-        raise ValueError(
-            f"{operator}: gradient_recurrent_clipval must not be negative, got {limit}"
-        )
-    return RecurrentGradient(limit, cut)
+    return RecurrentGradient(non_negative(operator, "gradient_recurrent_clipval", clipval), cut)
 
 
 def require_inputs(
