@@ -15,10 +15,9 @@ import numpy as np
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.double_float import pairs
 from xlstm_kernels.double_float.array import DoubleFloat
 from xlstm_kernels.double_float.metal import DOUBLE
-from xlstm_kernels.double_float.pairs import Pair
+from xlstm_kernels.double_float.reductions import doubled, halved
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
@@ -71,37 +70,16 @@ def complex_multiply(
 
 
 def complex_multiply_reference(a: mx.array, b: mx.array, conjugate: bool) -> mx.array:
-    """`complex_multiply` of arrays of one shape and dtype, in MLX operations."""
-    (real, imaginary), (other_real, other_imaginary) = map(_parts, (a, b))
+    """`complex_multiply` of arrays of one shape and dtype, in MLX operations of that dtype."""
+    real, imaginary = a[..., 0], a[..., 1]
+    other_real, other_imaginary = b[..., 0], b[..., 1]
     if conjugate:
         other_imaginary = mx.negative(other_imaginary)
     product = [
         real * other_real - imaginary * other_imaginary,
         real * other_imaginary + imaginary * other_real,
     ]
-    return mx.stack(product, axis=-1).astype(a.dtype)
-
-
-def double_multiply_reference(*arrays: mx.array, conjugate: bool) -> Arrays:
-    """The same of double-floats: high and low of a, then of b."""
-    (a_real, a_imaginary), (b_real, b_imaginary) = (
-        tuple(map(Pair, _parts(high), _parts(low))) for high, low in (arrays[:2], arrays[2:])
-    )
-    if conjugate:
-        b_imaginary = pairs.negative(b_imaginary)
-    real = pairs.accurate_add(
-        pairs.multiply(a_real, b_real), pairs.negative(pairs.multiply(a_imaginary, b_imaginary))
-    )
-    imaginary = pairs.accurate_add(
-        pairs.multiply(a_real, b_imaginary), pairs.multiply(a_imaginary, b_real)
-    )
-    both = zip(real, imaginary, strict=True)
-    return tuple(mx.stack(list(parts), axis=-1) for parts in both)
-
-
-def _parts(numbers: mx.array) -> tuple[mx.array, mx.array]:
-    wide = numbers.astype(mx.float32)
-    return wide[..., 0], wide[..., 1]
+    return mx.stack(product, axis=-1)
 
 
 def _common_shape(a: object, b: object) -> tuple[int, ...]:
@@ -151,7 +129,8 @@ def _complex_multiply(backend: str, conjugate: bool) -> Operation:
         return product.reshape(a.shape)
 
     def native(a: mx.array, b: mx.array) -> mx.array:
-        return complex_multiply_reference(a, b, conjugate)
+        wide = (factor.astype(mx.float32) for factor in (a, b))
+        return complex_multiply_reference(*wide, conjugate).astype(a.dtype)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         return gradients(*primals, *cotangents)
@@ -170,7 +149,9 @@ def _double_multiply(backend: str, conjugate: bool) -> Operation:
         return high.reshape(arrays[0].shape), low.reshape(arrays[0].shape)
 
     def native(*arrays: mx.array) -> Arrays:
-        return double_multiply_reference(*arrays, conjugate=conjugate)
+        with mx.stream(mx.cpu):
+            a, b = doubled(*arrays[:2]), doubled(*arrays[2:])
+            return halved(complex_multiply_reference(a, b, conjugate))
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         in_a, in_b = gradients(primals[0], primals[2], cotangents[0])
