@@ -51,7 +51,7 @@ def differentiable(
     gradient: Gradient,
     *,
     of_outputs: bool = False,
-    tangents_of: Operation | None = None,
+    jvp_by_gradient: bool = False,
 ) -> Operation:
     """Return `function`, which consists of MLX operations, with a custom gradient.
 
@@ -60,11 +60,12 @@ def differentiable(
         gradient: called with the inputs of `function` and the cotangents of its outputs, returns
             the gradient in each input. Made of differentiable operations, it has a gradient too.
         of_outputs: call it with the outputs of `function` as well.
-        tangents_of: the same function in operations that MLX can differentiate, where `function`
-            has others.
+        jvp_by_gradient: make the rule for `mx.jvp` of `gradient`, where MLX has none for operations
+            in `function`.
     """
     operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
-    operation.jvp(_tangents_of(tangents_of or function))
+    push_forward = _transposed(operation, gradient, of_outputs=of_outputs)
+    operation.jvp(push_forward if jvp_by_gradient else _tangents_of(function))
     operation.vmap(_mapped(function, gradient, of_outputs=of_outputs))
     return _with_gradient(operation, function, gradient, of_outputs=of_outputs)
 
@@ -77,7 +78,7 @@ def on_backend(
     *,
     operator: str,
     of_outputs: bool = False,
-    tangents_of: Operation | None = None,
+    jvp_by_gradient: bool = False,
 ) -> Operation:
     """Return `launch`, or on the backend "native" `native`, with a custom gradient.
 
@@ -88,12 +89,15 @@ def on_backend(
         gradient: as in `differentiable`.
         operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
         of_outputs: as in `differentiable`.
-        tangents_of: as in `differentiable`.
+        jvp_by_gradient: as in `differentiable`. Otherwise `mx.jvp` differentiates `native`.
     """
     if backend == NATIVE:
-        return differentiable(native, gradient, of_outputs=of_outputs, tangents_of=tangents_of)
+        return differentiable(
+            native, gradient, of_outputs=of_outputs, jvp_by_gradient=jvp_by_gradient
+        )
     operation = mx.custom_function(_guarded(launch, operator))
-    operation.jvp(_tangents_of(tangents_of or native))
+    push_forward = _transposed(operation, gradient, of_outputs=of_outputs)
+    operation.jvp(push_forward if jvp_by_gradient else _tangents_of(native))
     return _with_gradient(operation, launch, gradient, of_outputs=of_outputs)
 
 
@@ -174,6 +178,27 @@ def _tangents_of(native: Operation) -> Callable[[Any, Any], Any]:
 
         given = [[arrays[place] for place in moving] for arrays in (primals, tangents)]
         _, pushed = mx.jvp(of_moving, *given)
+        return pushed
+
+    return push_forward
+
+
+def _transposed(
+    operation: Operation, gradient: Gradient, *, of_outputs: bool
+) -> Callable[[Any, Any], Any]:
+    """A rule for `mx.jvp`: gradients are linear in cotangents, and transposed give the tangents."""
+
+    def push_forward(primals: Any, tangents: Any) -> Any:
+        primals, tangents = _as_tuple(primals), _as_tuple(tangents)
+        moving = [place for place, tangent in enumerate(tangents) if tangent is not None]
+        outputs = _as_tuple(operation(*primals))
+
+        def pulled(*cotangents: mx.array) -> Any:
+            gradients = gradient(primals, cotangents, *((outputs,) if of_outputs else ()))
+            return [gradients[place] for place in moving]
+
+        zeros = [mx.zeros_like(output) for output in outputs]
+        _, pushed = mx.vjp(pulled, zeros, [tangents[place] for place in moving])
         return pushed
 
     return push_forward

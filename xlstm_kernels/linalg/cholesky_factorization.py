@@ -21,7 +21,6 @@ from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import (
     block_size,
-    solve_triangular_reference,
     triangular_operation,
 )
 
@@ -59,11 +58,6 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
     return mx.swapaxes(factor, -1, -2) if upper else factor
 
 
-def cholesky_reference(a: mx.array) -> mx.array:
-    """`cholesky` of (..., N, N) in MLX operations that MLX differentiates, by halves."""
-    return _nan_where_failed(_by_halves(a))
-
-
 @functools.cache
 def _cholesky(backend: str) -> Operation:
     """The operation a (B, N, N) -> L (B, N, N) on one backend."""
@@ -90,7 +84,7 @@ def _cholesky(backend: str) -> Operation:
         return (mx.array(0.5, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
 
     operation = on_backend(
-        backend, launch, native, gradient, operator="cholesky", tangents_of=cholesky_reference
+        backend, launch, native, gradient, operator="cholesky", jvp_by_gradient=True
     )
     return operation
 
@@ -107,21 +101,6 @@ def _nan_where_failed(factor: mx.array) -> mx.array:
     definite = mx.all(diagonal > mx.zeros_like(diagonal), axis=-1)
     nan = mx.full(factor.shape, mx.nan, dtype=factor.dtype)
     return mx.where(definite[..., None, None], factor, nan)
-
-
-def _by_halves(a: mx.array) -> mx.array:
-    size = a.shape[-1]
-    if size == 1:
-        return mx.sqrt(a)  # NaN or zero of a pivot that is not positive
-    half = math.ceil(size / 2)
-    corner = _by_halves(a[..., :half, :half])
-    above = mx.swapaxes(a[..., half:, :half], -1, -2)
-    above = solve_triangular_reference(corner, above, lower=True)
-    below = mx.swapaxes(above, -1, -2)
-    last = _by_halves(a[..., half:, half:] - multiply(below, above))
-    columns = mx.concatenate([corner, below], axis=-2)
-    padding = [(0, 0)] * (a.ndim - 2) + [(half, 0), (0, 0)]
-    return mx.concatenate([columns, mx.pad(last, padding)], axis=-1)
 
 
 def _by_steps(a: mx.array, *steps: mx.array, backend: str) -> mx.array:

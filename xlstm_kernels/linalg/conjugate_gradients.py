@@ -6,7 +6,6 @@ iteration, so all iterations are computed, and those after convergence change no
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
@@ -17,7 +16,6 @@ from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.differentiation import Arrays, differentiable
 from xlstm_kernels.linalg.arguments import in_float32, require_square
 from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.linear_systems import solve_reference
 
 Multiply: TypeAlias = Callable[[mx.array], mx.array]
 
@@ -166,13 +164,7 @@ def _of_matrix(iterate: Callable[..., Arrays]) -> Callable[..., Arrays]:
         )
         return mx.sum(in_a, axis=stretched, keepdims=True), in_b, mx.zeros_like(start)
 
-    def tangents_of(a: mx.array, b: mx.array, start: mx.array) -> Arrays:
-        size = a.shape[-1]
-        flat = mx.broadcast_to(a, (*b.shape, size)).reshape((-1, size, size))
-        x = solve_reference(flat, b.reshape((math.prod(b.shape[:-1]), size, 1)))
-        return x.reshape(b.shape), function(*map(mx.stop_gradient, (a, b, start)))[1]
-
-    operation: Callable[..., Arrays] = differentiable(function, gradient, tangents_of=tangents_of)
+    operation: Callable[..., Arrays] = differentiable(function, gradient, jvp_by_gradient=True)
     return operation
 
 
@@ -187,17 +179,13 @@ def _of_function(
         of_residual, _ = iterate(multiply_by_a, cotangents[0], mx.zeros_like(cotangents[0]))
         return _once(of_residual, primals[0]), mx.zeros_like(primals[1])
 
-    solution = differentiable(lambda _, x: x, gradient, tangents_of=_refuse_tangents)
+    solution = differentiable(lambda _, x: x, gradient, jvp_by_gradient=True)
     residual = b - multiply_by_a(x)
     return solution(residual, x), info
 
 
-def _refuse_tangents(*_: mx.array) -> NoReturn:
-    raise ValueError("conjugate_gradient: mx.jvp needs a matrix, got a function")
-
-
 def _refuse_second(*_: Arrays) -> NoReturn:
-    raise ValueError("conjugate_gradient: second derivatives need a matrix, got a function")
+    raise ValueError("conjugate_gradient: mx.jvp, second derivatives need a matrix, got a function")
 
 
 # What depends on the residual depends on a and b, and so the gradient of either is refused.

@@ -138,7 +138,9 @@ def _solution(backend: str) -> Operation:
         right = mx.concatenate([inner, x, in_x - multiply(transposed, in_b)], axis=2)
         return multiply(left, mx.swapaxes(right, 1, 2)), in_b, mx.zeros_like(bound)
 
-    return on_backend(backend, solve, solve, gradient, operator="lstsq", of_outputs=True)
+    return on_backend(
+        backend, solve, solve, gradient, operator="lstsq", of_outputs=True, jvp_by_gradient=True
+    )
 
 
 def _kept(s: mx.array, bound: mx.array) -> mx.array:

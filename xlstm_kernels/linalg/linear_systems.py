@@ -12,7 +12,6 @@ from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_floa
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.lu_factorization import (
     lu_operation,
-    lu_reference,
     take_rows,
 )
 from xlstm_kernels.linalg.triangular import (
@@ -20,7 +19,6 @@ from xlstm_kernels.linalg.triangular import (
     Solver,
     by_inverses,
     of_work,
-    solve_triangular_reference,
     triangular_operation,
     zero_or_nan,
 )
@@ -80,14 +78,6 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     return inverse.reshape(a.shape)
 
 
-def solve_reference(a: mx.array, b: mx.array) -> mx.array:
-    """`solve` of a (B, N, N) and b (B, N, K) in MLX operations that MLX differentiates."""
-    _, permutation, _ = lu_operation(executors.NATIVE)(mx.stop_gradient(a))
-    compact = lu_reference(take_rows(a, permutation))
-    x = solve_triangular_reference(compact, take_rows(b, permutation), lower=True, unit=True)
-    return solve_triangular_reference(compact, x)
-
-
 @functools.cache
 def _solve(backend: str) -> Operation:
     """The operation a (B, N, N), b (B, N, K) -> x (B, N, K) on one backend."""
@@ -123,7 +113,7 @@ def _solve(backend: str) -> Operation:
         return mx.negative(multiply(in_b, mx.swapaxes(operation(a, b), -1, -2))), in_b
 
     operation = on_backend(
-        backend, launch, native, gradient, operator="solve", tangents_of=solve_reference
+        backend, launch, native, gradient, operator="solve", jvp_by_gradient=True
     )
     return of_work(operation)
 
@@ -147,13 +137,10 @@ def _inverse(backend: str) -> Operation:
         # NaN where MLX raises, or returns numbers for an infinite element.
         return mx.linalg.inv(a + (nothing + zero_or_nan(upper)), stream=mx.cpu)
 
-    def tangents_of(a: mx.array) -> mx.array:
-        return solve_reference(a, mx.broadcast_to(mx.eye(a.shape[-1]), a.shape))
-
     def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         transposed = mx.swapaxes(outputs[0], -1, -2)
         return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
 
     return on_backend(
-        backend, launch, native, gradient, operator="inv", of_outputs=True, tangents_of=tangents_of
+        backend, launch, native, gradient, operator="inv", of_outputs=True, jvp_by_gradient=True
     )

@@ -93,19 +93,6 @@ def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.
     return compact.reshape(a.shape), pivots.reshape((*batch, min(rows, columns)))
 
 
-def lu_reference(a: mx.array) -> mx.array:
-    """The compact factors of (..., M, N), rows in the order of the pivots, in MLX operations.
-
-    Golub and Van Loan, algorithm 3.2.1: outer products. MLX differentiates it.
-    """
-    if not min(a.shape[-2:]):
-        return a
-    row = a[..., :1, :]
-    column = a[..., 1:, :1] / a[..., :1, :1]
-    rest = lu_reference(a[..., 1:, 1:] - column * row[..., 1:])
-    return mx.concatenate([row, mx.concatenate([column, rest], axis=-1)], axis=-2)
-
-
 @functools.cache
 def lu_operation(backend: str) -> Operation:
     """The operation a (B, M, N) -> compact factors, permutation (B, M), pivots on one backend.
@@ -115,10 +102,6 @@ def lu_operation(backend: str) -> Operation:
 
     def launch(a: mx.array) -> Factors:
         return _by_blocks(a, backend)
-
-    def tangents_of(a: mx.array) -> Factors:
-        _, permutation, pivots = operation(mx.stop_gradient(a))
-        return lu_reference(take_rows(a, permutation)), permutation, pivots
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         """Giles, 2008, of A = P L U, and of the rows or columns beyond the leading square.
@@ -147,9 +130,7 @@ def lu_operation(backend: str) -> Operation:
             in_columns = mx.concatenate([in_columns, wide[..., k:]], axis=-1)
         return (take_rows(in_columns, inverse_permutation(permutation)),)
 
-    operation = on_backend(
-        backend, launch, _native, gradient, operator="lu", tangents_of=tangents_of
-    )
+    operation = on_backend(backend, launch, _native, gradient, operator="lu", jvp_by_gradient=True)
 
     def of_work(a: mx.array) -> Factors:
         factors: Factors = operation(a) if a.size else _of_nothing(a)

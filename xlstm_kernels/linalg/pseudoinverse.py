@@ -32,7 +32,7 @@ def pinv(
 
     Where a matrix is not finite, its pseudo-inverse is NaN; NumPy raises. The gradient is that of
     Golub and Pereyra (1973), for matrices that keep their rank. It is finite for equal singular
-    values. `rcond` has no gradient, and `mx.jvp` is not available.
+    values. `rcond` has no gradient.
 
     Args:
         a: float32 (..., M, N).
@@ -91,7 +91,9 @@ def _operation(backend: str, hermitian: bool) -> Operation:
         whole = multiply(v * mx.expand_dims(inverses, axis=1), ut)
         return known(mx.expand_dims(finite, axis=2), whole)
 
-    return on_backend(backend, inverse, inverse, _gradient, operator="pinv", of_outputs=True)
+    return on_backend(
+        backend, inverse, inverse, _gradient, operator="pinv", of_outputs=True, jvp_by_gradient=True
+    )
 
 
 def _gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:

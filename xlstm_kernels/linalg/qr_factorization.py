@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Gradient, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
@@ -97,9 +97,14 @@ def qr_operation(backend: str, mode: Mode) -> Operation:
         ]
         return tuple(factors) if mode != "r" else factors[0]
 
-    gradient = _gradient(backend, mode)
     return on_backend(
-        backend, launch, _native(mode, gradient), gradient, operator="qr", of_outputs=True
+        backend,
+        launch,
+        functools.partial(_native, mode=mode),
+        _gradient(backend, mode),
+        operator="qr",
+        of_outputs=True,
+        jvp_by_gradient=True,
     )
 
 
@@ -125,40 +130,17 @@ def _of_empty(matrices: mx.array, mode: Mode) -> QRResult | mx.array:
 # --- MLX operations ----------------------------------------------------------------------------
 
 
-def _native(mode: Mode, gradient: Gradient) -> Operation:
-    """LAPACK's factors on the CPU, with the rule for `mx.jvp` that MLX lacks."""
-
-    def factor(matrices: mx.array) -> Any:
-        rows, columns = matrices.shape[-2:]
-        if mode == "complete":
-            # Columns of zeros need no reflection, and fill Q with all rows' columns.
-            padding = [(0, 0)] * (matrices.ndim - 1) + [(0, max(rows - columns, 0))]
-            q, r = mx.linalg.qr(mx.pad(matrices, padding), stream=mx.cpu)
-            return q, r[..., :columns]
-        q, r = mx.linalg.qr(matrices, stream=mx.cpu)
-        return r if mode == "r" else (q, r)
-
-    def push_forward(primals: Any, tangents: Any) -> Any:
-        """A gradient is linear in the cotangents: its gradient in them is the tangents' image."""
-        (matrices,) = _as_tuple(primals)
-        (moving,) = _as_tuple(tangents)
-        factors = _as_tuple(factor(matrices))
-
-        def pulled(*cotangents: mx.array) -> Arrays:
-            return gradient((matrices,), cotangents, factors)
-
-        _, pushed = mx.vjp(pulled, [mx.zeros_like(array) for array in factors], [moving])
-        return pushed if mode != "r" else pushed[0]
-
-    guard = unmapped("qr")
-    operation = mx.custom_function(lambda matrices: factor(mx.stop_gradient(guard(matrices))))
-    operation.jvp(push_forward)
-    return operation
-
-
-def _as_tuple(arrays: Any) -> Any:
-    """MLX hands a single array over bare, several as a sequence."""
-    return tuple(arrays) if isinstance(arrays, (tuple, list)) else (arrays,)
+def _native(matrices: mx.array, mode: Mode) -> Any:
+    """LAPACK's factors, on the CPU."""
+    matrices = unmapped("qr")(matrices)
+    rows, columns = matrices.shape[-2:]
+    if mode == "complete":
+        # Columns of zeros need no reflection, and fill Q with all rows' columns.
+        padding = [(0, 0)] * (matrices.ndim - 1) + [(0, max(rows - columns, 0))]
+        q, r = mx.linalg.qr(mx.pad(matrices, padding), stream=mx.cpu)
+        return q, r[..., :columns]
+    q, r = mx.linalg.qr(matrices, stream=mx.cpu)
+    return r if mode == "r" else (q, r)
 
 
 # --- gradients ---------------------------------------------------------------------------------

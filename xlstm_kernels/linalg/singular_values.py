@@ -66,7 +66,7 @@ def svd(
     Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
     Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
     values, and in those of zero if the matrix is not square. Unlike theirs it is finite in the
-    values alone: a zero cotangent of the vectors adds zero. `mx.jvp` is not available.
+    values alone: a zero cotangent of the vectors adds zero.
 
     Args:
         a: float32 (..., M, N).
@@ -150,7 +150,9 @@ def _operation(backend: str, full: bool) -> Operation:
             raise ValueError("svd: full_matrices=True has a gradient for square matrices only")
         return (svd_gradient(*cotangents, *outputs),)
 
-    return on_backend(backend, launch, native, gradient, operator="svd", of_outputs=True)
+    return on_backend(
+        backend, launch, native, gradient, operator="svd", of_outputs=True, jvp_by_gradient=True
+    )
 
 
 @functools.cache
@@ -180,7 +182,7 @@ def _values_operation(backend: str) -> Operation:
         u, _, vh = _operation(backend, False)(*primals)
         return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
-    return on_backend(backend, launch, native, gradient, operator="svdvals")
+    return on_backend(backend, launch, native, gradient, operator="svdvals", jvp_by_gradient=True)
 
 
 def _native(a: mx.array, *, full: bool) -> Arrays:

@@ -36,7 +36,7 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
     Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
     of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
     vectors of equal eigenvalues. Unlike theirs it is finite in the values alone: a zero cotangent
-    of the vectors adds zero. `mx.jvp` is not available.
+    of the vectors adds zero.
 
     Args:
         a: float32 (..., N, N).
@@ -114,7 +114,9 @@ def _operation(backend: str) -> Operation:
     def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         return (eigh_gradient(*cotangents, *outputs),)
 
-    return on_backend(backend, launch, native, gradient, operator="eigh", of_outputs=True)
+    return on_backend(
+        backend, launch, native, gradient, operator="eigh", of_outputs=True, jvp_by_gradient=True
+    )
 
 
 @functools.cache
@@ -139,7 +141,7 @@ def _values_operation(backend: str) -> Operation:
         scaled = vectors * mx.expand_dims(cotangents[0], axis=1)
         return (_in_triangle(multiply(scaled, mx.swapaxes(vectors, 1, 2))),)
 
-    return on_backend(backend, launch, native, gradient, operator="eigvalsh")
+    return on_backend(backend, launch, native, gradient, operator="eigvalsh", jvp_by_gradient=True)
 
 
 def eigh_gradient(

@@ -99,9 +99,6 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
 
         return _finite_columns(substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b))
 
-    def tangents_of(a: mx.array, b: mx.array) -> mx.array:
-        return solve_triangular_reference(a, b, lower=lower, unit=unit)
-
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3: the inverse transposed."""
         a, b = primals
@@ -117,21 +114,9 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         native,
         gradient,
         operator="solve_triangular",
-        tangents_of=tangents_of,
+        jvp_by_gradient=True,
     )
     return of_work(operation)
-
-
-def solve_triangular_reference(
-    a: mx.array, b: mx.array, *, lower: bool = False, unit: bool = False
-) -> mx.array:
-    """`solve_triangular` in MLX operations, of a (..., N, N) and b (..., N, K)."""
-
-    def leaf(a: mx.array) -> Solver:
-        return lambda b: b if unit else b / a
-
-    x = substitution(a, lower=lower, leaf=leaf, rows=1)(b)
-    return x if unit else x + zero_or_nan(a)
 
 
 def substitution(

@@ -178,7 +178,7 @@ def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) ->
         return in_x.reshape(x.shape).astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
     if by_mlx:
-        return differentiable(matmul, gradient, tangents_of=native)
+        return differentiable(matmul, gradient, jvp_by_gradient=True)
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 
 

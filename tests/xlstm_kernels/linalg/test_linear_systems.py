@@ -561,7 +561,7 @@ def test_first_derivatives_of_a_function():
         np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="second derivatives need a matrix"):
         mx.grad(lambda b: mx.grad(by_function)(a, b).sum())(b)
-    with pytest.raises(ValueError, match=r"mx\.jvp needs a matrix"):
+    with pytest.raises(ValueError, match=r"mx\.jvp.* need a matrix"):
         mx.jvp(lambda b: by_function(a, b), [b], [b])
 
 

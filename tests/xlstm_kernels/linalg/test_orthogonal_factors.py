@@ -299,7 +299,6 @@ def test_lstsq_derivatives(a, device):
         lambda a, b: joined(lstsq(a, b, backend=device), mx),
         lambda a, b: joined(np.linalg.lstsq(a, b), np),
         [a, right_side(len(a), 2)],
-        forward=False,
     )
 
 
