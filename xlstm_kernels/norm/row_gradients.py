@@ -21,7 +21,16 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.msl import SIGMOID
-from xlstm_kernels.norm.rows import LOCATE, ROW, ROWS, kernel_name, row_launch, switches
+from xlstm_kernels.norm.rows import (
+    LOCATE,
+    MEAN,
+    READ_AGAIN,
+    ROW,
+    ROWS,
+    kernel_name,
+    row_launch,
+    switches,
+)
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -49,42 +58,33 @@ def norm_gradient(
         centred: whether each row's mean is taken from it.
         backend: one that runs kernels.
     """
-    x, *given = primals
-    arrays = dict(zip(extras, given, strict=True))
-    # A bias is in no gradient but the gate's.
-    read = [array for name, array in arrays.items() if name != "bias" or "gate" in arrays]
+    x, *arrays = primals
     kernel = norm_gradient_kernel(extras, centred=centred)
-    gradients = kernel(x, epsilon, cotangent, *read, backend=backend)
-    found = dict(zip(kernel.outputs, gradients, strict=True))
-    results = [found["values_gradient"]]
-    for name, array in arrays.items():
-        if name == "gate":
-            results.append(found["gate_gradient"])
-        else:
-            results.append(mx.sum(found[f"{name}_sums"], axis=0).astype(array.dtype))
-    return tuple(results)
+    in_x, *gradients = kernel(x, epsilon, cotangent, *arrays, backend=backend)
+    results = (
+        gradient if name == "gate" else mx.sum(gradient, axis=0).astype(array.dtype)
+        for name, array, gradient in zip(extras, arrays, gradients, strict=True)
+    )
+    return in_x, *results
 
 
 # --- Metal -------------------------------------------------------------------------------------
 
 
-def _launch(outputs: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
+def _launch(extras: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
     launch = row_launch(
         values,
         rows_per_simdgroup=_ROWS_PER_SIMDGROUP,
-        streams=2 + ("gate_gradient" in outputs),
+        streams=2 + ("gate" in extras),
     )
     _, _, heads, columns = values.shape
     threads, places, _ = launch.threadgroup
     sums = ((launch.grid[0] // threads * places, heads * columns), mx.float32)
     gate = others[-1]
-    made = {
-        "values_gradient": (values.shape, values.dtype),
-        "weight_sums": sums,
-        "bias_sums": sums,
-        "gate_gradient": (gate.shape, gate.dtype),
-    }
-    shapes, dtypes = zip(*(made[name] for name in outputs), strict=True)
+    made = {"weight": sums, "bias": sums, "gate": (gate.shape, gate.dtype)}
+    shapes, dtypes = zip(
+        (values.shape, values.dtype), *(made[name] for name in extras), strict=True
+    )
     template = (*launch.template, ("GateT", gate.dtype))
     return replace(launch, output_shapes=shapes, output_dtypes=dtypes, template=template)
 
@@ -101,10 +101,6 @@ _BODY = f"""
     threadgroup float2 partial_moments[SIMDGROUPS];
     #endif
     {LOCATE}
-    #if BIASED && GATED
-    const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
-    #endif
     const uint first_base = threadgroup_position_in_grid.x * places;
     const int64_t block = static_cast<int64_t>(first_base + place) * features + first;
     #if WEIGHTED
@@ -123,41 +119,16 @@ _BODY = f"""
             row_cotangent, cotangent_strides[2], own, stride, width);
 
         #if CENTRED
-        float sum = 0.0f;
-        for (uint start = own; start < own + columns; start += VALUES * stride) {{
-            if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
-            }}
-            #pragma clang loop unroll(full)
-            for (uint v = 0; v < VALUES; ++v) {{
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < PACK; ++k) {{
-                    sum += held.number(v, k);
-                }}
-            }}
-        }}
-        const float mean = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane)
-            / static_cast<float>(columns);
-        // Of the differences from the mean as rounded, as in `rows`: d, d^2, g, g d.
+{MEAN}        // Of the differences from the mean as rounded, as in `rows`: d, d^2, g, g d.
         float4 moments = float4(0.0f);
         #else
         float2 moments = float2(0.0f);  // x^2, g x
         #endif
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
                 given = xlstm_read_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
-                #if WEIGHTED
-                weights = xlstm_read_row<VALUES, PACK>(
-                    head_weight, weight_strides[0], start, stride, columns);
-                #endif
-                #if GATED
-                gates = xlstm_read_row<VALUES, PACK>(
-                    row_gate, gate_strides[2], start, stride, width);
-                #endif
+                {READ_AGAIN}
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
@@ -193,22 +164,9 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
                 given = xlstm_read_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
-                #if WEIGHTED
-                weights = xlstm_read_row<VALUES, PACK>(
-                    head_weight, weight_strides[0], start, stride, columns);
-                #endif
-                #if BIASED && GATED
-                biases = xlstm_read_row<VALUES, PACK>(
-                    head_bias, bias_strides[0], start, stride, columns);
-                #endif
-                #if GATED
-                gates = xlstm_read_row<VALUES, PACK>(
-                    row_gate, gate_strides[2], start, stride, width);
-                #endif
+                {READ_AGAIN}
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
@@ -296,20 +254,12 @@ _BODY = f"""
 @functools.cache
 def norm_gradient_kernel(extras: tuple[str, ...], *, centred: bool) -> Kernel:
     """The kernel that gives all gradients of a norm with these extras."""
-    gated = "gate" in extras
-    outputs = (
-        "values_gradient",
-        *(f"{name}_sums" for name in ("weight", "bias") if name in extras),
-        *(("gate_gradient",) * gated),
-    )
+    outputs = {"weight": "weight_sums", "bias": "bias_sums", "gate": "gate_gradient"}
     return Kernel(
         name=kernel_name("norm_gradient", extras, centred=centred),
-        inputs=(
-            *("values", "epsilon", "cotangent"),
-            *(extra for extra in extras if extra != "bias" or gated),
-        ),
-        outputs=outputs,
-        launch=functools.partial(_launch, outputs),
+        inputs=("values", "epsilon", "cotangent", *extras),
+        outputs=("values_gradient", *(outputs[name] for name in extras)),
+        launch=functools.partial(_launch, extras),
         header=switches(extras, centred=centred) + ROWS + SIGMOID,
         contiguous_inputs=False,
         body=_BODY,

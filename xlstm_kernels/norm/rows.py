@@ -139,6 +139,10 @@ LOCATE = """
     auto weights = xlstm_read_row<VALUES, PACK>(
         head_weight, weight_strides[0], own, stride, columns);
     #endif
+    #if BIASED
+    const auto head_bias = bias + first * bias_strides[0];
+    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    #endif
 """
 
 #: MSL of one of the rows, `base` being the first of the threadgroup's.
@@ -159,6 +163,48 @@ ROW = """
         #endif
 """
 
+#: MSL of the mean of a row, or without CENTRED that of its squares.
+MEAN = """
+        float sum = 0.0f;
+        for (uint start = own; start < own + columns; start += VALUES * stride) {
+            if (!HELD) {
+                held = xlstm_read_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+            }
+            #pragma clang loop unroll(full)
+            for (uint v = 0; v < VALUES; ++v) {
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {
+                    #if CENTRED
+                    sum += held.number(v, k);
+                    #else
+                    sum += held.number(v, k) * held.number(v, k);
+                    #endif
+                }
+            }
+        }
+        sum = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane);
+        const float mean = sum / static_cast<float>(columns);
+"""
+
+#: MSL of another part of a row that does not fit the registers, from `start` on.
+READ_AGAIN = """
+                held = xlstm_read_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+                #if WEIGHTED
+                weights = xlstm_read_row<VALUES, PACK>(
+                    head_weight, weight_strides[0], start, stride, columns);
+                #endif
+                #if BIASED
+                biases = xlstm_read_row<VALUES, PACK>(
+                    head_bias, bias_strides[0], start, stride, columns);
+                #endif
+                #if GATED
+                gates = xlstm_read_row<VALUES, PACK>(
+                    row_gate, gate_strides[2], start, stride, width);
+                #endif
+"""
+
 _BODY = f"""
     // values: (batch, length, heads, columns); epsilon: 0-d; weight, bias: (heads * columns);
     // gate, normalised: (batch, length, heads * columns), normalised contiguous.
@@ -167,35 +213,10 @@ _BODY = f"""
     threadgroup float2 partial_moments[SIMDGROUPS];
     #endif
     {LOCATE}
-    #if BIASED
-    const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
-    #endif
     for (uint base = threadgroup_position_in_grid.x * places; base < rows; base += taken) {{
 {ROW}
         const auto row_normalised = normalised + (row * features + first);
-
-        float sum = 0.0f;
-        for (uint start = own; start < own + columns; start += VALUES * stride) {{
-            if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
-            }}
-            #pragma clang loop unroll(full)
-            for (uint v = 0; v < VALUES; ++v) {{
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < PACK; ++k) {{
-                    #if CENTRED
-                    sum += held.number(v, k);
-                    #else
-                    sum += held.number(v, k) * held.number(v, k);
-                    #endif
-                }}
-            }}
-        }}
-        sum = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane);
-        const float mean = sum / static_cast<float>(columns);
-        #if CENTRED
+{MEAN}        #if CENTRED
         // The mean as rounded lies close to the values if these lie close to each other, and then
         // the difference is exact: its small mean and squares keep digits that a big mean lacks.
         float2 moments = float2(0.0f);
@@ -224,20 +245,7 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
-                #if WEIGHTED
-                weights = xlstm_read_row<VALUES, PACK>(
-                    head_weight, weight_strides[0], start, stride, columns);
-                #endif
-                #if BIASED
-                biases = xlstm_read_row<VALUES, PACK>(
-                    head_bias, bias_strides[0], start, stride, columns);
-                #endif
-                #if GATED
-                gates = xlstm_read_row<VALUES, PACK>(
-                    row_gate, gate_strides[2], start, stride, width);
-                #endif
+                {READ_AGAIN}
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
