@@ -17,7 +17,6 @@ from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
 _SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes it or 1 / cap below for zero
-_THREADGROUP = 256
 _PACK_BYTES = 16
 
 
@@ -135,17 +134,7 @@ def _array_cap(cap_value: mx.array) -> mx.array:
 
 
 def _launch(values: mx.array, *_others: mx.array) -> Launch:
-    """One flat line of threads, each with one pack of 16 bytes."""
-    pack = _PACK_BYTES // values.dtype.size
-    # 32-bit indices are faster; the first index past the last pack must fit them.
-    index = mx.uint32 if values.size < 2**31 else mx.int64
-    return Launch(
-        grid=(math.ceil(values.size / pack), 1, 1),
-        threadgroup=(_THREADGROUP, 1, 1),
-        output_shapes=(values.shape,),
-        output_dtypes=(values.dtype,),
-        template=(("T", values.dtype), ("Index", index), ("PACK", pack)),
-    )
+    return Launch.of_elements(values, _PACK_BYTES // values.dtype.size)
 
 
 _TANH = """

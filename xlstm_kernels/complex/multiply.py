@@ -24,7 +24,6 @@ from xlstm_kernels.msl import PACKS
 Numbers = TypeVar("Numbers", mx.array, DoubleFloat)
 
 _OPERATOR = "complex_multiply"
-_THREADGROUP = 256
 _PACK_BYTES = 16
 
 
@@ -139,18 +138,7 @@ def _operation(backend: str, conjugate: bool, double: bool) -> Operation:
 
 def _launch(outputs: int, a: mx.array, *_others: mx.array, conjugate: bool) -> Launch:
     pack = _PACK_BYTES // a.dtype.size if outputs == 1 else 2
-    return Launch(
-        grid=(-(-a.size // pack), 1, 1),
-        threadgroup=(_THREADGROUP, 1, 1),
-        output_shapes=(a.shape,) * outputs,
-        output_dtypes=(a.dtype,) * outputs,
-        template=(
-            ("T", a.dtype),
-            ("Index", mx.uint32 if a.size < 2**31 else mx.int64),
-            ("PACK", pack),
-            ("CONJUGATE", conjugate),
-        ),
-    )
+    return Launch.of_elements(a, pack, outputs=outputs, CONJUGATE=conjugate)
 
 
 _KERNEL = Kernel(

@@ -20,8 +20,6 @@ from xlstm_kernels.kernel import Kernel, Launch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_THREADGROUP = 256
-
 
 def _exp(a: mx.array) -> mx.array:
     """The exponential function, of which `mx.exp` (0.32.4) has the digits of a float32."""
@@ -75,13 +73,7 @@ def elementwise(name: str, backend: str) -> Operation:
 
 
 def _launch(high: mx.array, *_others: mx.array) -> Launch:
-    return Launch(
-        grid=(high.size, 1, 1),
-        threadgroup=(_THREADGROUP, 1, 1),
-        output_shapes=(high.shape, high.shape),
-        output_dtypes=(mx.float32, mx.float32),
-        template=(("Index", mx.uint32 if high.size < 2**31 else mx.int64),),
-    )
+    return Launch.of_elements(high, 1, outputs=2)
 
 
 @functools.cache

@@ -55,12 +55,7 @@ def _by_sweeps(rotated: mx.array, width: mx.array, *rounds: mx.array, backend: s
 
 
 def _launch(matrices: mx.array, before: mx.array, *_others: mx.array) -> Launch:
-    return Launch(
-        grid=(before.size * _THREADS, 1, 1),
-        threadgroup=(_THREADS, 1, 1),
-        output_shapes=(matrices.shape, before.shape),
-        output_dtypes=(mx.float32, mx.float32),
-    )
+    return Launch.of_groups(before.size, _THREADS, matrices.shape, before.shape)
 
 
 _KERNEL = Kernel(

@@ -67,14 +67,8 @@ def _undefined(r: mx.array, columns: int) -> mx.array:
 
 def _launch(panel: mx.array) -> Launch:
     batch, width, _ = panel.shape
-    threads = width * _SIMD_WIDTH
-    return Launch(
-        grid=(batch * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=(panel.shape, (batch, width, width)),
-        output_dtypes=(mx.float32, mx.float32),
-        template=(("WIDTH", width),),
-    )
+    t_shape = (batch, width, width)
+    return Launch.of_groups(batch, width * _SIMD_WIDTH, panel.shape, t_shape, WIDTH=width)
 
 
 _KERNEL = Kernel(
@@ -190,14 +184,8 @@ _KERNEL = Kernel(
 
 def _launch_reflect(state: mx.array, v: mx.array, _t: mx.array, *, forms_q: bool) -> Launch:
     batch, columns, _ = state.shape
-    threads = _COLUMNS * _SIMD_WIDTH
-    return Launch(
-        grid=(batch * math.ceil(columns / _COLUMNS) * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=(state.shape,),
-        output_dtypes=(mx.float32,),
-        template=(("WIDTH", v.shape[1]), ("FORMS_Q", forms_q)),
-    )
+    groups, threads = batch * math.ceil(columns / _COLUMNS), _COLUMNS * _SIMD_WIDTH
+    return Launch.of_groups(groups, threads, state.shape, WIDTH=v.shape[1], FORMS_Q=forms_q)
 
 
 _REFLECT = Kernel(

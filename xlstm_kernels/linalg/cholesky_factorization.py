@@ -245,12 +245,7 @@ _KERNEL = Kernel(
 def _launch_step(a: mx.array, *_others: mx.array) -> Launch:
     batch, rows, _ = a.shape
     tiles = math.ceil(rows / _TILE)
-    return Launch(
-        grid=(batch * tiles * tiles * _STEP_THREADS, 1, 1),
-        threadgroup=(_STEP_THREADS, 1, 1),
-        output_shapes=(a.shape, a.shape),
-        output_dtypes=(mx.float32, mx.float32),
-    )
+    return Launch.of_groups(batch * tiles * tiles, _STEP_THREADS, a.shape, a.shape)
 
 
 _STEP = Kernel(

@@ -14,10 +14,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-
-import mlx.core as mx
+from typing import TYPE_CHECKING
 
 from xlstm_kernels.kernel import Kernel, Launch
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 _SIMD_WIDTH = 32
 _ROWS_OF_A_THREAD = 16
@@ -87,22 +89,20 @@ def _launch(matrices: mx.array, *, q_columns: int, r_rows: int) -> Launch:
     places = max(min(_THREADS // threads, _MEMORY // (rows * layout.stride + 4 * rows)), 1)
     places = max(1 << (places.bit_length() - 1), _SIMD_WIDTH // threads)
     q_shape = ((batch, rows, q_columns),) if q_columns else ()
-    return Launch(
-        grid=(math.ceil(batch / places) * places * threads, 1, 1),
-        threadgroup=(places * threads, 1, 1),
-        output_shapes=(*q_shape, (batch, r_rows, columns)),
-        output_dtypes=(mx.float32,) * (len(q_shape) + 1),
-        template=(
-            ("ROWS", rows),
-            ("COLUMNS", columns),
-            ("FACTORS", min(rows, columns)),
-            ("Q_COLUMNS", q_columns),
-            ("R_ROWS", r_rows),
-            ("AT_ONCE", layout.columns),
-            ("SLICES", layout.slices),
-            ("STRIDE", layout.stride),
-            ("PLACES", places),
-        ),
+    return Launch.of_groups(
+        math.ceil(batch / places),
+        places * threads,
+        *q_shape,
+        (batch, r_rows, columns),
+        ROWS=rows,
+        COLUMNS=columns,
+        FACTORS=min(rows, columns),
+        Q_COLUMNS=q_columns,
+        R_ROWS=r_rows,
+        AT_ONCE=layout.columns,
+        SLICES=layout.slices,
+        STRIDE=layout.stride,
+        PLACES=places,
     )
 
 

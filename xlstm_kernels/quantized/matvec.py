@@ -193,23 +193,20 @@ def _launch(
     values = 32 if rows <= 2 else 16 if rows <= 4 else 8
     values = min(values, _PACK_BYTES * 8 // bits)
     simdgroups = min(_SIMDGROUPS, math.ceil(inner / (32 * values)))
-    threads = 32 * simdgroups
-    return Launch(
-        grid=(math.ceil(w.shape[0] / _OUTPUTS) * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=((*x.shape[:-1], w.shape[0]),),
-        output_dtypes=(x.dtype,),
-        template=(
-            ("T", x.dtype),
-            ("ScaleT", scales.dtype),
-            ("BiasT", biases.dtype),
-            ("ROWS", rows),
-            ("VALUES", values),
-            ("PACK", min(values, _PACK_BYTES // x.dtype.size)),
-            ("SIMDGROUPS", simdgroups),
-            ("GROUP_SIZE", group_size),
-            ("BITS", bits),
-        ),
+    return Launch.of_groups(
+        math.ceil(w.shape[0] / _OUTPUTS),
+        32 * simdgroups,
+        (*x.shape[:-1], w.shape[0]),
+        dtype=x.dtype,
+        T=x.dtype,
+        ScaleT=scales.dtype,
+        BiasT=biases.dtype,
+        ROWS=rows,
+        VALUES=values,
+        PACK=min(values, _PACK_BYTES // x.dtype.size),
+        SIMDGROUPS=simdgroups,
+        GROUP_SIZE=group_size,
+        BITS=bits,
     )
 
 
