@@ -91,7 +91,7 @@ def svd(
     if not compute_uv:
         return svdvals(a, backend=backend)
     rows, columns = a.shape[-2:]
-    u, s, vh = _operation(backend, full_matrices and rows != columns)(_tall(a))
+    u, s, vh = _operation(backend, full=full_matrices and rows != columns)(_tall(a))
     if rows < columns:
         u, vh = mx.swapaxes(vh, 1, 2), mx.swapaxes(u, 1, 2)
     batch = a.shape[:-2]
@@ -117,7 +117,7 @@ def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
         ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("svdvals", "a", a)
-    s: mx.array = _values_operation(executors.resolve(backend))(_tall(a))
+    s: mx.array = _operation(executors.resolve(backend), vectors=False)(_tall(a))[0]
     return s.reshape(*a.shape[:-2], s.shape[-1])
 
 
@@ -127,83 +127,64 @@ def _tall(a: mx.array) -> mx.array:
 
 
 @functools.cache
-def _operation(backend: str, full: bool) -> Operation:
-    """The operation (B, M, N), M >= N, -> U, S, Vh on one backend."""
+def _operation(backend: str, *, full: bool = False, vectors: bool = True) -> Operation:
+    """The operation (B, M, N), M >= N, -> U, S, Vh, or S without `vectors`, on one backend."""
 
     def launch(a: mx.array) -> Arrays:
+        _, rows, columns = a.shape
         if not a.size:
             return native(a)
-        _, rows, columns = a.shape
         if not fits(columns, rows, full=full):
             finite, numbers = finite_matrices(a)
-            u, s, vh = large_svd(numbers, backend, full=full)
-            return known(finite, u), known(finite[:, 0], s), known(finite, vh)
-        kernel = kernel_for(columns, rows, vectors=True)
-        s, u, vh = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)[:3]
-        return mx.swapaxes(u, 1, 2), s, vh
+            return results(finite, *large_svd(numbers, backend, full=full))
+        kernel = kernel_for(columns, rows, vectors=vectors)
+        s, *found = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)
+        return (mx.swapaxes(found[0], 1, 2), s, found[1]) if vectors else (s,)
 
     def native(a: mx.array) -> Arrays:
-        return _native(a, full=full)
+        batch, rows, columns = a.shape
+        finite, numbers = finite_matrices(a)
+        if not columns:
+            u = mx.broadcast_to(mx.eye(rows, rows * full), (batch, rows, rows * full))
+            return results(finite, u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0)))
+        with mx.stream(mx.cpu):
+            if not vectors:
+                # MLX's stubs promise a tuple.
+                values: Any = mx.linalg.svd(numbers, compute_uv=False)
+                return (known(finite[:, 0], values),)
+            if full or rows <= 2 * columns:
+                u, s, vh = mx.linalg.svd(numbers)
+            else:
+                # Through R of a QR decomposition (Chan 1982): MLX's own U has M x M numbers.
+                q, r = mx.linalg.qr(numbers)
+                u, s, vh = mx.linalg.svd(r)
+                u = mx.matmul(q, u)
+        return results(finite, u if full else u[:, :, :columns], s, vh)
 
-    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+    def results(finite: mx.array, u: mx.array, s: mx.array, vh: mx.array) -> Arrays:
+        values = known(finite[:, 0], s)
+        return (known(finite, u), values, known(finite, vh)) if vectors else (values,)
+
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         if full:
             raise ValueError("svd: full_matrices=True has a gradient for square matrices only")
-        return (svd_gradient(*cotangents, *outputs),)
+        if vectors:
+            return (_gradient(*cotangents, *outputs),)
+        u, _, vh = _operation(backend)(*primals)
+        return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
     return on_backend(
-        backend, launch, native, gradient, operator="svd", of_outputs=True, jvp_by_gradient=True
+        backend,
+        launch,
+        native,
+        gradient,
+        operator="svd" if vectors else "svdvals",
+        of_outputs=True,
+        jvp_by_gradient=True,
     )
 
 
-@functools.cache
-def _values_operation(backend: str) -> Operation:
-    """The operation (B, M, N), M >= N, -> S on one backend."""
-
-    def launch(a: mx.array) -> mx.array:
-        if not a.size:
-            return native(a)
-        _, rows, columns = a.shape
-        if not fits(columns, rows, full=False):
-            values: mx.array = _operation(backend, False)(a)[1]
-            return values
-        kernel = kernel_for(columns, rows, vectors=False)
-        return kernel(mx.swapaxes(a, 1, 2), backend=backend)[0]
-
-    def native(a: mx.array) -> mx.array:
-        if not a.shape[2]:
-            return mx.zeros((a.shape[0], 0))
-        finite, numbers = finite_matrices(a)
-        with mx.stream(mx.cpu):
-            # MLX's stubs promise a tuple.
-            s: Any = mx.linalg.svd(numbers, compute_uv=False)
-        return known(finite[:, 0], s)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        u, _, vh = _operation(backend, False)(*primals)
-        return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
-
-    return on_backend(backend, launch, native, gradient, operator="svdvals", jvp_by_gradient=True)
-
-
-def _native(a: mx.array, *, full: bool) -> Arrays:
-    batch, rows, columns = a.shape
-    if not columns:
-        u = mx.broadcast_to(mx.eye(rows)[:, : rows if full else 0], (batch, rows, rows * full))
-        return u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0))
-    finite, numbers = finite_matrices(a)
-    with mx.stream(mx.cpu):
-        if not full and rows > 2 * columns:
-            # Through R of a QR decomposition (Chan 1982): MLX's own U has M x M numbers.
-            q, r = mx.linalg.qr(numbers)
-            u, s, vh = mx.linalg.svd(r)
-            u = mx.matmul(q, u)
-        else:
-            u, s, vh = mx.linalg.svd(numbers)
-    u = u if full else u[:, :, :columns]
-    return known(finite, u), known(finite[:, 0], s), known(finite, vh)
-
-
-def svd_gradient(
+def _gradient(
     u_cotangent: mx.array,
     s_cotangent: mx.array,
     vh_cotangent: mx.array,
@@ -211,16 +192,7 @@ def svd_gradient(
     s: mx.array,
     vh: mx.array,
 ) -> mx.array:
-    """The gradient in A = U diag(S) Vh, reduced (J. Townsend, Differentiating the SVD, 2016).
-
-    Args:
-        u_cotangent: (B, M, N), M >= N.
-        s_cotangent: (B, N).
-        vh_cotangent: (B, N, N).
-        u: (B, M, N).
-        s: (B, N).
-        vh: (B, N, N).
-    """
+    """The gradient in A = U diag(S) Vh, reduced (J. Townsend, Differentiating the SVD, 2016)."""
     ut, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh_cotangent))
     row, column = mx.expand_dims(s, axis=2), mx.expand_dims(s, axis=1)
     gaps = (column - row) * (column + row)

@@ -52,7 +52,7 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
         ValueError: for another UPLO, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    values, vectors = _operation(executors.resolve(backend))(_lower("eigh", a, UPLO))
+    values, vectors = _operation(executors.resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
     return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
 
 
@@ -77,7 +77,8 @@ def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.
         ValueError: for another UPLO, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    values: mx.array = _values_operation(executors.resolve(backend))(_lower("eigvalsh", a, UPLO))
+    operation = _operation(executors.resolve(backend), vectors=False)
+    values: mx.array = operation(_lower("eigvalsh", a, UPLO))[0]
     return values.reshape(a.shape[:-1])
 
 
@@ -91,70 +92,49 @@ def _lower(operator: str, a: mx.array, uplo: str) -> mx.array:
 
 
 @functools.cache
-def _operation(backend: str) -> Operation:
-    """The operation (B, N, N) -> eigenvalues and eigenvectors on one backend."""
+def _operation(backend: str, *, vectors: bool) -> Operation:
+    """The operation (B, N, N) -> eigenvalues, and with `vectors` eigenvectors, on one backend."""
 
     def launch(a: mx.array) -> Arrays:
         if not a.size:
             return native(a)
         if a.shape[1] > MOST_ROWS:
             finite, numbers = finite_matrices(mx.tril(a))
-            values, vectors = large_eigh(numbers, backend)
-            return known(finite[:, 0], values), known(finite, vectors)
-        kernel = kernel_for(a.shape[1], vectors=True)
-        values, vectors = kernel(a, backend=backend)[:2]
-        return values, mx.swapaxes(vectors, 1, 2)
+            values, found = large_eigh(numbers, backend)
+            return (known(finite[:, 0], values), known(finite, found))[: 1 + vectors]
+        values, *rows = kernel_for(a.shape[1], vectors=vectors)(a, backend=backend)
+        return values, *(mx.swapaxes(found, 1, 2) for found in rows[:1])
 
     def native(a: mx.array) -> Arrays:
         finite, numbers = finite_matrices(mx.tril(a))
         with mx.stream(mx.cpu):
-            values, vectors = mx.linalg.eigh(numbers)
-        return known(finite[:, 0], values), known(finite, vectors)
+            if not vectors:
+                return (known(finite[:, 0], mx.linalg.eigvalsh(numbers)),)
+            values, found = mx.linalg.eigh(numbers)
+        return known(finite[:, 0], values), known(finite, found)
 
-    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-        return (eigh_gradient(*cotangents, *outputs),)
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        if vectors:
+            return (_gradient(*cotangents, *outputs),)
+        _, found = _operation(backend, vectors=True)(*primals)
+        scaled = found * mx.expand_dims(cotangents[0], axis=1)
+        return (_in_triangle(multiply(scaled, mx.swapaxes(found, 1, 2))),)
 
     return on_backend(
-        backend, launch, native, gradient, operator="eigh", of_outputs=True, jvp_by_gradient=True
+        backend,
+        launch,
+        native,
+        gradient,
+        operator="eigh" if vectors else "eigvalsh",
+        of_outputs=True,
+        jvp_by_gradient=True,
     )
 
 
-@functools.cache
-def _values_operation(backend: str) -> Operation:
-    """The operation (B, N, N) -> eigenvalues on one backend."""
-
-    def launch(a: mx.array) -> mx.array:
-        if not a.size:
-            return native(a)
-        if a.shape[1] > MOST_ROWS:
-            values: mx.array = _operation(backend)(a)[0]
-            return values
-        return kernel_for(a.shape[1], vectors=False)(a, backend=backend)[0]
-
-    def native(a: mx.array) -> mx.array:
-        finite, numbers = finite_matrices(mx.tril(a))
-        with mx.stream(mx.cpu):
-            return known(finite[:, 0], mx.linalg.eigvalsh(numbers))
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        _, vectors = _operation(backend)(*primals)
-        scaled = vectors * mx.expand_dims(cotangents[0], axis=1)
-        return (_in_triangle(multiply(scaled, mx.swapaxes(vectors, 1, 2))),)
-
-    return on_backend(backend, launch, native, gradient, operator="eigvalsh", jvp_by_gradient=True)
-
-
-def eigh_gradient(
+def _gradient(
     values_cotangent: mx.array, vectors_cotangent: mx.array, values: mx.array, vectors: mx.array
 ) -> mx.array:
-    """The gradient in the lower triangle of A = V diag(w) V' (M. B. Giles 2008, section 3.1).
-
-    Args:
-        values_cotangent: (B, N).
-        vectors_cotangent: (B, N, N).
-        values: (B, N).
-        vectors: (B, N, N).
-    """
+    """The gradient in the lower triangle of A = V diag(w) V' (M. B. Giles 2008, section 3.1)."""
     transposed = mx.swapaxes(vectors, 1, 2)
     gaps = mx.expand_dims(values, axis=1) - mx.expand_dims(values, axis=2)
     # The same as Giles's for functions that signs of the vectors do not change. Antisymmetric, it
