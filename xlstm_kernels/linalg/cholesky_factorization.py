@@ -16,7 +16,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import (
@@ -49,7 +49,7 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
         ValueError: for an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    require_square("cholesky", "a", a)
+    require_matrices("cholesky", "a", a, square=True)
     operation = _cholesky(executors.resolve(backend))
     if not a.size:
         return mx.zeros_like(a)

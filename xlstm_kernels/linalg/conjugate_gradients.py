@@ -14,7 +14,7 @@ import numpy as np
 
 from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.differentiation import Arrays, differentiable
-from xlstm_kernels.linalg.arguments import in_float32, require_square
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 
 Multiply: TypeAlias = Callable[[mx.array], mx.array]
@@ -73,7 +73,8 @@ def conjugate_gradient(
     if not b.size:
         return mx.zeros_like(b), mx.zeros(batch, dtype=mx.int32)
     if isinstance(a, mx.array):
-        x, info = _of_matrix(iterate)(a, b, start)
+        whole = mx.broadcast_to(a, (*b.shape, b.shape[-1]))
+        x, info = _of_matrix(iterate)(whole, b, start)
     else:
         x, info = _of_function(a, iterate, b, start)
     return x, mx.stop_gradient(info)
@@ -88,15 +89,14 @@ def _batch(a: object, b: object) -> tuple[int, ...]:
         raise ValueError("conjugate_gradient: b must have at least one axis, got shape ()")
     if callable(a):
         return b.shape[:-1]
-    require_square("conjugate_gradient", "a", a)
-    assert isinstance(a, mx.array)
+    whole = require_matrices("conjugate_gradient", "a", a, square=True)
     try:
-        if a.shape[-1] != b.shape[-1]:
+        if whole.shape[-1] != b.shape[-1]:
             raise ValueError
-        return np.broadcast_shapes(a.shape[:-2], b.shape[:-1])
+        return np.broadcast_shapes(whole.shape[:-2], b.shape[:-1])
     except ValueError:
         raise ValueError(
-            f"conjugate_gradient: a must multiply b, got shapes {a.shape}, {b.shape}"
+            f"conjugate_gradient: a must multiply b, got shapes {whole.shape}, {b.shape}"
         ) from None
 
 
@@ -105,8 +105,7 @@ def _product(matrix: mx.array | Multiply | None, name: str) -> Multiply:
         return lambda vectors: vectors
     if not isinstance(matrix, mx.array):
         return matrix
-    require_square("conjugate_gradient", name, matrix)
-    whole = matrix
+    whole = require_matrices("conjugate_gradient", name, matrix, square=True)
     return lambda vectors: multiply(whole, vectors[..., None])[..., 0]
 
 
@@ -157,12 +156,7 @@ def _of_matrix(iterate: Callable[..., Arrays]) -> Callable[..., Arrays]:
         in_b, _ = operation(a, cotangents[0], mx.zeros_like(start))
         x, _ = operation(a, b, start)
         in_a = mx.negative(in_b[..., None] * x[..., None, :])
-        over = tuple(range(in_a.ndim - a.ndim))
-        in_a = mx.sum(in_a, axis=over)
-        stretched = tuple(
-            axis for axis, (n, m) in enumerate(zip(a.shape, in_a.shape, strict=True)) if n != m
-        )
-        return mx.sum(in_a, axis=stretched, keepdims=True), in_b, mx.zeros_like(start)
+        return in_a, in_b, mx.zeros_like(start)
 
     operation: Callable[..., Arrays] = differentiable(function, gradient, jvp_by_gradient=True)
     return operation

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.linalg.arguments import in_float32, require_square
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.lu_factorization import lu_factor
 
 
@@ -67,7 +67,7 @@ def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
 
 def _factored(operator: str, a: mx.array, backend: str | None) -> tuple[mx.array, mx.array]:
     """The sign (...) of the permutation, and U's diagonal (..., N)."""
-    require_square(operator, "a", a)
+    require_matrices(operator, "a", a, square=True)
     if not a.size:  # on which MLX 0.32.4 takes seconds at times
         return mx.ones(a.shape[:-2]), mx.ones((*a.shape[:-2], 1))
     compact, pivots = lu_factor(a, backend=backend)

@@ -10,13 +10,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import (
-    LinAlgError,
-    broadcast_batches,
-    flat_batch,
-    in_float32,
-    require_matrices,
-)
+from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
 
@@ -64,11 +58,10 @@ def lstsq(
         ValueError: for batch axes that do not broadcast, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = _broadcast(a, b)
+    flat_a, flat_b, shape = broadcast_system("lstsq", a, b, square=False)
     resolved = executors.resolve(backend)
-    batch = whole_a.shape[:-2]
-    rows, columns = whole_a.shape[-2:]
-    flat_a, flat_b = flat_batch(whole_a), flat_batch(whole_b)
+    batch = shape[: -1 if b.ndim == 1 else -2]
+    rows, columns = flat_a.shape[-2:]
     bound = mx.array(_bound(rcond, max(rows, columns)), dtype=mx.float32)
     if flat_a.size and flat_b.size:
         x, s = _solution(resolved)(flat_a, flat_b, bound)
@@ -82,25 +75,11 @@ def lstsq(
         full = mx.expand_dims(rank == mx.array(columns, dtype=mx.int32), axis=-1)
         residuals = mx.where(full, squares, mx.full(squares.shape, mx.nan, dtype=mx.float32))
     return LstsqResult(
-        x.reshape((*batch, columns) if b.ndim == 1 else (*batch, *x.shape[1:])),
+        x.reshape(shape),
         residuals.reshape((*batch, residuals.shape[-1])),
         rank.reshape(batch),
         mx.stop_gradient(s).reshape((*batch, s.shape[-1])),
     )
-
-
-def _broadcast(a: mx.array, b: object) -> tuple[mx.array, mx.array]:
-    """The matrices with equal batch axes; a vector b is a column."""
-    require_matrices("lstsq", "a", a)
-    columns = mx.expand_dims(b, axis=-1) if isinstance(b, mx.array) and b.ndim == 1 else b
-    require_matrices("lstsq", "b", columns)
-    assert isinstance(b, mx.array)
-    assert isinstance(columns, mx.array)
-    if a.shape[-2] != columns.shape[-2]:
-        raise LinAlgError(
-            f"lstsq: a and b must have as many rows, got shapes {a.shape} and {b.shape}"
-        )
-    return broadcast_batches("lstsq", a, columns)
 
 
 def _bound(rcond: float | None, longest: int) -> float:

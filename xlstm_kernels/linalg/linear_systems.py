@@ -8,7 +8,12 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32, require_square
+from xlstm_kernels.linalg.arguments import (
+    broadcast_system,
+    flat_batch,
+    in_float32,
+    require_matrices,
+)
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.lu_factorization import (
     lu_operation,
@@ -48,10 +53,9 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         ValueError: for shapes that do not fit, for an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = broadcast_system("solve", a, b)
-    operation = _solve(executors.resolve(backend))
-    x: mx.array = operation(flat_batch(whole_a), flat_batch(whole_b))
-    return x.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
+    system = broadcast_system("solve", a, b)
+    x: mx.array = _solve(executors.resolve(backend))(system.a, system.b)
+    return x.reshape(system.shape)
 
 
 @in_float32
@@ -71,7 +75,7 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
         ValueError: for an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    require_square("inv", "a", a)
+    require_matrices("inv", "a", a, square=True)
     if not a.size:
         return mx.zeros_like(a)
     inverse: mx.array = _inverse(executors.resolve(backend))(flat_batch(a))

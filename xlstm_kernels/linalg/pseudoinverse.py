@@ -9,7 +9,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import known, multiply
 from xlstm_kernels.linalg.singular_values import svd
 from xlstm_kernels.linalg.symmetric_eigen import eigh
@@ -51,7 +51,7 @@ def pinv(
             backend.
         RuntimeError: for a backend that cannot run here.
     """
-    (require_square if hermitian else require_matrices)("pinv", "a", a)
+    require_matrices("pinv", "a", a, square=hermitian)
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: rcond and rtol must not both be given")
     *batch, rows, columns = a.shape

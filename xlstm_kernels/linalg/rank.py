@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels.arguments import host_number
-from xlstm_kernels.linalg.arguments import in_float32, require_matrices, require_square
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.singular_values import svdvals
 from xlstm_kernels.linalg.symmetric_eigen import eigvalsh
 
@@ -38,7 +38,7 @@ def matrix_rank(
         ValueError: for both `tol` and `rtol`, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    (require_square if hermitian else require_matrices)("matrix_rank", "a", a)
+    require_matrices("matrix_rank", "a", a, square=hermitian)
     if tol is not None and rtol is not None:
         raise ValueError("matrix_rank: tol and rtol must not both be given")
     if not a.size:

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
 from xlstm_kernels.linalg.large_spectra import large_eigh
@@ -84,7 +84,7 @@ def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.
 
 def _lower(operator: str, a: mx.array, uplo: str) -> mx.array:
     """The matrices (B, N, N), transposed for the upper triangle: kernels read the lower one."""
-    require_square(operator, "a", a)
+    require_matrices(operator, "a", a, square=True)
     if uplo.upper() not in {"L", "U"}:
         raise ValueError(f"{operator}: UPLO must be 'L' or 'U', got {uplo!r}")
     flat = flat_batch(a)

@@ -18,7 +18,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32
+from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
 
 if TYPE_CHECKING:
@@ -64,18 +64,16 @@ def solve_triangular(
         ValueError: for shapes that do not fit, another `trans`, an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = broadcast_system("solve_triangular", a, b)
+    system = broadcast_system("solve_triangular", a, b)
     if trans not in _TRANSPOSED:
         raise ValueError(f"solve_triangular: trans must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}")
     transposed = _TRANSPOSED[trans]
     operation = triangular_operation(
         executors.resolve(backend), bool(lower) is not transposed, bool(unit_diagonal)
     )
-    flat_a = flat_batch(whole_a)
-    solution: mx.array = operation(
-        mx.swapaxes(flat_a, -1, -2) if transposed else flat_a, flat_batch(whole_b)
-    )
-    return solution.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
+    triangles = mx.swapaxes(system.a, -1, -2) if transposed else system.a
+    x: mx.array = operation(triangles, system.b)
+    return x.reshape(system.shape)
 
 
 @functools.cache
