@@ -81,10 +81,11 @@ def flat_batch(array: mx.array) -> mx.array:
 
 
 class System(NamedTuple):
-    """The system a x = b, a (B, M, N) and b (B, M, K), and the `shape` of the caller's x."""
+    """The system a x = b, a (B, M, N) and b (B, M, K), the caller's batch axes and shape of x."""
 
     a: mx.array
     b: mx.array
+    batch: tuple[int, ...]
     shape: tuple[int, ...]
 
 
@@ -110,4 +111,4 @@ def broadcast_system(operator: str, a: object, b: object, *, square: bool = True
         raise ValueError(f"{operator}: batch axes of a and b do not broadcast, {shapes}") from None
     left, right = (mx.broadcast_to(array, (*batch, *array.shape[-2:])) for array in (left, right))
     shape = (*batch, left.shape[-1], right.shape[-1])
-    return System(flat_batch(left), flat_batch(right), shape[:-1] if vector else shape)
+    return System(flat_batch(left), flat_batch(right), batch, shape[:-1] if vector else shape)

@@ -73,15 +73,13 @@ def cho_solve(
 def _lu_solve(
     compact: mx.array, pivots: mx.array, b: mx.array, *, transposed: bool, backend: str | None
 ) -> mx.array:
-    whole, right, shape = broadcast_system("lu_solve", compact, b)
+    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
     if pivots.shape != compact.shape[:-1]:
         raise ValueError(
             f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
         )
-    batch = shape[: -1 if b.ndim == 1 else -2]
-    order = mx.broadcast_to(_permutation(pivots), (*batch, pivots.shape[-1])).reshape(
-        whole.shape[:2]
-    )
+    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
+    order = order.reshape(whole.shape[:2])
     if transposed:
         x = solve_triangular(whole, right, trans=1, backend=backend)
         x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
@@ -95,7 +93,7 @@ def _lu_solve(
 
 @in_float32
 def _cho_solve(factor: mx.array, b: mx.array, *, lower: bool, backend: str | None) -> mx.array:
-    whole, right, shape = broadcast_system("cho_solve", factor, b)
+    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
     x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
     x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
     return x.reshape(shape)

@@ -58,9 +58,8 @@ def lstsq(
         ValueError: for batch axes that do not broadcast, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    flat_a, flat_b, shape = broadcast_system("lstsq", a, b, square=False)
+    flat_a, flat_b, batch, shape = broadcast_system("lstsq", a, b, square=False)
     resolved = executors.resolve(backend)
-    batch = shape[: -1 if b.ndim == 1 else -2]
     rows, columns = flat_a.shape[-2:]
     bound = mx.array(_bound(rcond, max(rows, columns)), dtype=mx.float32)
     if flat_a.size and flat_b.size:

@@ -23,7 +23,6 @@ from xlstm_kernels.linalg.triangular import (
     BLOCK,
     Solver,
     by_inverses,
-    of_work,
     triangular_operation,
     zero_or_nan,
 )
@@ -54,7 +53,10 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         RuntimeError: for a backend that cannot run here.
     """
     system = broadcast_system("solve", a, b)
-    x: mx.array = _solve(executors.resolve(backend))(system.a, system.b)
+    operation = _solve(executors.resolve(backend))
+    if not system.b.size:
+        return mx.zeros(system.shape)
+    x: mx.array = operation(system.a, system.b)
     return x.reshape(system.shape)
 
 
@@ -119,7 +121,7 @@ def _solve(backend: str) -> Operation:
     operation = on_backend(
         backend, launch, native, gradient, operator="solve", jvp_by_gradient=True
     )
-    return of_work(operation)
+    return operation
 
 
 def _refined(a: mx.array, b: mx.array, x: mx.array, solve: Solver) -> mx.array:

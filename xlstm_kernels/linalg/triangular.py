@@ -71,6 +71,8 @@ def solve_triangular(
     operation = triangular_operation(
         executors.resolve(backend), bool(lower) is not transposed, bool(unit_diagonal)
     )
+    if not system.b.size:
+        return mx.zeros(system.shape)
     triangles = mx.swapaxes(system.a, -1, -2) if transposed else system.a
     x: mx.array = operation(triangles, system.b)
     return x.reshape(system.shape)
@@ -114,7 +116,7 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         operator="solve_triangular",
         jvp_by_gradient=True,
     )
-    return of_work(operation)
+    return operation
 
 
 def substitution(
@@ -163,16 +165,6 @@ def zero_or_nan(a: mx.array) -> mx.array:
 def _finite_columns(x: mx.array) -> mx.array:
     """The columns that are finite, and others of NaN."""
     return x + mx.sum(x - x, axis=-2, keepdims=True)
-
-
-def of_work(operation: Operation) -> Operation:
-    """`operation`, which is not called for results without elements."""
-
-    def call(a: mx.array, b: mx.array) -> mx.array:
-        result: mx.array = operation(a, b) if b.size else mx.zeros_like(b)
-        return result
-
-    return call
 
 
 # --- Metal -------------------------------------------------------------------------------------
