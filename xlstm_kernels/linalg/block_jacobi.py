@@ -29,13 +29,7 @@ _NEGLIGIBLE = "1e-7f"  # a smaller cosine is one of rounding errors
 def orthogonal_rows(matrices: mx.array, *, width: int, backend: str) -> mx.array:
     """Rotate the rows of matrices (B, N, L) until their first `width` elements are orthogonal.
 
-    Args:
-        matrices: float32, numbers near 1.
-        width: the elements of a row that count; the others are rotated with them.
-        backend: of kernels.
-
-    Returns:
-        (B, N, L), in no order.
+    The largest numbers are near 1. The other elements of a row are rotated with the first ones.
     """
     rows = matrices.shape[1]
     blocks = 2 * math.ceil(rows / (2 * _BLOCK))

@@ -46,8 +46,7 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("cholesky", "a", a, square=True)
     operation = _cholesky(executors.resolve(backend))

@@ -33,8 +33,7 @@ def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("det", a, backend)
     return sign * mx.prod(diagonal, axis=-1)
@@ -57,8 +56,7 @@ def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("slogdet", a, backend)
     signs = mx.prod(mx.sign(mx.stop_gradient(diagonal)), axis=-1)

@@ -63,16 +63,9 @@ def fits(rows: int, columns: int, q_columns: int) -> bool:
 def small_qr(
     matrices: mx.array, *, q_columns: int, r_rows: int, backend: str
 ) -> tuple[mx.array, ...]:
-    """Factor a batch of matrices that `fits`.
+    """Factor matrices (B, M, N) that `fits`: Q (B, M, q_columns) and R (B, r_rows, N).
 
-    Args:
-        matrices: (B, M, N), neither of M and N zero.
-        q_columns: of Q: 0 for none, min(M, N), or M.
-        r_rows: of R: min(M, N), or M.
-        backend: of kernels.
-
-    Returns:
-        Q (B, M, q_columns), unless that is zero, and R (B, r_rows, N).
+    There is no Q of 0 columns; otherwise it has min(M, N), or M. R has min(M, N) rows, or M.
     """
     kernel = _kernel(with_q=q_columns > 0)
     return kernel(matrices, backend=backend, q_columns=q_columns, r_rows=r_rows)

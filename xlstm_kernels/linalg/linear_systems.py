@@ -74,8 +74,7 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("inv", "a", a, square=True)
     if not a.size:

@@ -48,8 +48,7 @@ def lu(
     Raises:
         TypeError: for another dtype.
         LinAlgError: for fewer than two axes.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     compact, permutation, _ = _factored("lu", a, backend)
     *batch, rows, columns = a.shape
@@ -84,8 +83,7 @@ def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.
     Raises:
         TypeError: for another dtype.
         LinAlgError: for fewer than two axes.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     compact, _, pivots = _factored("lu_factor", a, backend)
     return compact.reshape(a.shape), pivots.reshape((*a.shape[:-2], pivots.shape[-1]))

@@ -48,15 +48,9 @@ def norm_gradient(
     centred: bool,
     backend: str,
 ) -> Arrays:
-    """The gradients in x and in the extras, each in its shape and dtype.
+    """The gradients in x (B, S, NH, DH), not empty, and in the extras, by `norm_gradient_kernel`.
 
-    Args:
-        extras: which of "weight", "bias" and "gate" there are, in this order.
-        primals: x (B, S, NH, DH), not empty, and the extras.
-        cotangent: (B, S, NH*DH).
-        epsilon: 0-d, float32.
-        centred: whether each row's mean is taken from it.
-        backend: one that runs kernels.
+    The primals are x and the extras, the cotangent is (B, S, NH*DH).
     """
     x, *arrays = primals
     kernel = norm_gradient_kernel(extras, centred=centred)

@@ -38,15 +38,11 @@ def row_launch(
     rows_per_simdgroup: int = _ROWS_PER_SIMDGROUP,
     streams: int = 1,
 ) -> Launch:
-    """The launch of a kernel over rows, with outputs and their dtypes left out.
+    """The launch of a kernel over rows of values (B, S, NH, DH), without its outputs.
 
-    Args:
-        values: (B, S, NH, DH), rows of DH elements.
-        rows_per_simdgroup: how many rows it takes, if that leaves enough threadgroups.
-        streams: how many arrays like the rows are read together.
-
-    Returns:
-        A grid of threadgroups, one row wide, along x over the rows, along y over the heads.
+    Threadgroups are one row wide, along x over the rows, along y over the heads. A simdgroup takes
+    `rows_per_simdgroup` of them, if that leaves enough threadgroups: `streams` arrays like the rows
+    are read together.
     """
     batch, length, heads, columns = values.shape
     simdgroups = max(min(math.ceil(columns / (_SIMD_WIDTH * _ELEMENTS)), _MAX_SIMDGROUPS), 1)
@@ -294,10 +290,6 @@ def norm_kernel(extras: tuple[str, ...] = (), *, centred: bool = False) -> Kerne
 
     Its inputs are the values (B, S, NH, DH), epsilon (0-d), and the extras: weight (NH*DH), bias
     (NH*DH) and gate (B, S, NH*DH), all of any strides. It gives (B, S, NH*DH).
-
-    Args:
-        extras: which of `EXTRAS` there are, in this order.
-        centred: whether each row's mean is taken from it.
     """
     return Kernel(
         name=kernel_name("norm", extras, centred=centred),
