@@ -101,6 +101,21 @@ def on_backend(
     return _with_gradient(operation, launch, gradient, of_outputs=of_outputs)
 
 
+def decomposition(
+    operator: str, backend: str, launch: Operation, native: Operation, gradient: Gradient
+) -> Operation:
+    """`on_backend` for what MLX cannot differentiate, with a gradient that takes outputs too."""
+    return on_backend(
+        backend,
+        launch,
+        native,
+        gradient,
+        operator=operator,
+        of_outputs=True,
+        jvp_by_gradient=True,
+    )
+
+
 def gradient_of(reference: Operation) -> Gradient:
     """Return the gradient that MLX derives from `reference`, which uses MLX operations."""
 

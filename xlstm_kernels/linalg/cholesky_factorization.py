@@ -14,7 +14,7 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
@@ -72,26 +72,16 @@ def _cholesky(backend: str) -> Operation:
     def native(a: mx.array) -> mx.array:
         return _nan_where_failed(mx.linalg.cholesky(a, stream=mx.cpu))
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Murray, Differentiation of the Cholesky decomposition, 2016, equations 9 and 10."""
-        factor = operation(*primals)
-        transposed = mx.swapaxes(factor, -1, -2)
-        inner = _half_diagonal(mx.tril(multiply(transposed, mx.tril(cotangents[0]))))
+        transposed = mx.swapaxes(outputs[0], -1, -2)
+        product = multiply(transposed, mx.tril(cotangents[0]))
         solve = triangular_operation(backend, lower=False)
-        left = solve(transposed, inner)
+        left = solve(transposed, mx.tril(product) + mx.tril(product, -1))
         whole = mx.swapaxes(solve(transposed, mx.swapaxes(left, -1, -2)), -1, -2)
-        return (mx.array(0.5, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
+        return (mx.array(0.25, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
 
-    operation = on_backend(
-        backend, launch, native, gradient, operator="cholesky", jvp_by_gradient=True
-    )
-    return operation
-
-
-def _half_diagonal(a: mx.array) -> mx.array:
-    """The matrices with their diagonals halved."""
-    half = mx.eye(a.shape[-1], dtype=a.dtype) * mx.array(0.5, dtype=a.dtype)
-    return a * (mx.ones_like(half) - half)
+    return decomposition("cholesky", backend, launch, native, gradient)
 
 
 def _nan_where_failed(factor: mx.array) -> mx.array:

@@ -150,15 +150,15 @@ def _of_matrix(iterate: Callable[..., Arrays]) -> Callable[..., Arrays]:
     def function(a: mx.array, b: mx.array, start: mx.array) -> Arrays:
         return iterate(_product(a, "a"), b, start)
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, 2008, section 2.3.1: the inverse transposed, which is the inverse here."""
-        a, b, start = primals
-        in_b, _ = operation(a, cotangents[0], mx.zeros_like(start))
-        x, _ = operation(a, b, start)
-        in_a = mx.negative(in_b[..., None] * x[..., None, :])
-        return in_a, in_b, mx.zeros_like(start)
+        zero = mx.zeros_like(primals[1])
+        in_b, _ = operation(primals[0], cotangents[0], zero)
+        return mx.negative(in_b[..., None] * outputs[0][..., None, :]), in_b, zero
 
-    operation: Callable[..., Arrays] = differentiable(function, gradient, jvp_by_gradient=True)
+    operation: Callable[..., Arrays] = differentiable(
+        function, gradient, of_outputs=True, jvp_by_gradient=True
+    )
     return operation
 
 

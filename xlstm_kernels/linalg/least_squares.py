@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -116,9 +116,7 @@ def _solution(backend: str) -> Operation:
         right = mx.concatenate([inner, x, in_x - multiply(transposed, in_b)], axis=2)
         return multiply(left, mx.swapaxes(right, 1, 2)), in_b, mx.zeros_like(bound)
 
-    return on_backend(
-        backend, solve, solve, gradient, operator="lstsq", of_outputs=True, jvp_by_gradient=True
-    )
+    return decomposition("lstsq", backend, solve, solve, gradient)
 
 
 def _kept(s: mx.array, bound: mx.array) -> mx.array:

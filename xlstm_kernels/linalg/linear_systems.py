@@ -7,7 +7,7 @@ import functools
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import (
     broadcast_system,
     flat_batch,
@@ -111,16 +111,12 @@ def _solve(backend: str) -> Operation:
 
         return _refined(a, b, substituted(b), substituted)
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3.1."""
-        a, b = primals
-        in_b = operation(mx.swapaxes(a, -1, -2), cotangents[0])
-        return mx.negative(multiply(in_b, mx.swapaxes(operation(a, b), -1, -2))), in_b
+        in_b = _solve(backend)(mx.swapaxes(primals[0], -1, -2), cotangents[0])
+        return mx.negative(multiply(in_b, mx.swapaxes(outputs[0], -1, -2))), in_b
 
-    operation = on_backend(
-        backend, launch, native, gradient, operator="solve", jvp_by_gradient=True
-    )
-    return operation
+    return decomposition("solve", backend, launch, native, gradient)
 
 
 def _refined(a: mx.array, b: mx.array, x: mx.array, solve: Solver) -> mx.array:
@@ -146,6 +142,4 @@ def _inverse(backend: str) -> Operation:
         transposed = mx.swapaxes(outputs[0], -1, -2)
         return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
 
-    return on_backend(
-        backend, launch, native, gradient, operator="inv", of_outputs=True, jvp_by_gradient=True
-    )
+    return decomposition("inv", backend, launch, native, gradient)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
@@ -110,13 +110,13 @@ def lu_operation(backend: str) -> Operation:
     def launch(a: mx.array) -> Factors:
         return _by_blocks(a, backend)
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, 2008, of A = P L U, and of the rows or columns beyond the leading square.
 
         With A = P [L1; L2] [U1 U2] and bars for cotangents, that of L1 U1 is L1^-T M U1^-T, M =
         tril(L1^T bar(L1) - bar(U2) U2^T, -1) + triu(bar(U1) U1^T - L2^T bar(L2)).
         """
-        compact, permutation, _ = operation(*primals)
+        compact, permutation, _pivots = outputs
         rows, columns = compact.shape[-2:]
         k = min(rows, columns)
         square, bar = compact[..., :k, :k], cotangents[0]
@@ -137,8 +137,7 @@ def lu_operation(backend: str) -> Operation:
             in_columns = mx.concatenate([in_columns, wide[..., k:]], axis=-1)
         return (take_rows(in_columns, inverse_permutation(permutation)),)
 
-    operation = on_backend(backend, launch, _native, gradient, operator="lu", jvp_by_gradient=True)
-    return operation
+    return decomposition("lu", backend, launch, _native, gradient)
 
 
 def unit_lower(compact: mx.array) -> mx.array:

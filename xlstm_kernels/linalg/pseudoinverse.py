@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import known, multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -91,9 +91,7 @@ def _operation(backend: str, hermitian: bool) -> Operation:
         whole = multiply(v * mx.expand_dims(inverses, axis=1), ut)
         return known(mx.expand_dims(finite, axis=2), whole)
 
-    return on_backend(
-        backend, inverse, inverse, _gradient, operator="pinv", of_outputs=True, jvp_by_gradient=True
-    )
+    return decomposition("pinv", backend, inverse, inverse, _gradient)
 
 
 def _gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:

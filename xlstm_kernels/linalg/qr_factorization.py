@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
@@ -97,15 +97,8 @@ def qr_operation(backend: str, mode: Mode) -> Operation:
         ]
         return tuple(factors) if mode != "r" else factors[0]
 
-    return on_backend(
-        backend,
-        launch,
-        functools.partial(_native, mode=mode),
-        _gradient(backend, mode),
-        operator="qr",
-        of_outputs=True,
-        jvp_by_gradient=True,
-    )
+    native = functools.partial(_native, mode=mode)
+    return decomposition("qr", backend, launch, native, _gradient(backend, mode))
 
 
 def _extents(rows: int, columns: int, mode: Mode) -> tuple[int, int]:

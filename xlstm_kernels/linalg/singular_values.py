@@ -13,9 +13,14 @@ from typing import Any, Literal, NamedTuple, overload
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.linalg.arithmetic import (
+    finite_matrices,
+    known,
+    multiply,
+    quotient,
+)
 from xlstm_kernels.linalg.large_spectra import large_svd
 from xlstm_kernels.linalg.svd_kernel import fits, kernel_for
 
@@ -173,15 +178,7 @@ def _operation(backend: str, *, full: bool = False, vectors: bool = True) -> Ope
         u, _, vh = _operation(backend)(*primals)
         return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
-    return on_backend(
-        backend,
-        launch,
-        native,
-        gradient,
-        operator="svd" if vectors else "svdvals",
-        of_outputs=True,
-        jvp_by_gradient=True,
-    )
+    return decomposition("svd" if vectors else "svdvals", backend, launch, native, gradient)
 
 
 def _gradient(

@@ -12,9 +12,14 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.linalg.arithmetic import (
+    finite_matrices,
+    known,
+    multiply,
+    quotient,
+)
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
 from xlstm_kernels.linalg.large_spectra import large_eigh
 
@@ -120,15 +125,7 @@ def _operation(backend: str, *, vectors: bool) -> Operation:
         scaled = found * mx.expand_dims(cotangents[0], axis=1)
         return (_in_triangle(multiply(scaled, mx.swapaxes(found, 1, 2))),)
 
-    return on_backend(
-        backend,
-        launch,
-        native,
-        gradient,
-        operator="eigh" if vectors else "eigvalsh",
-        of_outputs=True,
-        jvp_by_gradient=True,
-    )
+    return decomposition("eigh" if vectors else "eigvalsh", backend, launch, native, gradient)
 
 
 def _gradient(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
@@ -99,24 +99,15 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
 
         return _finite_columns(substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b))
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3: the inverse transposed."""
-        a, b = primals
-        x = operation(a, b)
-        in_b = triangular_operation(backend, not lower, unit)(mx.swapaxes(a, -1, -2), cotangents[0])
-        in_a = mx.negative(multiply(in_b, mx.swapaxes(x, -1, -2)))
+        transposed = mx.swapaxes(primals[0], -1, -2)
+        in_b = triangular_operation(backend, not lower, unit)(transposed, cotangents[0])
+        in_a = mx.negative(multiply(in_b, mx.swapaxes(outputs[0], -1, -2)))
         offset = int(unit)
         return mx.tril(in_a, -offset) if lower else mx.triu(in_a, offset), in_b
 
-    operation = on_backend(
-        backend,
-        launch,
-        native,
-        gradient,
-        operator="solve_triangular",
-        jvp_by_gradient=True,
-    )
-    return operation
+    return decomposition("solve_triangular", backend, launch, native, gradient)
 
 
 def substitution(
