@@ -28,12 +28,12 @@ def require_floating(operator: str, argument: str, array: object) -> None:
         )
 
 
-def host_number(operator: str, argument: str, number: object) -> float:
+def host_number(operator: str, argument: str, number: object, *, negative: bool = True) -> float:
     """Return a number of the host, Python's or NumPy's, as a float: no bool, no array.
 
     Raises:
         TypeError: for anything that is not a real number.
-        ValueError: for NaN, and for what is infinite in float32.
+        ValueError: for NaN, for what is infinite in float32, and without `negative` below zero.
     """
     if isinstance(number, bool) or not isinstance(number, Real):
         raise TypeError(f"{operator}: {argument} must be a number, got {type(number).__name__}")
@@ -43,6 +43,8 @@ def host_number(operator: str, argument: str, number: object) -> float:
         value = math.inf
     if not math.fabs(value) <= mx.finfo(mx.float32).max:
         raise ValueError(f"{operator}: {argument} must be finite in float32, got {value}")
+    if value < 0 and not negative:
+        raise ValueError(f"{operator}: {argument} must not be negative, got {value}")
     return value
 
 

@@ -15,7 +15,7 @@ from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.double_float import pairs
 from xlstm_kernels.double_float.elementwise import elementwise
 from xlstm_kernels.double_float.matrix_product import matrix_product
-from xlstm_kernels.double_float.reductions import doubled, row_dot, row_sum
+from xlstm_kernels.double_float.reductions import doubled, row_sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,7 +281,9 @@ class DoubleFloat:
         shape = _broadcast_shape(self.shape, given.shape)
         flat = (math.prod(shape[:-1]), shape[-1])
         parts = (part.reshape(flat) for part in _broadcast(shape, self, given))
-        return DoubleFloat(*row_dot(executors.resolve(None))(*parts)).reshape(*shape[:-1])
+        return DoubleFloat(*row_sum(executors.resolve(None), factors=2)(*parts)).reshape(
+            *shape[:-1]
+        )
 
     def matmul(self, other: DoubleFloat | mx.array) -> DoubleFloat:
         """The matrix product, as `numpy.matmul`: (..., M, K), (..., K, N) -> (..., M, N).

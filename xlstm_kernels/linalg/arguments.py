@@ -15,7 +15,7 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_map
 
-from xlstm_kernels.arguments import FLOATING, require_floating
+from xlstm_kernels.arguments import FLOATING, host_number, require_floating
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +78,21 @@ def require_matrices(
 def flat_batch(array: mx.array) -> mx.array:
     """Matrices (..., M, N) as (batch, M, N), what kernels take."""
     return array.reshape((math.prod(array.shape[:-2]), *array.shape[-2:]))
+
+
+def relative_bound(
+    operator: str, argument: str, given: float | mx.array | None, longest: int
+) -> mx.array:
+    """The bound of singular values relative to the largest: NumPy's for matrices of this length.
+
+    Raises:
+        TypeError, ValueError: for what is not a number.
+    """
+    if isinstance(given, mx.array):
+        return given.astype(mx.float32)
+    default = longest * float(mx.finfo(mx.float32).eps)
+    number = default if given is None else host_number(operator, argument, given)
+    return mx.array(number, dtype=mx.float32)
 
 
 class System(NamedTuple):

@@ -57,10 +57,10 @@ def conjugate_gradient(
     batch = _batch(a, b)
     b = mx.broadcast_to(b, (*batch, b.shape[-1]))
     start = mx.zeros_like(b) if x0 is None else mx.broadcast_to(x0, b.shape)
-    tolerances = [host_number("conjugate_gradient", "rtol", rtol)]
-    tolerances.append(host_number("conjugate_gradient", "atol", atol))
-    if min(tolerances) < 0:
-        raise ValueError(f"conjugate_gradient: rtol, atol must not be negative, got {tolerances}")
+    tolerances = [
+        host_number("conjugate_gradient", name, number, negative=False)
+        for name, number in (("rtol", rtol), ("atol", atol))
+    ]
     size = b.shape[-1] if maxiter is None else maxiter
     iterations = host_integer("conjugate_gradient", "maxiter", size, least=0)
     precondition = _product(M, "M")

@@ -191,11 +191,9 @@ def _native(a: mx.array) -> Factors:
     places, lower, upper = mx.linalg.lu(a, stream=mx.cpu)
     # Not its compact factors: MLX 0.32.4 corrupts memory where they are read and pivots are not.
     _, pivots = mx.linalg.lu_factor(a, stream=mx.cpu)
-    k = min(a.shape[-2:])
-    lower = mx.tril(lower, -1)
-    compact = mx.concatenate([lower[..., :k, :] + upper[..., :k], upper[..., k:]], axis=-1)
-    if a.shape[-2] > k:
-        compact = mx.concatenate([compact, lower[..., k:, :]], axis=-2)
+    _, rows, columns = a.shape
+    below = mx.pad(mx.tril(lower, -1), [(0, 0), (0, 0), (0, max(columns - rows, 0))])
+    compact = below + mx.pad(upper, [(0, 0), (0, max(rows - columns, 0)), (0, 0)])
     return compact, inverse_permutation(places), pivots.astype(mx.int32)
 
 

@@ -61,9 +61,7 @@ def orthogonalize(
     if method not in get_args(Method):
         raise ValueError(f"orthogonalize: method must be 'newton_schulz' or 'qr', got {method!r}")
     count = host_integer("orthogonalize", "steps", steps, least=0)
-    added = host_number("orthogonalize", "eps", eps)
-    if added < 0:
-        raise ValueError(f"orthogonalize: eps must not be negative, got {added}")
+    added = host_number("orthogonalize", "eps", eps, negative=False)
     if not a.size:
         return a
     # On the short side X X' is smaller, and vectors can be orthogonal to each other.

@@ -7,9 +7,8 @@ import functools
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, relative_bound, require_matrices
 from xlstm_kernels.linalg.arithmetic import known, multiply
 from xlstm_kernels.linalg.singular_values import svd
 from xlstm_kernels.linalg.symmetric_eigen import eigh
@@ -59,11 +58,8 @@ def pinv(
     if not a.size:
         return mx.zeros((*batch, columns, rows))
     given = rtol if rcond is None else rcond
-    if given is None:
-        given = max(rows, columns) * float(mx.finfo(mx.float32).eps)
-    if not isinstance(given, mx.array):
-        given = mx.array(host_number("pinv", "rcond", given), dtype=mx.float32)
-    bounds = mx.broadcast_to(given.astype(mx.float32), batch).reshape(-1, 1)
+    bound = relative_bound("pinv", "rcond", given, max(rows, columns))
+    bounds = mx.broadcast_to(bound, batch).reshape(-1, 1)
     flat = flat_batch(a)
     if hermitian:
         flat = mx.tril(flat) + mx.swapaxes(mx.tril(flat, -1), 1, 2)

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from xlstm_kernels.arguments import host_number
 from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import launched, require_shape, require_tensors
-from xlstm_kernels.norm.multi_head_norm import checked_epsilon
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import EXTRAS, norm_kernel
 
@@ -37,7 +37,7 @@ def rms_norm(
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over")
     require_shape("rms_norm", "weight", weight, (x.shape[-1],), "(D,)")
-    epsilon = checked_epsilon("rms_norm", eps)
+    epsilon = host_number("rms_norm", "eps", eps, negative=False)
     rows = x.reshape((1, -1, 1, x.shape[-1])) if x.numel() else x.reshape((0, 1, 1, x.shape[-1]))
     normalised: torch.Tensor = _Norm.apply(rows, weight, None, None, epsilon, False)
     return normalised.reshape(x.shape)
@@ -121,7 +121,7 @@ def _of_heads(
             require_shape(operator, name, extra, (batch, length, flat), "(B, S, NH*DH)")
         else:
             require_shape(operator, name, extra, (flat,), "(NH*DH,)")
-    epsilon = checked_epsilon(operator, eps)
+    epsilon = host_number(operator, "eps", eps, negative=False)
     normalised: torch.Tensor = _Norm.apply(x, *extras, epsilon, centred)
     return normalised
 

@@ -113,14 +113,6 @@ def finished(
     return flat if gate is None else flat * mx.sigmoid(gate.astype(mx.float32))
 
 
-def checked_epsilon(operator: str, eps: float) -> float:
-    """Accept what a norm may add below its root: a number that is not negative."""
-    epsilon = host_number(operator, "eps", eps)
-    if epsilon < 0:
-        raise ValueError(f"{operator}: eps must not be negative, got {epsilon}")
-    return epsilon
-
-
 def inverse_root(wide: mx.array, eps: float) -> mx.array:
     """1 / sqrt(mean of squares + eps) of each row of a float32 array, (..., 1)."""
     mean_square = mx.mean(mx.square(wide), axis=-1, keepdims=True)
@@ -139,7 +131,7 @@ def _normalise(
     require_floating(operator, "x", x)
     if x.ndim != 4:
         raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {x.shape}")
-    epsilon = checked_epsilon(operator, eps)
+    epsilon = host_number(operator, "eps", eps, negative=False)
     present = {name: array for name, array in extras.items() if array is not None}
     batch, length, heads, columns = x.shape
     for name, array in present.items():

@@ -9,9 +9,8 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.norm.multi_head_norm import (
-    checked_epsilon,
     finished,
     inverse_root,
     norm_operation,
@@ -54,7 +53,7 @@ def rms_norm(
     require_floating("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
-    epsilon = checked_epsilon("rms_norm", eps)
+    epsilon = host_number("rms_norm", "eps", eps, negative=False)
     if weight is not None:
         _require_fit(x, weight)
     resolved = executors.resolve(backend)
