@@ -64,10 +64,10 @@ def differentiable(
             in `function`.
     """
     operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
-    push_forward = _transposed(operation, gradient, of_outputs=of_outputs)
-    operation.jvp(push_forward if jvp_by_gradient else _tangents_of(function))
-    operation.vmap(_mapped(function, gradient, of_outputs=of_outputs))
-    return _with_gradient(operation, function, gradient, of_outputs=of_outputs)
+    whole = _with_outputs(gradient, of_outputs=of_outputs)
+    operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(function))
+    operation.vmap(_mapped(function, whole))
+    return _with_gradient(operation, function, whole)
 
 
 def on_backend(
@@ -96,9 +96,9 @@ def on_backend(
             native, gradient, of_outputs=of_outputs, jvp_by_gradient=jvp_by_gradient
         )
     operation = mx.custom_function(_guarded(launch, operator))
-    push_forward = _transposed(operation, gradient, of_outputs=of_outputs)
-    operation.jvp(push_forward if jvp_by_gradient else _tangents_of(native))
-    return _with_gradient(operation, launch, gradient, of_outputs=of_outputs)
+    whole = _with_outputs(gradient, of_outputs=of_outputs)
+    operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(native))
+    return _with_gradient(operation, launch, whole)
 
 
 def decomposition(
@@ -141,12 +141,14 @@ def selected(flags: mx.array, array: mx.array) -> mx.array:
     return result
 
 
-def _with_gradient(
-    operation: Any, function: Operation, gradient: Gradient, *, of_outputs: bool
-) -> Operation:
-    def pull_back(primals: Any, cotangents: Any, outputs: Any) -> Any:
-        more = (_as_tuple(outputs),) if of_outputs else ()
-        gradients = gradient(_as_tuple(primals), _as_tuple(cotangents), *more)
+def _with_outputs(gradient: Gradient, *, of_outputs: bool) -> Gradient:
+    """`gradient`, called with outputs too, which it does not take without `of_outputs`."""
+    return gradient if of_outputs else lambda primals, cotangents, _: gradient(primals, cotangents)
+
+
+def _with_gradient(operation: Any, function: Operation, gradient: Gradient) -> Operation:
+    def pull_back(*groups: Any) -> Any:
+        gradients = gradient(*map(_as_tuple, groups))
         return gradients[0] if len(gradients) == 1 else gradients
 
     operation.vjp(pull_back)
@@ -198,9 +200,7 @@ def _tangents_of(native: Operation) -> Callable[[Any, Any], Any]:
     return push_forward
 
 
-def _transposed(
-    operation: Operation, gradient: Gradient, *, of_outputs: bool
-) -> Callable[[Any, Any], Any]:
+def _transposed(operation: Operation, gradient: Gradient) -> Callable[[Any, Any], Any]:
     """A rule for `mx.jvp`: gradients are linear in cotangents, and transposed give the tangents."""
 
     def push_forward(primals: Any, tangents: Any) -> Any:
@@ -209,7 +209,7 @@ def _transposed(
         outputs = _as_tuple(operation(*primals))
 
         def pulled(*cotangents: mx.array) -> Any:
-            gradients = gradient(primals, cotangents, *((outputs,) if of_outputs else ()))
+            gradients = gradient(primals, cotangents, outputs)
             return [gradients[place] for place in moving]
 
         zeros = [mx.zeros_like(output) for output in outputs]
@@ -219,9 +219,7 @@ def _transposed(
     return push_forward
 
 
-def _mapped(
-    function: Operation, gradient: Gradient, *, of_outputs: bool
-) -> Callable[[Any, Any], Any]:
+def _mapped(function: Operation, gradient: Gradient) -> Callable[[Any, Any], Any]:
     """The rule for `mx.vmap` of MLX operations: mapped, they have the mapped gradient."""
 
     def summed(mapped: mx.array, axis: int | None) -> mx.array:
@@ -231,9 +229,8 @@ def _mapped(
         axes = _as_tuple(axes)
 
         def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-            groups = (primals, cotangents, *((outputs,) if of_outputs else ()))
-            along = (axes, *((0,) * len(group) for group in groups[1:]))
-            gradients = mx.vmap(gradient, in_axes=along)(*groups)
+            along = (axes, *((0,) * len(group) for group in (cotangents, outputs)))
+            gradients = mx.vmap(gradient, in_axes=along)(primals, cotangents, outputs)
             return tuple(map(summed, gradients, axes))
 
         whole = mx.vmap(function, in_axes=axes)

@@ -12,8 +12,8 @@ from typing import NoReturn, TypeAlias
 import mlx.core as mx
 import numpy as np
 
-from xlstm_kernels.arguments import host_integer, host_number
-from xlstm_kernels.differentiation import Arrays, differentiable
+from xlstm_kernels.arguments import host_integer, host_number, require_floating
+from xlstm_kernels.differentiation import Arrays, differentiable, gradient_of
 from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 
@@ -73,8 +73,7 @@ def conjugate_gradient(
     if not b.size:
         return mx.zeros_like(b), mx.zeros(batch, dtype=mx.int32)
     if isinstance(a, mx.array):
-        whole = mx.broadcast_to(a, (*b.shape, b.shape[-1]))
-        x, info = _of_matrix(iterate)(whole, b, start)
+        x, info = _of_matrix(iterate)(a, b, start)
     else:
         x, info = _of_function(a, iterate, b, start)
     return x, mx.stop_gradient(info)
@@ -82,9 +81,8 @@ def conjugate_gradient(
 
 def _batch(a: object, b: object) -> tuple[int, ...]:
     """Check the arguments, and return the batch axes of the solution."""
-    if not isinstance(b, mx.array) or b.dtype != mx.float32:
-        kind = b.dtype if isinstance(b, mx.array) else type(b).__name__
-        raise TypeError(f"conjugate_gradient: b must be a float32 array, got {kind}")
+    require_floating("conjugate_gradient", "b", b)
+    assert isinstance(b, mx.array)
     if not b.ndim:
         raise ValueError("conjugate_gradient: b must have at least one axis, got shape ()")
     if callable(a):
@@ -154,7 +152,9 @@ def _of_matrix(iterate: Callable[..., Arrays]) -> Callable[..., Arrays]:
         """Giles, 2008, section 2.3.1: the inverse transposed, which is the inverse here."""
         zero = mx.zeros_like(primals[1])
         in_b, _ = operation(primals[0], cotangents[0], zero)
-        return mx.negative(in_b[..., None] * outputs[0][..., None, :]), in_b, zero
+        in_matrices = mx.negative(in_b[..., None] * outputs[0][..., None, :])
+        broadcast = gradient_of(lambda a: mx.broadcast_to(a, in_matrices.shape))
+        return *broadcast(primals[:1], (in_matrices,)), in_b, zero
 
     operation: Callable[..., Arrays] = differentiable(
         function, gradient, of_outputs=True, jvp_by_gradient=True

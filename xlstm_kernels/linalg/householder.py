@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlstm_kernels.kernel import Kernel, Launch
@@ -28,36 +27,25 @@ _THREADS = 128  # of a threadgroup that has several matrices
 _MEMORY = 7680  # floats of a matrix: 30 of the 32 KB that every Metal device has
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the kernel lays out one matrix.
+def _layout(rows: int, width: int) -> tuple[int, int, int]:
+    """Columns at once, slices, and stride of a matrix of `rows` by `width` elements.
 
-    Attributes:
-        columns: how many columns the matrix's threads take at once, a power of two.
-        slices: how many threads share a column, a power of two.
-        stride: from one row to the next in threadgroup memory, without bank conflicts.
+    A matrix's threads take that many columns at once, and slices share a column: powers of two. The
+    stride is from one row to the next in threadgroup memory, without bank conflicts.
     """
-
-    columns: int
-    slices: int
-    stride: int
-
-    @classmethod
-    def of(cls, rows: int, width: int) -> Layout:
-        """The layout of `rows` by `width` elements."""
-        columns = _power_of_two(width)
-        slices = min(_power_of_two(math.ceil(rows / _ROWS_OF_A_THREAD)), _SIMD_WIDTH)
-        if max(rows, columns) <= _SIMD_WIDTH:
-            slices = min(slices, _SIMD_WIDTH // columns)
-        banks = _SIMD_WIDTH // slices
-        stride = width | 1 if slices == 1 else width + (banks - width) % (2 * banks)
-        return cls(min(columns, _MATRIX_THREADS // slices), slices, stride)
+    columns = _power_of_two(width)
+    slices = min(_power_of_two(math.ceil(rows / _ROWS_OF_A_THREAD)), _SIMD_WIDTH)
+    if max(rows, columns) <= _SIMD_WIDTH:
+        slices = min(slices, _SIMD_WIDTH // columns)
+    banks = _SIMD_WIDTH // slices
+    stride = width | 1 if slices == 1 else width + (banks - width) % (2 * banks)
+    return min(columns, _MATRIX_THREADS // slices), slices, stride
 
 
 def fits(rows: int, columns: int, q_columns: int) -> bool:
     """Return True if the kernel takes matrices of this shape, with so many columns of Q."""
     width = max(columns, q_columns)
-    return rows * width <= _MEMORY and rows * Layout.of(rows, width).stride <= _MEMORY
+    return rows * width <= _MEMORY and rows * _layout(rows, width)[2] <= _MEMORY
 
 
 def small_qr(
@@ -77,9 +65,9 @@ def _power_of_two(number: int) -> int:
 
 def _launch(matrices: mx.array, *, q_columns: int, r_rows: int) -> Launch:
     batch, rows, columns = matrices.shape
-    layout = Layout.of(rows, max(columns, q_columns))
-    threads = layout.columns * layout.slices
-    places = max(min(_THREADS // threads, _MEMORY // (rows * layout.stride + 4 * rows)), 1)
+    at_once, slices, stride = _layout(rows, max(columns, q_columns))
+    threads = at_once * slices
+    places = max(min(_THREADS // threads, _MEMORY // (rows * stride + 4 * rows)), 1)
     places = max(1 << (places.bit_length() - 1), _SIMD_WIDTH // threads)
     q_shape = ((batch, rows, q_columns),) if q_columns else ()
     return Launch.of_groups(
@@ -92,9 +80,9 @@ def _launch(matrices: mx.array, *, q_columns: int, r_rows: int) -> Launch:
         FACTORS=min(rows, columns),
         Q_COLUMNS=q_columns,
         R_ROWS=r_rows,
-        AT_ONCE=layout.columns,
-        SLICES=layout.slices,
-        STRIDE=layout.stride,
+        AT_ONCE=at_once,
+        SLICES=slices,
+        STRIDE=stride,
         PLACES=places,
     )
 
