@@ -4,9 +4,7 @@ A kernel factors a panel of up to 32 columns, a threadgroup for each matrix and 
 each column, and gives the compact WY form of its reflections: H_0 H_1 ... = I - V T V' (Schreiber
 and Van Loan 1989). Another kernel applies that to the columns on the right, and, in the reverse
 order, to those of the identity, which become Q. It computes in float32, where MLX's products would
-take TF32 or three products of parts, and it copies what it leaves as it is: a panel takes two
-launches, and its part of Q one. All matrices are transposed here, so that lanes read a column's
-neighbouring elements.
+take TF32. All matrices are transposed here, so that lanes read a column's neighbouring elements.
 """
 
 from __future__ import annotations

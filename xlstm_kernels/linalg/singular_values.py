@@ -1,9 +1,4 @@
-"""`svd` and `svdvals` of batches of matrices, as in NumPy.
-
-Kernels take matrices of up to 7,936 numbers in one launch, with `full_matrices` up to 512 rows or
-columns, and larger ones in a launch for each round of `block_jacobi`. The backend "native" calls
-LAPACK on MLX's CPU stream.
-"""
+"""`svd` and `svdvals`: by `svd_kernel`, for larger matrices by `large_spectra`, or by LAPACK."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`eigh` and `eigvalsh` of batches of symmetric matrices, as in NumPy.
-
-Kernels take matrices of up to 88 rows in one launch, and larger ones in one for each round of
-`block_jacobi`. The backend "native" calls LAPACK on MLX's CPU stream.
-"""
+"""`eigh` and `eigvalsh`: by `eigh_kernel`, for larger matrices by `large_spectra`, or LAPACK."""
 
 from __future__ import annotations
 

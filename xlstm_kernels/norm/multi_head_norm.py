@@ -160,35 +160,28 @@ def norm_operation(
     if backend == executors.NATIVE:
         return native
     kernel = norm_kernel(extras, centred=centred)
-    input_gradient = norm_gradient_operation(operator, backend, eps, extras, centred=centred)
+    of_native = gradient_of(native)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        gradients: Arrays = input_gradient(*cotangents, *primals)
-        return gradients
-
-    return on_backend(backend, launch, native, gradient, operator=operator)
-
-
-@functools.cache
-def norm_gradient_operation(
-    operator: str, backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
-) -> Operation:
-    """(cotangent, x, each of the extras) -> the gradients in all but the first, differentiable."""
-    of_reference = gradient_of(_reference(eps, extras, centred=centred))
-
-    def plain(cotangent: mx.array, *primals: mx.array) -> Arrays:
-        return of_reference(primals, (cotangent,))
-
-    def launch(cotangent: mx.array, *primals: mx.array) -> Arrays:
+    def pull_back(cotangent: mx.array, *primals: mx.array) -> Arrays:
         return norm_gradient(
             extras, primals, cotangent, _scalar(eps), centred=centred, backend=backend
         )
 
-    return on_backend(backend, launch, plain, gradient_of(plain), operator=operator)
+    def pull_back_native(cotangent: mx.array, *primals: mx.array) -> Arrays:
+        return of_native(primals, (cotangent,))
+
+    second = gradient_of(pull_back_native)
+    pulled = on_backend(backend, pull_back, pull_back_native, second, operator=operator)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        gradients: Arrays = pulled(*cotangents, *primals)
+        return gradients
+
+    return on_backend(backend, launch, native, gradient, operator=operator)
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:

@@ -1,8 +1,4 @@
-"""RMS norm: y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich, 2019).
-
-Gradients, with r = 1 / sqrt(mean(x^2) + eps), n = x r and g = dy * weight:
-dx = r (g - n mean(g n)), dweight = sum over the rows of dy * n.
-"""
+"""RMS norm: y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang, Sennrich 2019)."""
 
 from __future__ import annotations
 

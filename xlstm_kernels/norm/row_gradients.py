@@ -128,13 +128,7 @@ _BODY = f"""
             for (uint v = 0; v < VALUES; ++v) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    float pulled = given.number(v, k);
-                    #if GATED
-                    pulled *= xlstm_sigmoid(gates.number(v, k)).x;
-                    #endif
-                    #if WEIGHTED
-                    pulled *= weights.number(v, k);
-                    #endif
+                    const float pulled = given.number(v, k) * OPENED(v, k).x * WEIGHT(v, k);
                     #if CENTRED
                     const bool present = start + v * stride + k < width;
                     const float distance = present ? held.number(v, k) - mean : 0.0f;
@@ -150,9 +144,11 @@ _BODY = f"""
         #if CENTRED
         const float variance = metal::max(moments.y - moments.x * moments.x, 0.0f);
         const float scale = metal::precise::rsqrt(variance + epsilon);
+        const float mean_pulled = moments.z;
         const float along = scale * (moments.w - moments.x * moments.z);
         #else
         const float scale = metal::precise::rsqrt(moments.x + epsilon);
+        const float mean_pulled = 0.0f;
         const float along = scale * moments.y;
         #endif
 
@@ -166,37 +162,15 @@ _BODY = f"""
             for (uint v = 0; v < VALUES; ++v) {{
                 const uint column = start + v * stride;
                 xlstm_pack<float, PACK> pack;
-                #if GATED
                 xlstm_pack<float, PACK> gate_pack;
-                #endif
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    #if CENTRED
-                    const float normal = ((held.number(v, k) - mean) - moments.x) * scale;
-                    #else
-                    const float normal = held.number(v, k) * scale;
-                    #endif
-                    float through = given.number(v, k);
-                    #if GATED
-                    const float2 opened = xlstm_sigmoid(gates.number(v, k));
-                    through *= opened.x;
-                    float result = normal;
-                    #if WEIGHTED
-                    result *= weights.number(v, k);
-                    #endif
-                    #if BIASED
-                    result += biases.number(v, k);
-                    #endif
+                    const float normal = NORMAL(v, k);
+                    const float2 opened = OPENED(v, k);
+                    const float through = given.number(v, k) * opened.x;
+                    const float result = normal * WEIGHT(v, k) + BIAS(v, k);
                     gate_pack.at[k] = given.number(v, k) * result * opened.y;
-                    #endif
-                    float pulled = through;
-                    #if WEIGHTED
-                    pulled *= weights.number(v, k);
-                    #endif
-                    #if CENTRED
-                    pulled -= moments.z;
-                    #endif
-                    pack.at[k] = scale * (pulled - normal * along);
+                    pack.at[k] = scale * (through * WEIGHT(v, k) - mean_pulled - normal * along);
                     // Rows that do not fit the registers have their sums in memory, where no other
                     // thread looks at them.
                     #if WEIGHTED

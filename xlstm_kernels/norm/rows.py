@@ -72,10 +72,19 @@ def row_launch(
 
 
 def switches(extras: tuple[str, ...], *, centred: bool) -> str:
-    """MSL macros for the conditions of a body: WEIGHTED, BIASED, GATED, CENTRED."""
-    chosen = {"WEIGHTED": "weight", "BIASED": "bias", "GATED": "gate"}
-    macros = {name: int(extra in extras) for name, extra in chosen.items()}
-    macros["CENTRED"] = int(centred)
+    """MSL macros: conditions of a body, and its numbers v and k, also without an extra."""
+    weighted, biased, gated = (extra in extras for extra in EXTRAS)
+    difference = "(held.number(v, k) - mean) - moments.x"
+    macros = {
+        "WEIGHTED": int(weighted),
+        "BIASED": int(biased),
+        "GATED": int(gated),
+        "CENTRED": int(centred),
+        "NORMAL(v, k)": f"({difference if centred else 'held.number(v, k)'}) * scale",
+        "WEIGHT(v, k)": "weights.number(v, k)" if weighted else "1.0f",
+        "BIAS(v, k)": "biases.number(v, k)" if biased else "-0.0f",
+        "OPENED(v, k)": "xlstm_sigmoid(gates.number(v, k))" if gated else "float2(1.0f, 0.0f)",
+    }
     return "".join(f"\n    #define {name} {value}" for name, value in macros.items()) + "\n"
 
 
@@ -249,22 +258,11 @@ _BODY = f"""
                 xlstm_pack<float, PACK> pack;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    #if CENTRED
-                    float result = ((held.number(v, k) - mean) - moments.x) * scale;
-                    #else
-                    float result = held.number(v, k) * scale;
-                    #endif
-                    #if WEIGHTED
-                    result *= weights.number(v, k);
-                    #endif
-                    #if BIASED
-                    result += biases.number(v, k);
-                    #endif
+                    pack.at[k] = NORMAL(v, k) * WEIGHT(v, k) + BIAS(v, k);
                     #if GATED
-                    result = metal::fast::divide(
-                        result, 1.0f + metal::precise::exp(-gates.number(v, k)));
+                    pack.at[k] = metal::fast::divide(
+                        pack.at[k], 1.0f + metal::precise::exp(-gates.number(v, k)));
                     #endif
-                    pack.at[k] = result;
                 }}
                 if (column < width) {{
                     xlstm_store(row_normalised + column, pack);
