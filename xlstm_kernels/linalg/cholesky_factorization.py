@@ -63,7 +63,7 @@ def _cholesky(backend: str) -> Operation:
 
     def launch(a: mx.array) -> mx.array:
         if a.shape[-1] <= _TILE:
-            return _factor(a, backend)
+            return _KERNEL(a, backend=backend)[0]
         steps = range(math.ceil(a.shape[-1] / _TILE))
         numbers = (mx.array(step, dtype=mx.int32) for step in steps)
         factor: mx.array = replayed(_by_steps, backend)(a, *numbers)
@@ -97,11 +97,6 @@ def _by_steps(a: mx.array, *steps: mx.array, backend: str) -> mx.array:
     for step in steps:
         left, lost = _STEP(left, lost, step, backend=backend)
     return left
-
-
-def _factor(a: mx.array, backend: str) -> mx.array:
-    (factor,) = _KERNEL(a, backend=backend)
-    return factor
 
 
 # --- Metal -------------------------------------------------------------------------------------

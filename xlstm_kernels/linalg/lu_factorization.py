@@ -107,9 +107,6 @@ def lu_operation(backend: str) -> Operation:
     Row i of the factors is from row `permutation[i]` of a.
     """
 
-    def launch(a: mx.array) -> Factors:
-        return _by_blocks(a, backend)
-
     def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, 2008, of A = P L U, and of the rows or columns beyond the leading square.
 
@@ -137,6 +134,7 @@ def lu_operation(backend: str) -> Operation:
             in_columns = mx.concatenate([in_columns, wide[..., k:]], axis=-1)
         return (take_rows(in_columns, inverse_permutation(permutation)),)
 
+    launch = functools.partial(_by_blocks, backend=backend)
     return decomposition("lu", backend, launch, _native, gradient)
 
 

@@ -90,14 +90,10 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         return _finite_columns(x) if a.shape[-1] > BLOCK else x
 
     def native(a: mx.array, b: mx.array) -> mx.array:
-        def leaf(a: mx.array) -> Solver:
-            # Under mx.vmap, MLX 0.32.4 inverts both triangles.
-            part = mx.tril(a, -int(unit)) if lower else mx.triu(a, int(unit))
-            return by_inverses(
-                part + (mx.eye(a.shape[-1]) if unit else zero_or_nan(a)), lower=lower
-            )
-
-        return _finite_columns(substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b))
+        # Under mx.vmap, MLX 0.32.4 inverts both triangles.
+        part = mx.tril(a, -int(unit)) if lower else mx.triu(a, int(unit))
+        whole = part + (mx.eye(a.shape[-1]) if unit else zero_or_nan(a))
+        return _finite_columns(by_inverses(whole, lower=lower)(b))
 
     def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3: the inverse transposed."""
