@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import mlx.core as mx
 
@@ -14,9 +14,6 @@ from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
 from xlstm_kernels.linalg.householder import fits, small_qr
 from xlstm_kernels.linalg.triangular import solve_triangular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Mode = Literal["reduced", "complete", "r"]
 
@@ -98,7 +95,8 @@ def qr_operation(backend: str, mode: Mode) -> Operation:
         return tuple(factors) if mode != "r" else factors[0]
 
     native = functools.partial(_native, mode=mode)
-    return decomposition("qr", backend, launch, native, _gradient(backend, mode))
+    gradient = functools.partial(_gradient, backend=backend, mode=mode)
+    return decomposition("qr", backend, launch, native, gradient)
 
 
 def _extents(rows: int, columns: int, mode: Mode) -> tuple[int, int]:
@@ -139,29 +137,28 @@ def _native(matrices: mx.array, mode: Mode) -> Any:
 # --- gradients ---------------------------------------------------------------------------------
 
 
-def _gradient(backend: str, mode: Mode) -> Callable[[Arrays, Arrays, Arrays], Arrays]:
-    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-        (matrices,) = primals
-        rows, columns = matrices.shape[-2:]
-        if mode == "complete":
-            raise NotImplementedError(
-                "qr: mode 'complete' has no gradient for matrices of more rows than columns, got "
-                f"shape {matrices.shape}; use 'reduced'"
-            )
-        if mode == "r":
-            q, r = qr_operation(backend, "reduced")(matrices)
-            in_q, in_r = mx.zeros_like(q), cotangents[0]
-        else:
-            (q, r), (in_q, in_r) = outputs, cotangents
-        if rows >= columns:
-            return (_tall_gradient(q, r, in_q, in_r, backend),)
-        # A = [X Y], R = [U W]: QR of the square X, and W = Q' Y.
-        right, in_w = matrices[..., rows:], in_r[..., rows:]
-        in_q = in_q + multiply(right, mx.swapaxes(in_w, -1, -2))
-        in_x = _tall_gradient(q, r[..., :rows], in_q, in_r[..., :rows], backend)
-        return (mx.concatenate([in_x, multiply(q, in_w)], axis=-1),)
-
-    return gradient
+def _gradient(
+    primals: Arrays, cotangents: Arrays, outputs: Arrays, *, backend: str, mode: Mode
+) -> Arrays:
+    (matrices,) = primals
+    rows, columns = matrices.shape[-2:]
+    if mode == "complete":
+        raise NotImplementedError(
+            "qr: mode 'complete' has no gradient for matrices of more rows than columns, got "
+            f"shape {matrices.shape}; use 'reduced'"
+        )
+    if mode == "r":
+        q, r = qr_operation(backend, "reduced")(matrices)
+        in_q, in_r = mx.zeros_like(q), cotangents[0]
+    else:
+        (q, r), (in_q, in_r) = outputs, cotangents
+    if rows >= columns:
+        return (_tall_gradient(q, r, in_q, in_r, backend),)
+    # A = [X Y], R = [U W]: QR of the square X, and W = Q' Y.
+    right, in_w = matrices[..., rows:], in_r[..., rows:]
+    in_q = in_q + multiply(right, mx.swapaxes(in_w, -1, -2))
+    in_x = _tall_gradient(q, r[..., :rows], in_q, in_r[..., :rows], backend)
+    return (mx.concatenate([in_x, multiply(q, in_w)], axis=-1),)
 
 
 def _tall_gradient(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_number, require_floating
+from xlstm_kernels.arguments import host_number, require_floating, require_shape
 from xlstm_kernels.differentiation import gradient_of, on_backend
 from xlstm_kernels.norm.row_gradients import norm_gradient
 from xlstm_kernels.norm.rows import norm_kernel
@@ -137,11 +137,7 @@ def _normalise(
     for name, array in present.items():
         require_floating(operator, name, array)
         fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
-        if array.shape != fitting:
-            raise ValueError(
-                f"{operator}: {name} must have shape {fitting} for x of {x.shape}, "
-                f"got {array.shape}"
-            )
+        require_shape(operator, name, array, fitting, f"for x of {x.shape}")
     resolved = executors.resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_number, require_floating
+from xlstm_kernels.arguments import host_number, require_floating, require_shape
 from xlstm_kernels.norm.multi_head_norm import (
     finished,
     inverse_root,
     norm_operation,
 )
-
-_OPERATOR = "rms_norm"
 
 
 def rms_norm(
@@ -51,7 +49,8 @@ def rms_norm(
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
     epsilon = host_number("rms_norm", "eps", eps, negative=False)
     if weight is not None:
-        _require_fit(x, weight)
+        require_floating("rms_norm", "weight", weight)
+        require_shape("rms_norm", "weight", weight, x.shape[-1:], "the last axis of x")
     resolved = executors.resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
@@ -61,7 +60,7 @@ def rms_norm(
     if weight is None or weight.dtype == x.dtype:
         return mx.fast.rms_norm(x, weight, epsilon)
     # MLX's kernel promotes x to the dtype of the weight.
-    operation = norm_operation(_OPERATOR, resolved, epsilon, ("weight",), centred=False)
+    operation = norm_operation("rms_norm", resolved, epsilon, ("weight",), centred=False)
     normalised: mx.array = operation(x.reshape((1, -1, 1, x.shape[-1])), weight)
     return normalised.reshape(x.shape)
 
@@ -70,12 +69,3 @@ def rms_norm_reference(x: mx.array, weight: mx.array | None, eps: float) -> mx.a
     """`rms_norm` in MLX operations."""
     wide = x.astype(mx.float32)
     return finished(wide * inverse_root(wide, eps), weight).astype(x.dtype)
-
-
-def _require_fit(x: mx.array, weight: mx.array) -> None:
-    require_floating("rms_norm", "weight", weight)
-    if weight.shape != x.shape[-1:]:
-        raise ValueError(
-            f"rms_norm: weight must have shape {x.shape[-1:]}, the last axis of x, "
-            f"got {weight.shape}"
-        )
