@@ -19,10 +19,7 @@ from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
-from xlstm_kernels.linalg.triangular import (
-    block_size,
-    triangular_operation,
-)
+from xlstm_kernels.linalg.triangular import block_size, triangular_operation
 
 
 @in_float32

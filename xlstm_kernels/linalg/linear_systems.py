@@ -16,11 +16,7 @@ from xlstm_kernels.linalg.arguments import (
     require_matrices,
 )
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
-from xlstm_kernels.linalg.lu_factorization import (
-    inverse_permutation,
-    lu_operation,
-    take_rows,
-)
+from xlstm_kernels.linalg.lu_factorization import inverse_permutation, lu_operation, take_rows
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
     Solver,

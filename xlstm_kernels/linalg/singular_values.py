@@ -10,12 +10,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
-from xlstm_kernels.linalg.arithmetic import (
-    finite_matrices,
-    known,
-    multiply,
-    quotient,
-)
+from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.large_spectra import large_svd
 from xlstm_kernels.linalg.svd_kernel import fits, kernel_for
 

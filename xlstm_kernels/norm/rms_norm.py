@@ -6,11 +6,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating, require_shape
-from xlstm_kernels.norm.multi_head_norm import (
-    finished,
-    inverse_root,
-    norm_operation,
-)
+from xlstm_kernels.norm.multi_head_norm import finished, inverse_root, norm_operation
 
 
 def rms_norm(
