@@ -105,12 +105,7 @@ def _slope(scaled: mx.array) -> mx.array:
 
 
 def require_cap(cap_value: float) -> float:
-    """Return a cap that is a number of the host as a float.
-
-    Raises:
-        TypeError: for anything that is not a number.
-        ValueError: for one that is not positive and finite.
-    """
+    """Return a cap that is a number of the host, positive and finite, as a float."""
     number = host_number("soft_cap", "cap_value", cap_value)
     if not _SMALLEST_CAP <= number <= 1 / _SMALLEST_CAP:
         raise ValueError(
@@ -218,30 +213,25 @@ def _soft_cap(backend: str, gradient_backend: str, variable_cap: bool) -> Operat
 
     Nobody can ask for the gradient in a cap that came as a number, so none is built.
     """
-    input_gradient = _soft_cap_gradient(gradient_backend)
 
     def launch(values: mx.array, cap: mx.array) -> mx.array:
         (capped,) = FORWARD(_rows(values), cap, backend=backend)
         return capped.reshape(values.shape)
 
+    def pull_back(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
+        (gradient,) = GRADIENT(_rows(values), _rows(cotangent), cap, backend=gradient_backend)
+        return gradient.reshape(values.shape)
+
+    native = soft_cap_gradient_reference
+    second = gradient_of(native)
+    pulled = on_backend(gradient_backend, pull_back, native, second, operator="soft_cap")
+
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         values, cap = primals
         (cotangent,) = cotangents
         return (
-            input_gradient(values, cotangent, cap),
+            pulled(values, cotangent, cap),
             cap_gradient_reference(values, cotangent, cap) if variable_cap else mx.zeros_like(cap),
         )
 
     return on_backend(backend, launch, soft_cap_reference, gradient, operator="soft_cap")
-
-
-@functools.cache
-def _soft_cap_gradient(backend: str) -> Operation:
-    """The differentiable operation (values, cotangent, cap) -> gradient on one backend."""
-
-    def launch(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
-        (gradient,) = GRADIENT(_rows(values), _rows(cotangent), cap, backend=backend)
-        return gradient.reshape(values.shape)
-
-    native = soft_cap_gradient_reference
-    return on_backend(backend, launch, native, gradient_of(native), operator="soft_cap")

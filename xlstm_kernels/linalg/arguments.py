@@ -83,11 +83,7 @@ def flat_batch(array: mx.array) -> mx.array:
 def relative_bound(
     operator: str, argument: str, given: float | mx.array | None, longest: int
 ) -> mx.array:
-    """The bound of singular values relative to the largest: NumPy's for matrices of this length.
-
-    Raises:
-        TypeError, ValueError: for what is not a number.
-    """
+    """The bound of singular values relative to the largest: NumPy's for matrices of this length."""
     if isinstance(given, mx.array):
         return given.astype(mx.float32)
     default = longest * float(mx.finfo(mx.float32).eps)

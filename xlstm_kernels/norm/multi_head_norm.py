@@ -16,7 +16,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating, require_shape
 from xlstm_kernels.differentiation import gradient_of, on_backend
-from xlstm_kernels.norm.row_gradients import norm_gradient
+from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
 
 if TYPE_CHECKING:
@@ -156,16 +156,20 @@ def norm_operation(
     if backend == executors.NATIVE:
         return native
     kernel = norm_kernel(extras, centred=centred)
+    pulling = norm_gradient_kernel(extras, centred=centred)
     of_native = gradient_of(native)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
-    def pull_back(cotangent: mx.array, *primals: mx.array) -> Arrays:
-        return norm_gradient(
-            extras, primals, cotangent, _scalar(eps), centred=centred, backend=backend
+    def pull_back(cotangent: mx.array, x: mx.array, *arrays: mx.array) -> Arrays:
+        in_x, *gradients = pulling(x, _scalar(eps), cotangent, *arrays, backend=backend)
+        results = (
+            gradient if name == "gate" else mx.sum(gradient, axis=0).astype(array.dtype)
+            for name, array, gradient in zip(extras, arrays, gradients, strict=True)
         )
+        return in_x, *results
 
     def pull_back_native(cotangent: mx.array, *primals: mx.array) -> Arrays:
         return of_native(primals, (cotangent,))

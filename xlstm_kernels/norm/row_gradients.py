@@ -33,36 +33,9 @@ from xlstm_kernels.norm.rows import (
 )
 
 if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
 _ROWS_PER_SIMDGROUP = 32
-
-
-def norm_gradient(
-    extras: tuple[str, ...],
-    primals: Arrays,
-    cotangent: mx.array,
-    epsilon: mx.array,
-    *,
-    centred: bool,
-    backend: str,
-) -> Arrays:
-    """The gradients in x (B, S, NH, DH), not empty, and in the extras, by `norm_gradient_kernel`.
-
-    The primals are x and the extras, the cotangent is (B, S, NH*DH).
-    """
-    x, *arrays = primals
-    kernel = norm_gradient_kernel(extras, centred=centred)
-    in_x, *gradients = kernel(x, epsilon, cotangent, *arrays, backend=backend)
-    results = (
-        gradient if name == "gate" else mx.sum(gradient, axis=0).astype(array.dtype)
-        for name, array, gradient in zip(extras, arrays, gradients, strict=True)
-    )
-    return in_x, *results
-
-
-# --- Metal -------------------------------------------------------------------------------------
 
 
 def _launch(extras: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
@@ -221,7 +194,10 @@ _BODY = f"""
 
 @functools.cache
 def norm_gradient_kernel(extras: tuple[str, ...], *, centred: bool) -> Kernel:
-    """The kernel that gives all gradients of a norm with these extras."""
+    """The kernel of all gradients of a norm with these extras, of x, epsilon, dy and the extras.
+
+    Those in the weight and the bias are sums over rows, (sums, NH*DH), that are still to be summed.
+    """
     outputs = {"weight": "weight_sums", "bias": "bias_sums", "gate": "gate_gradient"}
     return Kernel(
         name=kernel_name("norm_gradient", extras, centred=centred),
