@@ -10,7 +10,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
-from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
+from xlstm_kernels.linalg.arguments import broadcast_system, in_float32, relative_bound
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
 
@@ -61,7 +61,9 @@ def lstsq(
     flat_a, flat_b, batch, shape = broadcast_system("lstsq", a, b, square=False)
     resolved = executors.resolve(backend)
     rows, columns = flat_a.shape[-2:]
-    bound = mx.array(_bound(rcond, max(rows, columns)), dtype=mx.float32)
+    negative = rcond is not None and host_number("lstsq", "rcond", rcond) < 0
+    least, given = (1, None) if negative else (max(rows, columns), rcond)
+    bound = relative_bound("lstsq", "rcond", given, least)
     if flat_a.size and flat_b.size:
         x, s = _solution(resolved)(flat_a, flat_b, bound)
     else:
@@ -79,14 +81,6 @@ def lstsq(
         rank.reshape(batch),
         mx.stop_gradient(s).reshape((*batch, s.shape[-1])),
     )
-
-
-def _bound(rcond: float | None, longest: int) -> float:
-    epsilon = float(mx.finfo(mx.float32).eps)
-    if rcond is None:
-        return epsilon * longest
-    number = host_number("lstsq", "rcond", rcond)
-    return epsilon if number < 0 else number
 
 
 @functools.cache

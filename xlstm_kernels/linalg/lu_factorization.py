@@ -19,6 +19,7 @@ from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
+from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import BLOCK, block_size, triangular_operation
 
 Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
@@ -234,6 +235,7 @@ _KERNEL = Kernel(
     outputs=("factors", "permutation", "pivots"),
     launch=_launch,
     contiguous_inputs=False,
+    header=MATRIX_BARRIER,
     body="""
     // a: (batch, rows, columns), of any strides; factors: the same, contiguous;
     // permutation: (batch, rows); pivots: (batch, min(rows, columns)).
@@ -318,11 +320,7 @@ _KERNEL = Kernel(
                 place[r] = pivot;
             }
         }
-        if (SIMDGROUPS > 1) {
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-        } else {
-            simdgroup_barrier(mem_flags::mem_threadgroup);
-        }
+        xlstm_matrix_barrier<SIMDGROUPS * 32>();
         const float divisor = pivot_row[k % 2][k];
         #pragma clang loop unroll(full)
         for (uint r = 0; r < ROWS; ++r) {

@@ -9,7 +9,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, relative_bound, require_matrices
-from xlstm_kernels.linalg.arithmetic import known, multiply
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
 from xlstm_kernels.linalg.symmetric_eigen import eigh
 
@@ -83,9 +83,8 @@ def _operation(backend: str, hermitian: bool) -> Operation:
         inverses = mx.where(
             large, mx.reciprocal(mx.where(large, s, mx.ones_like(s))), mx.zeros_like(s)
         )
-        finite = mx.all(mx.isfinite(s), axis=1, keepdims=True)
-        whole = multiply(v * mx.expand_dims(inverses, axis=1), ut)
-        return known(mx.expand_dims(finite, axis=2), whole)
+        nothing = mx.sum(s - s, axis=1, keepdims=True)  # zero, or NaN if not finite
+        return multiply(v * mx.expand_dims(inverses + nothing, axis=1), ut)
 
     return decomposition("pinv", backend, inverse, inverse, _gradient)
 

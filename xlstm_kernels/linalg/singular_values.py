@@ -10,7 +10,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.large_spectra import large_svd
 from xlstm_kernels.linalg.svd_kernel import fits, kernel_for
 
@@ -130,35 +130,34 @@ def _operation(backend: str, *, full: bool = False, vectors: bool = True) -> Ope
         if not a.size:
             return native(a)
         if not fits(columns, rows, full=full):
-            finite, numbers = finite_matrices(a)
-            return results(finite, *large_svd(numbers, backend, full=full))
+            found = of_finite(lambda numbers: large_svd(numbers, backend, full=full), a)
+            return found if vectors else found[1:2]
         kernel = kernel_for(columns, rows, vectors=vectors)
-        s, *found = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)
-        return (mx.swapaxes(found[0], 1, 2), s, found[1]) if vectors else (s,)
+        s, *both = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)
+        return (mx.swapaxes(both[0], 1, 2), s, both[1]) if vectors else (s,)
 
     def native(a: mx.array) -> Arrays:
+        return of_finite(by_lapack, a)
+
+    def by_lapack(a: mx.array) -> Arrays:
         batch, rows, columns = a.shape
-        finite, numbers = finite_matrices(a)
         if not columns:
             u = mx.broadcast_to(mx.eye(rows, rows * full), (batch, rows, rows * full))
-            return results(finite, u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0)))
+            found = u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0))
+            return found if vectors else found[1:2]
         with mx.stream(mx.cpu):
             if not vectors:
                 # MLX's stubs promise a tuple.
-                values: Any = mx.linalg.svd(numbers, compute_uv=False)
-                return (known(finite[:, 0], values),)
+                values: Any = mx.linalg.svd(a, compute_uv=False)
+                return (values,)
             if full or rows <= 2 * columns:
-                u, s, vh = mx.linalg.svd(numbers)
+                u, s, vh = mx.linalg.svd(a)
             else:
                 # Through R of a QR decomposition (Chan 1982): MLX's own U has M x M numbers.
-                q, r = mx.linalg.qr(numbers)
+                q, r = mx.linalg.qr(a)
                 u, s, vh = mx.linalg.svd(r)
                 u = mx.matmul(q, u)
-        return results(finite, u if full else u[:, :, :columns], s, vh)
-
-    def results(finite: mx.array, u: mx.array, s: mx.array, vh: mx.array) -> Arrays:
-        values = known(finite[:, 0], s)
-        return (known(finite, u), values, known(finite, vh)) if vectors else (values,)
+        return u if full else u[:, :, :columns], s, vh
 
     def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         if full:

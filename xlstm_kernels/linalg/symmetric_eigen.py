@@ -10,7 +10,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
 from xlstm_kernels.linalg.large_spectra import large_eigh
 
@@ -95,19 +95,18 @@ def _operation(backend: str, *, vectors: bool) -> Operation:
         if not a.size:
             return native(a)
         if a.shape[1] > MOST_ROWS:
-            finite, numbers = finite_matrices(mx.tril(a))
-            values, found = large_eigh(numbers, backend)
-            return (known(finite[:, 0], values), known(finite, found))[: 1 + vectors]
+            return of_finite(lambda numbers: large_eigh(numbers, backend), mx.tril(a))[
+                : 1 + vectors
+            ]
         values, *rows = kernel_for(a.shape[1], vectors=vectors)(a, backend=backend)
         return values, *(mx.swapaxes(found, 1, 2) for found in rows[:1])
 
     def native(a: mx.array) -> Arrays:
-        finite, numbers = finite_matrices(mx.tril(a))
+        return of_finite(by_lapack, mx.tril(a))
+
+    def by_lapack(numbers: mx.array) -> Arrays:
         with mx.stream(mx.cpu):
-            if not vectors:
-                return (known(finite[:, 0], mx.linalg.eigvalsh(numbers)),)
-            values, found = mx.linalg.eigh(numbers)
-        return known(finite[:, 0], values), known(finite, found)
+            return mx.linalg.eigh(numbers) if vectors else (mx.linalg.eigvalsh(numbers),)
 
     def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         if vectors:
