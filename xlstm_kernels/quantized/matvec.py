@@ -81,9 +81,13 @@ def quantized_matvec(
 
 def dequantized(w: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
     """The matrix (N, K) that quantized weights stand for, in float32: scale q + bias."""
-    scales, biases = scales.astype(mx.float32), biases.astype(mx.float32)
-    group_size = w.shape[1] * _WORD // bits // scales.shape[1]
-    return mx.dequantize(w, scales, biases, group_size=group_size, bits=bits)
+    shifts = mx.arange(0, _WORD, bits, dtype=mx.uint32)
+    mask = mx.array(2**bits - 1, dtype=mx.uint32)
+    fields = mx.bitwise_and(mx.right_shift(mx.expand_dims(w, axis=2), shifts), mask)
+    groups = fields.reshape((*scales.shape, -1)).astype(mx.float32)
+    scaled = groups * mx.expand_dims(scales.astype(mx.float32), axis=2)
+    matrix = scaled + mx.expand_dims(biases.astype(mx.float32), axis=2)
+    return matrix.reshape((w.shape[0], -1))
 
 
 def quantized_matvec_reference(
