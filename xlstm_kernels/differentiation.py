@@ -51,7 +51,7 @@ def differentiable(
     gradient: Gradient,
     *,
     of_outputs: bool = False,
-    tangents_of: Operation | None = None,
+    jvp_by_gradient: bool = False,
 ) -> Operation:
     """Return `function`, which consists of MLX operations, with a custom gradient.
 
@@ -60,13 +60,14 @@ def differentiable(
         gradient: called with the inputs of `function` and the cotangents of its outputs, returns
             the gradient in each input. Made of differentiable operations, it has a gradient too.
         of_outputs: call it with the outputs of `function` as well.
-        tangents_of: the same function in operations that MLX can differentiate, where `function`
-            has others.
+        jvp_by_gradient: make the rule for `mx.jvp` of `gradient`, where MLX has none for operations
+            in `function`.
     """
     operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
-    operation.jvp(_tangents_of(tangents_of or function))
-    operation.vmap(_mapped(function, gradient, of_outputs=of_outputs))
-    return _with_gradient(operation, function, gradient, of_outputs=of_outputs)
+    whole = _with_outputs(gradient, of_outputs=of_outputs)
+    operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(function))
+    operation.vmap(_mapped(function, whole))
+    return _with_gradient(operation, function, whole)
 
 
 def on_backend(
@@ -77,7 +78,7 @@ def on_backend(
     *,
     operator: str,
     of_outputs: bool = False,
-    tangents_of: Operation | None = None,
+    jvp_by_gradient: bool = False,
 ) -> Operation:
     """Return `launch`, or on the backend "native" `native`, with a custom gradient.
 
@@ -88,13 +89,31 @@ def on_backend(
         gradient: as in `differentiable`.
         operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
         of_outputs: as in `differentiable`.
-        tangents_of: as in `differentiable`.
+        jvp_by_gradient: as in `differentiable`. Otherwise `mx.jvp` differentiates `native`.
     """
     if backend == NATIVE:
-        return differentiable(native, gradient, of_outputs=of_outputs, tangents_of=tangents_of)
+        return differentiable(
+            native, gradient, of_outputs=of_outputs, jvp_by_gradient=jvp_by_gradient
+        )
     operation = mx.custom_function(_guarded(launch, operator))
-    operation.jvp(_tangents_of(tangents_of or native))
-    return _with_gradient(operation, launch, gradient, of_outputs=of_outputs)
+    whole = _with_outputs(gradient, of_outputs=of_outputs)
+    operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(native))
+    return _with_gradient(operation, launch, whole)
+
+
+def decomposition(
+    operator: str, backend: str, launch: Operation, native: Operation, gradient: Gradient
+) -> Operation:
+    """`on_backend` for what MLX cannot differentiate, with a gradient that takes outputs too."""
+    return on_backend(
+        backend,
+        launch,
+        native,
+        gradient,
+        operator=operator,
+        of_outputs=True,
+        jvp_by_gradient=True,
+    )
 
 
 def gradient_of(reference: Operation) -> Gradient:
@@ -122,12 +141,14 @@ def selected(flags: mx.array, array: mx.array) -> mx.array:
     return result
 
 
-def _with_gradient(
-    operation: Any, function: Operation, gradient: Gradient, *, of_outputs: bool
-) -> Operation:
-    def pull_back(primals: Any, cotangents: Any, outputs: Any) -> Any:
-        more = (_as_tuple(outputs),) if of_outputs else ()
-        gradients = gradient(_as_tuple(primals), _as_tuple(cotangents), *more)
+def _with_outputs(gradient: Gradient, *, of_outputs: bool) -> Gradient:
+    """`gradient`, called with outputs too, which it does not take without `of_outputs`."""
+    return gradient if of_outputs else lambda primals, cotangents, _: gradient(primals, cotangents)
+
+
+def _with_gradient(operation: Any, function: Operation, gradient: Gradient) -> Operation:
+    def pull_back(*groups: Any) -> Any:
+        gradients = gradient(*map(_as_tuple, groups))
         return gradients[0] if len(gradients) == 1 else gradients
 
     operation.vjp(pull_back)
@@ -179,9 +200,26 @@ def _tangents_of(native: Operation) -> Callable[[Any, Any], Any]:
     return push_forward
 
 
-def _mapped(
-    function: Operation, gradient: Gradient, *, of_outputs: bool
-) -> Callable[[Any, Any], Any]:
+def _transposed(operation: Operation, gradient: Gradient) -> Callable[[Any, Any], Any]:
+    """A rule for `mx.jvp`: gradients are linear in cotangents, and transposed give the tangents."""
+
+    def push_forward(primals: Any, tangents: Any) -> Any:
+        primals, tangents = _as_tuple(primals), _as_tuple(tangents)
+        moving = [place for place, tangent in enumerate(tangents) if tangent is not None]
+        outputs = _as_tuple(operation(*primals))
+
+        def pulled(*cotangents: mx.array) -> Any:
+            gradients = gradient(primals, cotangents, outputs)
+            return [gradients[place] for place in moving]
+
+        zeros = [mx.zeros_like(output) for output in outputs]
+        _, pushed = mx.vjp(pulled, zeros, [tangents[place] for place in moving])
+        return pushed
+
+    return push_forward
+
+
+def _mapped(function: Operation, gradient: Gradient) -> Callable[[Any, Any], Any]:
     """The rule for `mx.vmap` of MLX operations: mapped, they have the mapped gradient."""
 
     def summed(mapped: mx.array, axis: int | None) -> mx.array:
@@ -191,9 +229,8 @@ def _mapped(
         axes = _as_tuple(axes)
 
         def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-            groups = (primals, cotangents, *((outputs,) if of_outputs else ()))
-            along = (axes, *((0,) * len(group) for group in groups[1:]))
-            gradients = mx.vmap(gradient, in_axes=along)(*groups)
+            along = (axes, *((0,) * len(group) for group in (cotangents, outputs)))
+            gradients = mx.vmap(gradient, in_axes=along)(primals, cotangents, outputs)
             return tuple(map(summed, gradients, axes))
 
         whole = mx.vmap(function, in_axes=axes)

@@ -42,6 +42,42 @@ class Launch:
     output_dtypes: tuple[mx.Dtype, ...]
     template: tuple[tuple[str, Setting], ...] = ()
 
+    @classmethod
+    def of_groups(
+        cls,
+        groups: int,
+        threads: int,
+        *shapes: tuple[int, ...],
+        dtype: mx.Dtype = mx.float32,
+        **template: Setting,
+    ) -> Launch:
+        """Launch `groups` threadgroups along x, with outputs of these shapes and one dtype."""
+        return cls(
+            grid=(groups * threads, 1, 1),
+            threadgroup=(threads, 1, 1),
+            output_shapes=shapes,
+            output_dtypes=(dtype,) * len(shapes),
+            template=tuple(template.items()),
+        )
+
+    @classmethod
+    def of_elements(
+        cls, array: mx.array, pack: int, *, outputs: int = 1, **template: Setting
+    ) -> Launch:
+        """Launch a thread for each `pack` elements; the outputs are like `array`.
+
+        The template has `Index`, a type of the first index after the last pack: those of 32 bits
+        are faster.
+        """
+        index = mx.uint32 if array.size < 2**31 else mx.int64
+        return cls(
+            grid=(-(-array.size // pack), 1, 1),
+            threadgroup=(256, 1, 1),
+            output_shapes=(array.shape,) * outputs,
+            output_dtypes=(array.dtype,) * outputs,
+            template=(("T", array.dtype), ("Index", index), ("PACK", pack), *template.items()),
+        )
+
     @property
     def empty(self) -> bool:
         """True when the launch has no thread at all."""

@@ -17,7 +17,6 @@ from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
 _SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes it or 1 / cap below for zero
-_THREADGROUP = 256
 _PACK_BYTES = 16
 
 
@@ -108,12 +107,7 @@ def _slope(scaled: mx.array) -> mx.array:
 
 
 def require_cap(cap_value: float) -> float:
-    """Return a cap that is a number of the host as a float.
-
-    Raises:
-        TypeError: for anything that is not a number.
-        ValueError: for one that is not positive and finite.
-    """
+    """Return a cap that is a number of the host, positive and finite, as a float."""
     number = host_number("soft_cap", "cap_value", cap_value)
     if not _SMALLEST_CAP <= number <= 1 / _SMALLEST_CAP:
         raise ValueError(
@@ -137,17 +131,7 @@ def _array_cap(cap_value: mx.array) -> mx.array:
 
 
 def _launch(values: mx.array, *_others: mx.array) -> Launch:
-    """One flat line of threads, each with one pack of 16 bytes."""
-    pack = _PACK_BYTES // values.dtype.size
-    # 32-bit indices are faster; the first index past the last pack must fit them.
-    index = mx.uint32 if values.size < 2**31 else mx.int64
-    return Launch(
-        grid=(math.ceil(values.size / pack), 1, 1),
-        threadgroup=(_THREADGROUP, 1, 1),
-        output_shapes=(values.shape,),
-        output_dtypes=(values.dtype,),
-        template=(("T", values.dtype), ("Index", index), ("PACK", pack)),
-    )
+    return Launch.of_elements(values, _PACK_BYTES // values.dtype.size)
 
 
 _TANH = """
@@ -231,30 +215,25 @@ def _soft_cap(backend: str, gradient_backend: str, variable_cap: bool) -> Operat
 
     Nobody can ask for the gradient in a cap that came as a number, so none is built.
     """
-    input_gradient = _soft_cap_gradient(gradient_backend)
 
     def launch(values: mx.array, cap: mx.array) -> mx.array:
         (capped,) = FORWARD(_rows(values), cap, backend=backend)
         return capped.reshape(values.shape)
 
+    def pull_back(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
+        (gradient,) = GRADIENT(_rows(values), _rows(cotangent), cap, backend=gradient_backend)
+        return gradient.reshape(values.shape)
+
+    native = soft_cap_gradient_reference
+    second = gradient_of(native)
+    pulled = on_backend(gradient_backend, pull_back, native, second, operator="soft_cap")
+
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         values, cap = primals
         (cotangent,) = cotangents
         return (
-            input_gradient(values, cotangent, cap),
+            pulled(values, cotangent, cap),
             cap_gradient_reference(values, cotangent, cap) if variable_cap else mx.zeros_like(cap),
         )
 
     return on_backend(backend, launch, soft_cap_reference, gradient, operator="soft_cap")
-
-
-@functools.cache
-def _soft_cap_gradient(backend: str) -> Operation:
-    """The differentiable operation (values, cotangent, cap) -> gradient on one backend."""
-
-    def launch(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
-        (gradient,) = GRADIENT(_rows(values), _rows(cotangent), cap, backend=backend)
-        return gradient.reshape(values.shape)
-
-    native = soft_cap_gradient_reference
-    return on_backend(backend, launch, native, gradient_of(native), operator="soft_cap")

@@ -7,7 +7,7 @@ complex64's memory, and a `DoubleFloat` has twice its digits.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import mlx.core as mx
 import numpy as np
@@ -15,20 +15,15 @@ import numpy as np
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.double_float import pairs
 from xlstm_kernels.double_float.array import DoubleFloat
 from xlstm_kernels.double_float.metal import DOUBLE
-from xlstm_kernels.double_float.pairs import Pair
+from xlstm_kernels.double_float.reductions import doubled, halved
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Numbers = TypeVar("Numbers", mx.array, DoubleFloat)
 
 _OPERATOR = "complex_multiply"
-_THREADGROUP = 256
 _PACK_BYTES = 16
 
 
@@ -60,48 +55,28 @@ def complex_multiply(
     """
     shape = _common_shape(a, b)
     resolved = executors.resolve(backend)
-    if isinstance(a, DoubleFloat):
-        assert isinstance(b, DoubleFloat)
-        double = _double_multiply(resolved, bool(conjugate))
-        parts = (mx.broadcast_to(part, shape) for part in (a.high, a.low, b.high, b.low))
-        return DoubleFloat(*double(*parts))
-    multiply = _complex_multiply(resolved, bool(conjugate))
-    product: Numbers = multiply(*(mx.broadcast_to(factor, shape) for factor in (a, b)))
+    parts = (mx.broadcast_to(part, shape) for part in (*_parts(a), *_parts(b)))
+    double = isinstance(a, DoubleFloat)
+    joined: Any = DoubleFloat if double else mx.array
+    product: Numbers = joined(*_operation(resolved, bool(conjugate), double)(*parts))
     return product
 
 
 def complex_multiply_reference(a: mx.array, b: mx.array, conjugate: bool) -> mx.array:
-    """`complex_multiply` of arrays of one shape and dtype, in MLX operations."""
-    (real, imaginary), (other_real, other_imaginary) = map(_parts, (a, b))
+    """`complex_multiply` of arrays of one shape and dtype, in MLX operations of that dtype."""
+    real, imaginary = a[..., 0], a[..., 1]
+    other_real, other_imaginary = b[..., 0], b[..., 1]
     if conjugate:
         other_imaginary = mx.negative(other_imaginary)
     product = [
         real * other_real - imaginary * other_imaginary,
         real * other_imaginary + imaginary * other_real,
     ]
-    return mx.stack(product, axis=-1).astype(a.dtype)
+    return mx.stack(product, axis=-1)
 
 
-def double_multiply_reference(*arrays: mx.array, conjugate: bool) -> Arrays:
-    """The same of double-floats: high and low of a, then of b."""
-    (a_real, a_imaginary), (b_real, b_imaginary) = (
-        tuple(map(Pair, _parts(high), _parts(low))) for high, low in (arrays[:2], arrays[2:])
-    )
-    if conjugate:
-        b_imaginary = pairs.negative(b_imaginary)
-    real = pairs.accurate_add(
-        pairs.multiply(a_real, b_real), pairs.negative(pairs.multiply(a_imaginary, b_imaginary))
-    )
-    imaginary = pairs.accurate_add(
-        pairs.multiply(a_real, b_imaginary), pairs.multiply(a_imaginary, b_real)
-    )
-    both = zip(real, imaginary, strict=True)
-    return tuple(mx.stack(list(parts), axis=-1) for parts in both)
-
-
-def _parts(numbers: mx.array) -> tuple[mx.array, mx.array]:
-    wide = numbers.astype(mx.float32)
-    return wide[..., 0], wide[..., 1]
+def _parts(numbers: mx.array | DoubleFloat) -> Arrays:
+    return (numbers.high, numbers.low) if isinstance(numbers, DoubleFloat) else (numbers,)
 
 
 def _common_shape(a: object, b: object) -> tuple[int, ...]:
@@ -109,9 +84,8 @@ def _common_shape(a: object, b: object) -> tuple[int, ...]:
         raise TypeError(f"{_OPERATOR}: a and b must both be DoubleFloat, or neither")
     arrays = []
     for name, factor in (("a", a), ("b", b)):
-        array = factor.high if isinstance(factor, DoubleFloat) else factor
+        array: Any = factor.high if isinstance(factor, DoubleFloat) else factor
         require_floating(_OPERATOR, name, array)
-        assert isinstance(array, mx.array)
         if not array.ndim or array.shape[-1] != 2:
             raise ValueError(
                 f"{_OPERATOR}: {name} must be (..., 2), real and imaginary parts, got {array.shape}"
@@ -130,69 +104,41 @@ def _common_shape(a: object, b: object) -> tuple[int, ...]:
         ) from None
 
 
-def _gradients(multiply: Callable[[bool], Operation], conjugate: bool) -> Callable[..., Arrays]:
-    """Of y = a b: y* conj(b), y* conj(a). Of y = a conj(b): y* b, a conj(y*)."""
-
-    def gradients(a: mx.array, b: mx.array, cotangent: mx.array) -> Arrays:
-        in_a = multiply(not conjugate)(cotangent, b)
-        in_b = multiply(True)(a, cotangent) if conjugate else multiply(True)(cotangent, a)
-        return in_a, in_b
-
-    return gradients
-
-
 @functools.cache
-def _complex_multiply(backend: str, conjugate: bool) -> Operation:
-    """The differentiable operation (a, b), of one shape and dtype, -> product on one backend."""
-    gradients = _gradients(functools.partial(_complex_multiply, backend), conjugate)
+def _operation(backend: str, conjugate: bool, double: bool) -> Operation:
+    """The differentiable operation of arrays of one shape and dtype on one backend.
 
-    def launch(a: mx.array, b: mx.array) -> mx.array:
-        (product,) = _KERNEL(a.reshape(-1), b.reshape(-1), backend=backend, conjugate=conjugate)
-        return product.reshape(a.shape)
-
-    def native(a: mx.array, b: mx.array) -> mx.array:
-        return complex_multiply_reference(a, b, conjugate)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        return gradients(*primals, *cotangents)
-
-    return on_backend(backend, launch, native, gradient, operator=_OPERATOR)
-
-
-@functools.cache
-def _double_multiply(backend: str, conjugate: bool) -> Operation:
-    """The differentiable (high, low of a and of b, of one shape) -> (high, low) on one backend."""
-    gradients = _gradients(functools.partial(_complex_multiply, backend), conjugate)
+    It takes a and b, or with `double` high and low of a and of b, and gives their product alike.
+    """
+    kernel = _DOUBLE_KERNEL if double else _KERNEL
 
     def launch(*arrays: mx.array) -> Arrays:
         flat = (array.reshape(-1) for array in arrays)
-        high, low = _DOUBLE_KERNEL(*flat, backend=backend, conjugate=conjugate)
-        return high.reshape(arrays[0].shape), low.reshape(arrays[0].shape)
+        products = kernel(*flat, backend=backend, conjugate=conjugate)
+        return tuple(product.reshape(arrays[0].shape) for product in products)
 
     def native(*arrays: mx.array) -> Arrays:
-        return double_multiply_reference(*arrays, conjugate=conjugate)
+        if double:
+            with mx.stream(mx.cpu):
+                a, b = doubled(*arrays[:2]), doubled(*arrays[2:])
+                return halved(complex_multiply_reference(a, b, conjugate))
+        a, b = (array.astype(mx.float32) for array in arrays)
+        return (complex_multiply_reference(a, b, conjugate).astype(arrays[0].dtype),)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        in_a, in_b = gradients(primals[0], primals[2], cotangents[0])
-        return in_a, in_a, in_b, in_b
+        """Of y = a b: y* conj(b), y* conj(a). Of y = a conj(b): y* b, a conj(y*)."""
+        (a, b), pulled = primals[:: len(cotangents)], cotangents[0]
+        conjugated = _operation(backend, True, False)
+        (in_a,) = _operation(backend, not conjugate, False)(pulled, b)
+        (in_b,) = conjugated(a, pulled) if conjugate else conjugated(pulled, a)
+        return (in_a, in_a, in_b, in_b) if double else (in_a, in_b)
 
     return on_backend(backend, launch, native, gradient, operator=_OPERATOR)
 
 
 def _launch(outputs: int, a: mx.array, *_others: mx.array, conjugate: bool) -> Launch:
     pack = _PACK_BYTES // a.dtype.size if outputs == 1 else 2
-    return Launch(
-        grid=(-(-a.size // pack), 1, 1),
-        threadgroup=(_THREADGROUP, 1, 1),
-        output_shapes=(a.shape,) * outputs,
-        output_dtypes=(a.dtype,) * outputs,
-        template=(
-            ("T", a.dtype),
-            ("Index", mx.uint32 if a.size < 2**31 else mx.int64),
-            ("PACK", pack),
-            ("CONJUGATE", conjugate),
-        ),
-    )
+    return Launch.of_elements(a, pack, outputs=outputs, CONJUGATE=conjugate)
 
 
 _KERNEL = Kernel(

@@ -15,7 +15,7 @@ from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.double_float import pairs
 from xlstm_kernels.double_float.elementwise import elementwise
 from xlstm_kernels.double_float.matrix_product import matrix_product
-from xlstm_kernels.double_float.reductions import doubled, row_dot, row_sum
+from xlstm_kernels.double_float.reductions import doubled, row_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -223,8 +223,7 @@ class DoubleFloat:
             ValueError: for an axis that the array lacks or that is named twice.
         """
         rows, shape = self._rows("sum", axis, keepdims=keepdims)
-        summed = row_sum(executors.resolve(None))(*rows)
-        return DoubleFloat(*(part.reshape(shape) for part in summed))
+        return DoubleFloat(*row_sum(executors.resolve(None))(*rows)).reshape(*shape)
 
     def mean(
         self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False
@@ -255,9 +254,8 @@ class DoubleFloat:
         candidates = mx.logical_or(constant == greatest, mx.isnan(constant))
         lows = mx.where(candidates, mx.stop_gradient(low), mx.full(low.shape, -math.inf))
         place = mx.argmax(lows, axis=1, keepdims=True)
-        return DoubleFloat(
-            *(mx.take_along_axis(part, place, axis=1).reshape(shape) for part in (high, low))
-        )
+        found = (mx.take_along_axis(part, place, axis=1) for part in (high, low))
+        return DoubleFloat(*found).reshape(*shape)
 
     def min(
         self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False
@@ -292,13 +290,11 @@ class DoubleFloat:
                 f"{self.shape} and {given.shape}"
             )
         shape = _broadcast_shape(self.shape, given.shape)
-        parts = [
-            mx.broadcast_to(part, shape).reshape(math.prod(shape[:-1]), shape[-1])
-            for operand in (self, given)
-            for part in (operand.high, operand.low)
-        ]
-        products = row_dot(executors.resolve(None))(*parts)
-        return DoubleFloat(*(part.reshape(shape[:-1]) for part in products))
+        flat = (math.prod(shape[:-1]), shape[-1])
+        parts = (part.reshape(flat) for part in _broadcast(shape, self, given))
+        return DoubleFloat(*row_sum(executors.resolve(None), factors=2)(*parts)).reshape(
+            *shape[:-1]
+        )
 
     def matmul(self, other: DoubleFloat | mx.array) -> DoubleFloat:
         """The matrix product, as `numpy.matmul`: (..., M, K), (..., K, N) -> (..., M, N).
@@ -319,16 +315,14 @@ class DoubleFloat:
             )
         batch = _broadcast_shape(left.shape[:-2], right.shape[:-2])
         parts = [
-            mx.broadcast_to(part, (*batch, *part.shape[-2:])).reshape(
-                math.prod(batch), *part.shape[-2:]
-            )
+            part.reshape(math.prod(batch), *operand.shape[-2:])
             for operand in (left, right)
-            for part in (operand.high, operand.low)
+            for part in _broadcast((*batch, *operand.shape[-2:]), operand)
         ]
         rows = (left.shape[-2],) if self.ndim > 1 else ()
         columns = (right.shape[-1],) if given.ndim > 1 else ()
-        products = matrix_product(executors.resolve(None))(*parts)
-        return DoubleFloat(*(part.reshape((*batch, *rows, *columns)) for part in products))
+        products = DoubleFloat(*matrix_product(executors.resolve(None))(*parts))
+        return products.reshape(*batch, *rows, *columns)
 
     def _rows(
         self, operator: str, axis: int | Sequence[int] | None, *, keepdims: bool
@@ -368,10 +362,7 @@ def _operand(value: object) -> DoubleFloat:
 def _apply(name: str, *values: object) -> DoubleFloat:
     operands = [_operand(value) for value in values]
     shape = _broadcast_shape(*(operand.shape for operand in operands))
-    parts = [
-        mx.broadcast_to(part, shape) for operand in operands for part in (operand.high, operand.low)
-    ]
-    return DoubleFloat(*elementwise(name, executors.resolve(None))(*parts))
+    return DoubleFloat(*elementwise(name, executors.resolve(None))(*_broadcast(shape, *operands)))
 
 
 def _whole_power(base: DoubleFloat, exponent: int) -> DoubleFloat:
@@ -387,10 +378,7 @@ def _whole_power(base: DoubleFloat, exponent: int) -> DoubleFloat:
 def _power(base: DoubleFloat, exponent: DoubleFloat) -> DoubleFloat:
     """The power exp(y log |x|), with the sign of whole powers; of a float32 for special numbers."""
     shape = _broadcast_shape(base.shape, exponent.shape)
-    x, y = (
-        pairs.Pair(*(mx.broadcast_to(part, shape) for part in (operand.high, operand.low)))
-        for operand in (base, exponent)
-    )
+    x, y = (pairs.Pair(*_broadcast(shape, operand)) for operand in (base, exponent))
     one, nan = pairs.pair(mx.ones_like(x.high)), pairs.pair(mx.full(shape, math.nan))
     regular = mx.isfinite(x.high) & mx.isfinite(y.high) & (x.high != mx.zeros_like(x.high))
     special = mx.power(mx.where(regular, one.high, x.high), mx.where(regular, one.high, y.high))
@@ -406,6 +394,12 @@ def _power(base: DoubleFloat, exponent: DoubleFloat) -> DoubleFloat:
     of_negative = pairs.where(even, value, pairs.where(whole, pairs.negative(value), nan))
     value = pairs.where(negative, of_negative, value)
     return DoubleFloat(*pairs.where(regular, value, pairs.pair(special)))
+
+
+def _broadcast(shape: tuple[int, ...], *operands: DoubleFloat) -> list[mx.array]:
+    """High and low part of each operand, in one shape."""
+    parts = (part for operand in operands for part in (operand.high, operand.low))
+    return [mx.broadcast_to(part, shape) for part in parts]
 
 
 def _broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,34 +1,44 @@
 """Functions of double-float arrays, element by element: kernels, MLX operations, gradients.
 
 A result is differentiated as the real number that a pair is: its high part has the slope, its low
-part has none.
+part has none. MLX operations compute in float64, which only the CPU has.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.double_float import elementary, pairs
-from xlstm_kernels.double_float.metal import DOUBLE, ELEMENTARY
-from xlstm_kernels.double_float.pairs import Pair
+from xlstm_kernels.double_float.metal import DOUBLE, ELEMENTARY, SMALLEST_NORMAL
+from xlstm_kernels.double_float.reductions import doubled, halved
 from xlstm_kernels.kernel import Kernel, Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_THREADGROUP = 256
 
-_NATIVE: dict[str, Callable[..., Pair]] = {
-    "add": pairs.accurate_add,
-    "multiply": pairs.multiply,
-    "divide": pairs.divide,
-    "sqrt": pairs.sqrt,
-    "exp": elementary.exp,
-    "log": elementary.log,
+def _exp(a: mx.array) -> mx.array:
+    """The exponential function, of which `mx.exp` (0.32.4) has the digits of a float32."""
+    return mx.power(mx.array(math.e, dtype=a.dtype), a)
+
+
+def _log(a: mx.array) -> mx.array:
+    """The logarithm, of a subnormal number as of zero."""
+    subnormal = mx.abs(a) < mx.array(SMALLEST_NORMAL, dtype=a.dtype)
+    return mx.log(mx.where(subnormal, mx.zeros_like(a), a))
+
+
+_NATIVE: dict[str, Callable[..., mx.array]] = {
+    "add": mx.add,
+    "multiply": mx.multiply,
+    "divide": mx.divide,
+    "sqrt": mx.sqrt,
+    "exp": _exp,
+    "log": _log,
 }
 
 # The slope in each operand, of the high parts of the operands.
@@ -52,7 +62,8 @@ def elementwise(name: str, backend: str) -> Operation:
         return high.reshape(shape), low.reshape(shape)
 
     def native(*arrays: mx.array) -> Arrays:
-        return tuple(_NATIVE[name](*map(Pair, arrays[::2], arrays[1::2])))
+        with mx.stream(mx.cpu):
+            return halved(_NATIVE[name](*map(doubled, arrays[::2], arrays[1::2])))
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         slopes = _SLOPES[name](*primals[::2])
@@ -62,13 +73,7 @@ def elementwise(name: str, backend: str) -> Operation:
 
 
 def _launch(high: mx.array, *_others: mx.array) -> Launch:
-    return Launch(
-        grid=(high.size, 1, 1),
-        threadgroup=(_THREADGROUP, 1, 1),
-        output_shapes=(high.shape, high.shape),
-        output_dtypes=(mx.float32, mx.float32),
-        template=(("Index", mx.uint32 if high.size < 2**31 else mx.int64),),
-    )
+    return Launch.of_elements(high, 1, outputs=2)
 
 
 @functools.cache

@@ -1,8 +1,7 @@
 """Products of double-float matrices.
 
 A threadgroup computes 32 x 32 elements, a thread 2 x 2 of them, from tiles of 16 columns of A and
-16 rows of B in threadgroup memory. An element's sum runs over k in order, so that it has the same
-bits in each call. MLX operations compute in float64, which only the CPU has.
+16 rows of B in threadgroup memory. An element's sum runs over k in order: equal inputs, equal bits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,18 @@
-"""Double-float arithmetic in Metal: `pairs` and `elementary` in the words of a kernel."""
+"""Double-float arithmetic in Metal.
+
+Source: Joldes, Muller and Popescu, "Tight and rigorous error bounds for basic building blocks of
+double-word arithmetic", 2017; the square root of Karp and Markstein. Exponential function and
+logarithm sum a series whose late terms need only the digits of a float32.
+"""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from xlstm_kernels.double_float import elementary
+import numpy as np
+
 from xlstm_kernels.msl import PAIRS
 
 if TYPE_CHECKING:
@@ -76,11 +84,22 @@ def _series(name: str, coefficients: Sequence[tuple[float, ...]], single: int) -
 """
 
 
-_LOG_2 = [f"{part!r}f" for part in elementary.LOG_2]
+def _split(number: Fraction) -> tuple[float, float, float]:
+    """Three float32 whose sum is `number`, to 72 bits."""
+    high = float(np.float32(float(number)))
+    middle = float(np.float32(float(number - Fraction(high))))
+    return high, middle, float(np.float32(float(number - Fraction(high) - Fraction(middle))))
 
+
+SMALLEST_NORMAL = 2.0**-126
+_LOG_2 = [f"{part!r}f" for part in _split(Fraction("0.693147180559945309417232121458176568"))]
+_ROOT_2 = float(np.float32(math.sqrt(2)))
+_EXP_LIMIT = 150.0  # Beyond it, exp is zero or infinite in float32.
+
+# 1/n!: exp(r) for |r| <= log(2) / 2. 1/(2 j + 1): atanh(s) / s in s^2, for |s| <= 0.172.
 ELEMENTARY = (
-    _series("xlstm_exp_series", elementary.EXP_SERIES, elementary.EXP_SINGLE)
-    + _series("xlstm_log_series", elementary.LOG_SERIES, elementary.LOG_SINGLE)
+    _series("xlstm_exp_series", [_split(Fraction(1, math.factorial(n))) for n in range(14)], 7)
+    + _series("xlstm_log_series", [_split(Fraction(1, 2 * j + 1)) for j in range(11)], 5)
     + f"""
     // The product with 2^power, in two steps, as 2^power may be beyond the limits.
     inline float2 xlstm_double_scale(float2 a, float power) {{
@@ -94,7 +113,7 @@ ELEMENTARY = (
         if (metal::isnan(a.x)) {{
             return float2(a.x, 0.0f);
         }}
-        const float limit = {elementary.EXP_LIMIT!r}f;
+        const float limit = {_EXP_LIMIT!r}f;
         if (metal::abs(a.x) > limit) {{
             a = float2(metal::copysign(limit, a.x), 0.0f);
         }}
@@ -107,14 +126,14 @@ ELEMENTARY = (
     }}
     // a = 2^k m, log(m) = 2 atanh((m - 1) / (m + 1)). A subnormal number counts as zero.
     inline float2 xlstm_double_log(float2 a) {{
-        if (!(a.x >= {elementary.SMALLEST_NORMAL!r}f) || !metal::isfinite(a.x)) {{
-            const bool zero = metal::abs(a.x) < {elementary.SMALLEST_NORMAL!r}f;
+        if (!(a.x >= {SMALLEST_NORMAL!r}f) || !metal::isfinite(a.x)) {{
+            const bool zero = metal::abs(a.x) < {SMALLEST_NORMAL!r}f;
             const float below = a.x < 0.0f ? NAN : a.x;
             return float2(zero ? -INFINITY : below, 0.0f);
         }}
         float power = static_cast<float>(static_cast<int>(as_type<uint>(a.x) >> 23) - 127);
         float2 mantissa = xlstm_double_scale(a, -power);
-        if (mantissa.x > {elementary.ROOT_2!r}f) {{
+        if (mantissa.x > {_ROOT_2!r}f) {{
             mantissa = float2(mantissa.x * 0.5f, mantissa.y * 0.5f);
             power += 1.0f;
         }}

@@ -58,6 +58,11 @@ def difference(a: Pair, b: Pair) -> mx.array:
     return total.high + mx.where(nothing, mx.zeros_like(total.low), total.low + (a.low - b.low))
 
 
+def negative(a: Pair) -> Pair:
+    """The number -a, exactly."""
+    return Pair(mx.negative(a.high), mx.negative(a.low))
+
+
 def less(a: Pair, b: Pair) -> mx.array:
     """Where a < b."""
     # Not by operators: under mx.vmap, MLX 0.32.4's lose the batch of the right operand.
@@ -106,71 +111,3 @@ def log_sigmoid(x: mx.array) -> Pair:
     # Not abs and minimum: at zero their slopes would not add up to a half.
     distance = mx.where(below, x, mx.negative(x))
     return two_sum(mx.where(below, x, mx.zeros_like(x)), mx.negative(mx.log1p(mx.exp(distance))))
-
-
-# --- double-float arithmetic -------------------------------------------------------------------
-# Source: Joldes, Muller and Popescu, "Tight and rigorous error bounds for basic building blocks of
-# double-word arithmetic", 2017. The same in Metal is `xlstm_kernels.double_float.metal.DOUBLE`.
-
-_UPPER_BITS = 0xFFFFF000  # sign, exponent and 11 bits of the mantissa
-_HALF_BIT = 0x800
-
-
-def negative(a: Pair) -> Pair:
-    """The number -a, exactly."""
-    return Pair(mx.negative(a.high), mx.negative(a.low))
-
-
-def accurate_add(a: Pair, b: Pair) -> Pair:
-    """The sum to a relative error of 3 * 2^-48; that of `add` grows where high parts cancel."""
-    high, low = two_sum(a.high, b.high), two_sum(a.low, b.low)
-    total = two_sum(high.high, high.low + low.high)
-    return two_sum(total.high, total.low + low.low)
-
-
-def product(a: mx.array, b: mx.array) -> Pair:
-    """The product of two float32, to a relative error of 2^-46.
-
-    Every product of halves is exact (Dekker), so that a compiler which contracts a product and a
-    sum into a fused operation changes no bit. MLX has no operation for that one.
-    """
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    middle = two_sum(a_high * b_low, a_low * b_high)
-    total = two_sum(a_high * b_high, middle.high)
-    return _finite(Pair(total.high, total.low + (middle.low + a_low * b_low)), a * b)
-
-
-def multiply(a: Pair, b: Pair) -> Pair:
-    """The product."""
-    high = product(a.high, b.high)
-    low = high.low + (a.high * b.low + a.low * b.high)
-    return _finite(two_sum(high.high, low), high.high)
-
-
-def divide(a: Pair, b: Pair) -> Pair:
-    """The quotient; its low part is zero where the quotient or the divisor is infinite."""
-    quotient = a.high / b.high
-    rest = accurate_add(a, negative(multiply(b, pair(quotient))))
-    correction = rest.high / b.high
-    return _finite(two_sum(quotient, correction), quotient)
-
-
-def sqrt(a: Pair) -> Pair:
-    """The square root (Karp and Markstein): NaN below zero."""
-    root = mx.sqrt(a.high)
-    rest = accurate_add(a, negative(product(root, root)))
-    correction = rest.high / (root + root)
-    return _finite(two_sum(root, correction), root)
-
-
-def _halves(x: mx.array) -> tuple[mx.array, mx.array]:
-    """The nearest number of 12 bits, and the rest, which has 12 bits too."""
-    bits = mx.stop_gradient(x).view(mx.uint32) + mx.array(_HALF_BIT, dtype=mx.uint32)
-    high = mx.bitwise_and(bits, mx.array(_UPPER_BITS, dtype=mx.uint32)).view(mx.float32)
-    return high, x - high
-
-
-def _finite(a: Pair, otherwise: mx.array) -> Pair:
-    """`a` where all of it is finite, elsewhere the float32 `otherwise`."""
-    finite = mx.isfinite(a.high + a.low)
-    return Pair(mx.where(finite, a.high, otherwise), mx.where(finite, a.low, mx.zeros_like(a.low)))

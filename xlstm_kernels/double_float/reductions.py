@@ -35,40 +35,29 @@ def halved(numbers: mx.array) -> Arrays:
 
 
 @functools.cache
-def row_sum(backend: str) -> Operation:
-    """The operation (high, low), (R, C) each, -> (high, low), (R,) each, on one backend."""
+def row_sum(backend: str, factors: int = 1) -> Operation:
+    """The operation (high, low of each factor, (R, C)) -> (high, low), (R,), on one backend.
+
+    It sums one factor, or the products of two.
+    """
 
     def launch(*arrays: mx.array) -> Arrays:
-        return _reduced(_SUM, arrays, backend)
-
-    def native(high: mx.array, low: mx.array) -> Arrays:
-        with mx.stream(mx.cpu):
-            return halved(mx.sum(doubled(high, low), axis=1))
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        slope = mx.broadcast_to(mx.expand_dims(cotangents[0], axis=1), primals[0].shape)
-        return slope, slope
-
-    return on_backend(backend, launch, native, gradient, operator="DoubleFloat.sum")
-
-
-@functools.cache
-def row_dot(backend: str) -> Operation:
-    """The operation (a, b), high and low, (R, C) each, -> (high, low), (R,) each."""
-
-    def launch(*arrays: mx.array) -> Arrays:
-        return _reduced(_DOT, arrays, backend)
+        return _reduced(_SUM if factors == 1 else _DOT, arrays, backend)
 
     def native(*arrays: mx.array) -> Arrays:
         with mx.stream(mx.cpu):
-            return halved(mx.sum(doubled(*arrays[:2]) * doubled(*arrays[2:]), axis=1))
+            terms = functools.reduce(mx.multiply, map(doubled, arrays[::2], arrays[1::2]))
+            return halved(mx.sum(terms, axis=1))
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        pulled = mx.expand_dims(cotangents[0], axis=1)
+        pulled = mx.broadcast_to(mx.expand_dims(cotangents[0], axis=1), primals[0].shape)
+        if factors == 1:
+            return pulled, pulled
         in_a, in_b = pulled * primals[2], pulled * primals[0]
         return in_a, in_a, in_b, in_b
 
-    return on_backend(backend, launch, native, gradient, operator="DoubleFloat.vecdot")
+    operator = "DoubleFloat.sum" if factors == 1 else "DoubleFloat.vecdot"
+    return on_backend(backend, launch, native, gradient, operator=operator)
 
 
 def _reduced(kernel: Kernel, arrays: Arrays, backend: str) -> Arrays:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from xlstm_kernels.linalg.cholesky_factorization import cholesky
 from xlstm_kernels.linalg.conjugate_gradients import conjugate_gradient
 from xlstm_kernels.linalg.determinants import SlogdetResult, det, slogdet
-from xlstm_kernels.linalg.factored_systems import cho_solve, lu_solve
 from xlstm_kernels.linalg.least_squares import LstsqResult, lstsq
-from xlstm_kernels.linalg.linear_systems import inv, solve
+from xlstm_kernels.linalg.linear_systems import cho_solve, inv, lu_solve, solve
 from xlstm_kernels.linalg.lu_factorization import lu, lu_factor
 from xlstm_kernels.linalg.orthogonalization import orthogonalize
 from xlstm_kernels.linalg.pseudoinverse import pinv

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_map
 
-from xlstm_kernels.arguments import FLOATING, require_floating
+from xlstm_kernels.arguments import FLOATING, host_number, require_floating
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +53,14 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def require_matrices(operator: str, argument: str, array: object) -> None:
-    """Accept a floating array of at least two axes.
+def require_matrices(
+    operator: str, argument: str, array: object, *, square: bool = False
+) -> mx.array:
+    """Accept and return floating matrices (..., M, N), with `square` (..., N, N).
 
     Raises:
         TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for fewer axes.
+        LinAlgError: for fewer axes, or for other shapes.
     """
     require_floating(operator, argument, array)
     assert isinstance(array, mx.array)
@@ -66,22 +68,11 @@ def require_matrices(operator: str, argument: str, array: object) -> None:
         raise LinAlgError(
             f"{operator}: {argument} must have at least two axes, got shape {array.shape}"
         )
-
-
-def require_square(operator: str, argument: str, array: object) -> None:
-    """Accept floating matrices with as many rows as columns.
-
-    Raises:
-        TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for other shapes.
-    """
-    require_matrices(operator, argument, array)
-    assert isinstance(array, mx.array)
-    rows, columns = array.shape[-2:]
-    if rows != columns:
+    if square and array.shape[-2] != array.shape[-1]:
         raise LinAlgError(
             f"{operator}: {argument} must have square matrices, got shape {array.shape}"
         )
+    return array
 
 
 def flat_batch(array: mx.array) -> mx.array:
@@ -89,39 +80,49 @@ def flat_batch(array: mx.array) -> mx.array:
     return array.reshape((math.prod(array.shape[:-2]), *array.shape[-2:]))
 
 
-def broadcast_system(
-    operator: str, a: object, b: object, *, square: bool = True
-) -> tuple[mx.array, mx.array]:
-    """Accept a system of equations, and return it with batch axes made equal by broadcasting.
+def relative_bound(
+    operator: str, argument: str, given: float | mx.array | None, longest: int
+) -> mx.array:
+    """The bound of singular values relative to the largest: NumPy's for matrices of this length."""
+    if isinstance(given, mx.array):
+        return given.astype(mx.float32)
+    default = longest * float(mx.finfo(mx.float32).eps)
+    number = default if given is None else host_number(operator, argument, given)
+    return mx.array(number, dtype=mx.float32)
+
+
+class System(NamedTuple):
+    """The system a x = b, a (B, M, N) and b (B, M, K), the caller's batch axes and shape of x."""
+
+    a: mx.array
+    b: mx.array
+    batch: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def broadcast_system(operator: str, a: object, b: object, *, square: bool = True) -> System:
+    """Accept a system of equations, whose batch axes broadcast.
 
     As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices.
 
-    Returns:
-        a (..., M, N), M = N if it has to be `square`, and b (..., M, K); of a vector K is 1.
-
     Raises:
         TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for an `a` without (square) matrices, or another number of rows.
-        ValueError: for batch axes that do not broadcast.
+        LinAlgError: for an `a` that has no matrices, or with `square` no square ones.
+        ValueError: for shapes that do not fit.
     """
-    (require_square if square else require_matrices)(operator, "a", a)
-    assert isinstance(a, mx.array)
-    if isinstance(b, mx.array) and b.ndim == 1:
-        b = b[:, None]
-    require_matrices(operator, "b", b)
-    assert isinstance(b, mx.array)
-    if a.shape[-2] != b.shape[-2]:
+    left = require_matrices(operator, "a", a, square=square)
+    vector = isinstance(b, mx.array) and b.ndim == 1
+    right = require_matrices(operator, "b", b[:, None] if vector else b)  # type: ignore[index]
+    shapes = f"got shapes {left.shape}, {right.shape[: -1 if vector else None]}"
+    if left.shape[-2] != right.shape[-2]:
         raise LinAlgError(
-            f"{operator}: b must have as many rows as a, got shapes {a.shape} and {b.shape}; "
+            f"{operator}: b must have as many rows as a, {shapes}; "
             "a batch of vectors is b[..., None]"
         )
-    if a.shape[:-2] == b.shape[:-2]:
-        return a, b
     try:
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     except ValueError:
-        raise ValueError(
-            f"{operator}: batch axes of a and b do not broadcast, got shapes {a.shape}, {b.shape}"
-        ) from None
-    whole_a = mx.broadcast_to(a, (*batch, *a.shape[-2:]))
-    return whole_a, mx.broadcast_to(b, (*batch, *b.shape[-2:]))
+        raise ValueError(f"{operator}: batch axes of a and b do not broadcast, {shapes}") from None
+    left, right = (mx.broadcast_to(array, (*batch, *array.shape[-2:])) for array in (left, right))
+    shape = (*batch, left.shape[-1], right.shape[-1])
+    return System(flat_batch(left), flat_batch(right), batch, shape[:-1] if vector else shape)

@@ -13,6 +13,8 @@ from xlstm_kernels import executors, products
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from xlstm_kernels.differentiation import Arrays
+
 
 def multiply(a: mx.array, b: mx.array) -> mx.array:
     """The product of float32 matrices to the digits of float32, also where MLX takes TF32."""
@@ -20,18 +22,15 @@ def multiply(a: mx.array, b: mx.array) -> mx.array:
     return exact.operand(a) @ exact.operand(b)
 
 
-def finite_matrices(a: mx.array) -> tuple[mx.array, mx.array]:
-    """Flags (B, 1, 1) of the finite matrices (B, M, N), and the matrices, with zeros for others.
+def of_finite(decompose: Callable[[mx.array], Arrays], a: mx.array) -> Arrays:
+    """Values (B, N) and vectors (B, N, L) of matrices (B, M, N), NaN where one is not finite.
 
     For a matrix that is not finite, MLX returns uninitialized memory.
     """
     finite = mx.all(mx.isfinite(a), axis=(1, 2), keepdims=True)
-    return finite, mx.where(finite, a, mx.zeros_like(a))
-
-
-def known(finite: mx.array, results: mx.array) -> mx.array:
-    """The results of finite matrices, and NaN for those of others."""
-    return mx.where(finite, results, mx.array(math.nan, dtype=results.dtype))
+    results = decompose(mx.where(finite, a, mx.zeros_like(a)))
+    nan = mx.array(math.nan, dtype=a.dtype)
+    return tuple(mx.where(finite if r.ndim == 3 else finite[:, 0], r, nan) for r in results)
 
 
 def quotient(dividend: mx.array, divisor: mx.array) -> mx.array:

@@ -29,13 +29,7 @@ _NEGLIGIBLE = "1e-7f"  # a smaller cosine is one of rounding errors
 def orthogonal_rows(matrices: mx.array, *, width: int, backend: str) -> mx.array:
     """Rotate the rows of matrices (B, N, L) until their first `width` elements are orthogonal.
 
-    Args:
-        matrices: float32, numbers near 1.
-        width: the elements of a row that count; the others are rotated with them.
-        backend: of kernels.
-
-    Returns:
-        (B, N, L), in no order.
+    The largest numbers are near 1. The other elements of a row are rotated with the first ones.
     """
     rows = matrices.shape[1]
     blocks = 2 * math.ceil(rows / (2 * _BLOCK))
@@ -55,12 +49,7 @@ def _by_sweeps(rotated: mx.array, width: mx.array, *rounds: mx.array, backend: s
 
 
 def _launch(matrices: mx.array, before: mx.array, *_others: mx.array) -> Launch:
-    return Launch(
-        grid=(before.size * _THREADS, 1, 1),
-        threadgroup=(_THREADS, 1, 1),
-        output_shapes=(matrices.shape, before.shape),
-        output_dtypes=(mx.float32, mx.float32),
-    )
+    return Launch.of_groups(before.size, _THREADS, matrices.shape, before.shape)
 
 
 _KERNEL = Kernel(

@@ -4,9 +4,7 @@ A kernel factors a panel of up to 32 columns, a threadgroup for each matrix and 
 each column, and gives the compact WY form of its reflections: H_0 H_1 ... = I - V T V' (Schreiber
 and Van Loan 1989). Another kernel applies that to the columns on the right, and, in the reverse
 order, to those of the identity, which become Q. It computes in float32, where MLX's products would
-take TF32 or three products of parts, and it copies what it leaves as it is: a panel takes two
-launches, and its part of Q one. All matrices are transposed here, so that lanes read a column's
-neighbouring elements.
+take TF32. All matrices are transposed here, so that lanes read a column's neighbouring elements.
 """
 
 from __future__ import annotations
@@ -67,14 +65,8 @@ def _undefined(r: mx.array, columns: int) -> mx.array:
 
 def _launch(panel: mx.array) -> Launch:
     batch, width, _ = panel.shape
-    threads = width * _SIMD_WIDTH
-    return Launch(
-        grid=(batch * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=(panel.shape, (batch, width, width)),
-        output_dtypes=(mx.float32, mx.float32),
-        template=(("WIDTH", width),),
-    )
+    t_shape = (batch, width, width)
+    return Launch.of_groups(batch, width * _SIMD_WIDTH, panel.shape, t_shape, WIDTH=width)
 
 
 _KERNEL = Kernel(
@@ -190,14 +182,8 @@ _KERNEL = Kernel(
 
 def _launch_reflect(state: mx.array, v: mx.array, _t: mx.array, *, forms_q: bool) -> Launch:
     batch, columns, _ = state.shape
-    threads = _COLUMNS * _SIMD_WIDTH
-    return Launch(
-        grid=(batch * math.ceil(columns / _COLUMNS) * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=(state.shape,),
-        output_dtypes=(mx.float32,),
-        template=(("WIDTH", v.shape[1]), ("FORMS_Q", forms_q)),
-    )
+    groups, threads = batch * math.ceil(columns / _COLUMNS), _COLUMNS * _SIMD_WIDTH
+    return Launch.of_groups(groups, threads, state.shape, WIDTH=v.shape[1], FORMS_Q=forms_q)
 
 
 _REFLECT = Kernel(

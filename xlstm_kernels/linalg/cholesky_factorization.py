@@ -14,16 +14,12 @@ import math
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
-from xlstm_kernels.linalg.triangular import (
-    block_size,
-    solve_triangular_reference,
-    triangular_operation,
-)
+from xlstm_kernels.linalg.triangular import block_size, triangular_operation
 
 
 @in_float32
@@ -47,10 +43,9 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
-    require_square("cholesky", "a", a)
+    require_matrices("cholesky", "a", a, square=True)
     operation = _cholesky(executors.resolve(backend))
     if not a.size:
         return mx.zeros_like(a)
@@ -59,18 +54,13 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
     return mx.swapaxes(factor, -1, -2) if upper else factor
 
 
-def cholesky_reference(a: mx.array) -> mx.array:
-    """`cholesky` of (..., N, N) in MLX operations that MLX differentiates, by halves."""
-    return _nan_where_failed(_by_halves(a))
-
-
 @functools.cache
 def _cholesky(backend: str) -> Operation:
     """The operation a (B, N, N) -> L (B, N, N) on one backend."""
 
     def launch(a: mx.array) -> mx.array:
         if a.shape[-1] <= _TILE:
-            return _factor(a, backend)
+            return _KERNEL(a, backend=backend)[0]
         steps = range(math.ceil(a.shape[-1] / _TILE))
         numbers = (mx.array(step, dtype=mx.int32) for step in steps)
         factor: mx.array = replayed(_by_steps, backend)(a, *numbers)
@@ -79,26 +69,16 @@ def _cholesky(backend: str) -> Operation:
     def native(a: mx.array) -> mx.array:
         return _nan_where_failed(mx.linalg.cholesky(a, stream=mx.cpu))
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Murray, Differentiation of the Cholesky decomposition, 2016, equations 9 and 10."""
-        factor = operation(*primals)
-        transposed = mx.swapaxes(factor, -1, -2)
-        inner = _half_diagonal(mx.tril(multiply(transposed, mx.tril(cotangents[0]))))
+        transposed = mx.swapaxes(outputs[0], -1, -2)
+        product = multiply(transposed, mx.tril(cotangents[0]))
         solve = triangular_operation(backend, lower=False)
-        left = solve(transposed, inner)
+        left = solve(transposed, mx.tril(product) + mx.tril(product, -1))
         whole = mx.swapaxes(solve(transposed, mx.swapaxes(left, -1, -2)), -1, -2)
-        return (mx.array(0.5, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
+        return (mx.array(0.25, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
 
-    operation = on_backend(
-        backend, launch, native, gradient, operator="cholesky", tangents_of=cholesky_reference
-    )
-    return operation
-
-
-def _half_diagonal(a: mx.array) -> mx.array:
-    """The matrices with their diagonals halved."""
-    half = mx.eye(a.shape[-1], dtype=a.dtype) * mx.array(0.5, dtype=a.dtype)
-    return a * (mx.ones_like(half) - half)
+    return decomposition("cholesky", backend, launch, native, gradient)
 
 
 def _nan_where_failed(factor: mx.array) -> mx.array:
@@ -109,31 +89,11 @@ def _nan_where_failed(factor: mx.array) -> mx.array:
     return mx.where(definite[..., None, None], factor, nan)
 
 
-def _by_halves(a: mx.array) -> mx.array:
-    size = a.shape[-1]
-    if size == 1:
-        return mx.sqrt(a)  # NaN or zero of a pivot that is not positive
-    half = math.ceil(size / 2)
-    corner = _by_halves(a[..., :half, :half])
-    above = mx.swapaxes(a[..., half:, :half], -1, -2)
-    above = solve_triangular_reference(corner, above, lower=True)
-    below = mx.swapaxes(above, -1, -2)
-    last = _by_halves(a[..., half:, half:] - multiply(below, above))
-    columns = mx.concatenate([corner, below], axis=-2)
-    padding = [(0, 0)] * (a.ndim - 2) + [(half, 0), (0, 0)]
-    return mx.concatenate([columns, mx.pad(last, padding)], axis=-1)
-
-
 def _by_steps(a: mx.array, *steps: mx.array, backend: str) -> mx.array:
     left = lost = a
     for step in steps:
         left, lost = _STEP(left, lost, step, backend=backend)
     return left
-
-
-def _factor(a: mx.array, backend: str) -> mx.array:
-    (factor,) = _KERNEL(a, backend=backend)
-    return factor
 
 
 # --- Metal -------------------------------------------------------------------------------------
@@ -266,12 +226,7 @@ _KERNEL = Kernel(
 def _launch_step(a: mx.array, *_others: mx.array) -> Launch:
     batch, rows, _ = a.shape
     tiles = math.ceil(rows / _TILE)
-    return Launch(
-        grid=(batch * tiles * tiles * _STEP_THREADS, 1, 1),
-        threadgroup=(_STEP_THREADS, 1, 1),
-        output_shapes=(a.shape, a.shape),
-        output_dtypes=(mx.float32, mx.float32),
-    )
+    return Launch.of_groups(batch * tiles * tiles, _STEP_THREADS, a.shape, a.shape)
 
 
 _STEP = Kernel(

@@ -6,18 +6,16 @@ iteration, so all iterations are computed, and those after convergence change no
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
 import mlx.core as mx
 import numpy as np
 
-from xlstm_kernels.arguments import host_integer, non_negative, require_kind
-from xlstm_kernels.differentiation import Arrays, differentiable
-from xlstm_kernels.linalg.arguments import in_float32, require_square
+from xlstm_kernels.arguments import host_integer, non_negative, require_floating
+from xlstm_kernels.differentiation import Arrays, differentiable, gradient_of
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.linear_systems import solve_reference
 
 Multiply: TypeAlias = Callable[[mx.array], mx.array]
 
@@ -59,8 +57,10 @@ def conjugate_gradient(
     batch = _batch(a, b)
     b = mx.broadcast_to(b, (*batch, b.shape[-1]))
     start = mx.zeros_like(b) if x0 is None else mx.broadcast_to(x0, b.shape)
-    tolerances = [non_negative("conjugate_gradient", "rtol", rtol)]
-    tolerances.append(non_negative("conjugate_gradient", "atol", atol))
+    tolerances = [
+        non_negative("conjugate_gradient", name, number)
+        for name, number in (("rtol", rtol), ("atol", atol))
+    ]
     size = b.shape[-1] if maxiter is None else maxiter
     iterations = host_integer("conjugate_gradient", "maxiter", size, least=0)
     precondition = _product(M, "M")
@@ -81,20 +81,20 @@ def conjugate_gradient(
 
 def _batch(a: object, b: object) -> tuple[int, ...]:
     """Check the arguments, and return the batch axes of the solution."""
-    b = require_kind("conjugate_gradient", "b", b, mx.float32, "a float32 array")
+    require_floating("conjugate_gradient", "b", b)
+    assert isinstance(b, mx.array)
     if not b.ndim:
         raise ValueError("conjugate_gradient: b must have at least one axis, got shape ()")
     if callable(a):
         return b.shape[:-1]
-    require_square("conjugate_gradient", "a", a)
-    assert isinstance(a, mx.array)
+    whole = require_matrices("conjugate_gradient", "a", a, square=True)
     try:
-        if a.shape[-1] != b.shape[-1]:
+        if whole.shape[-1] != b.shape[-1]:
             raise ValueError
-        return np.broadcast_shapes(a.shape[:-2], b.shape[:-1])
+        return np.broadcast_shapes(whole.shape[:-2], b.shape[:-1])
     except ValueError:
         raise ValueError(
-            f"conjugate_gradient: a must multiply b, got shapes {a.shape}, {b.shape}"
+            f"conjugate_gradient: a must multiply b, got shapes {whole.shape}, {b.shape}"
         ) from None
 
 
@@ -103,8 +103,7 @@ def _product(matrix: mx.array | Multiply | None, name: str) -> Multiply:
         return lambda vectors: vectors
     if not isinstance(matrix, mx.array):
         return matrix
-    require_square("conjugate_gradient", name, matrix)
-    whole = matrix
+    whole = require_matrices("conjugate_gradient", name, matrix, square=True)
     return lambda vectors: multiply(whole, vectors[..., None])[..., 0]
 
 
@@ -149,26 +148,17 @@ def _of_matrix(iterate: Callable[..., Arrays]) -> Callable[..., Arrays]:
     def function(a: mx.array, b: mx.array, start: mx.array) -> Arrays:
         return iterate(_product(a, "a"), b, start)
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, 2008, section 2.3.1: the inverse transposed, which is the inverse here."""
-        a, b, start = primals
-        in_b, _ = operation(a, cotangents[0], mx.zeros_like(start))
-        x, _ = operation(a, b, start)
-        in_a = mx.negative(in_b[..., None] * x[..., None, :])
-        over = tuple(range(in_a.ndim - a.ndim))
-        in_a = mx.sum(in_a, axis=over)
-        stretched = tuple(
-            axis for axis, (n, m) in enumerate(zip(a.shape, in_a.shape, strict=True)) if n != m
-        )
-        return mx.sum(in_a, axis=stretched, keepdims=True), in_b, mx.zeros_like(start)
+        zero = mx.zeros_like(primals[1])
+        in_b, _ = operation(primals[0], cotangents[0], zero)
+        in_matrices = mx.negative(in_b[..., None] * outputs[0][..., None, :])
+        broadcast = gradient_of(lambda a: mx.broadcast_to(a, in_matrices.shape))
+        return *broadcast(primals[:1], (in_matrices,)), in_b, zero
 
-    def tangents_of(a: mx.array, b: mx.array, start: mx.array) -> Arrays:
-        size = a.shape[-1]
-        flat = mx.broadcast_to(a, (*b.shape, size)).reshape((-1, size, size))
-        x = solve_reference(flat, b.reshape((math.prod(b.shape[:-1]), size, 1)))
-        return x.reshape(b.shape), function(*map(mx.stop_gradient, (a, b, start)))[1]
-
-    operation: Callable[..., Arrays] = differentiable(function, gradient, tangents_of=tangents_of)
+    operation: Callable[..., Arrays] = differentiable(
+        function, gradient, of_outputs=True, jvp_by_gradient=True
+    )
     return operation
 
 
@@ -183,17 +173,13 @@ def _of_function(
         of_residual, _ = iterate(multiply_by_a, cotangents[0], mx.zeros_like(cotangents[0]))
         return _once(of_residual, primals[0]), mx.zeros_like(primals[1])
 
-    solution = differentiable(lambda _, x: x, gradient, tangents_of=_refuse_tangents)
+    solution = differentiable(lambda _, x: x, gradient, jvp_by_gradient=True)
     residual = b - multiply_by_a(x)
     return solution(residual, x), info
 
 
-def _refuse_tangents(*_: mx.array) -> NoReturn:
-    raise ValueError("conjugate_gradient: mx.jvp needs a matrix, got a function")
-
-
 def _refuse_second(*_: Arrays) -> NoReturn:
-    raise ValueError("conjugate_gradient: second derivatives need a matrix, got a function")
+    raise ValueError("conjugate_gradient: mx.jvp, second derivatives need a matrix, got a function")
 
 
 # What depends on the residual depends on a and b, and so the gradient of either is refused.

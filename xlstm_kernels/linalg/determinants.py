@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.linalg.arguments import in_float32, require_square
+from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.lu_factorization import lu_factor
 
 
@@ -33,8 +33,7 @@ def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("det", a, backend)
     return sign * mx.prod(diagonal, axis=-1)
@@ -57,8 +56,7 @@ def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("slogdet", a, backend)
     signs = mx.prod(mx.sign(mx.stop_gradient(diagonal)), axis=-1)
@@ -67,7 +65,7 @@ def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
 
 def _factored(operator: str, a: mx.array, backend: str | None) -> tuple[mx.array, mx.array]:
     """The sign (...) of the permutation, and U's diagonal (..., N)."""
-    require_square(operator, "a", a)
+    require_matrices(operator, "a", a, square=True)
     if not a.size:  # on which MLX 0.32.4 takes seconds at times
         return mx.ones(a.shape[:-2]), mx.ones((*a.shape[:-2], 1))
     compact, pivots = lu_factor(a, backend=backend)

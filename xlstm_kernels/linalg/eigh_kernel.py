@@ -13,13 +13,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-import mlx.core as mx
-
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.jacobi import ROTATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import mlx.core as mx
 
 #: The most rows that the kernel takes: those of a matrix that fits threadgroup memory.
 MOST_ROWS = 88
@@ -32,12 +30,7 @@ _SWEEPS = 60
 
 
 def kernel_for(rows: int, *, vectors: bool) -> Kernel:
-    """Return the kernel for matrices of a size, with memory that they fit.
-
-    Args:
-        rows: of a matrix, 1 to `MOST_ROWS`.
-        vectors: False for the eigenvalues alone.
-    """
+    """Return the kernel for 1 to `MOST_ROWS` rows, with `vectors` or for eigenvalues alone."""
     numbers = _even(rows) ** 2
     held_vectors = numbers + (rows * rows if vectors else 0) <= _HELD[-1]
     return _kernel(held_vectors=held_vectors, vectors=vectors)
@@ -74,17 +67,16 @@ def _body(*, held_vectors: bool, vectors: bool) -> str:
     const uint width = {"rows" if vectors else "0"};
 
     float largest = 0.0f;
-    bool finite = true;
     for (uint row = first; row < rows; row += step) {{
         for (uint column = own; column <= row; column += WIDTH) {{
             const float number = given[row * matrices_strides[1] + column * matrices_strides[2]];
-            largest = metal::max(largest, metal::abs(number));
-            finite = finite && metal::isfinite(number);
+            // Of what is not finite infinity: a NaN has no magnitude.
+            largest = metal::max(
+                largest, metal::isfinite(number) ? metal::abs(number) : INFINITY);
         }}
     }}
     largest = xlstm_group_max(largest, partial, simdgroup, simdgroups, lane);
-    const bool whole =
-        xlstm_group_max(finite ? 0.0f : 1.0f, partial, simdgroup, simdgroups, lane) == 0.0f;
+    const bool whole = metal::isfinite(largest);
     const float power = xlstm_power_of_two(largest);
     for (uint row = first; row < side; row += step) {{
         for (uint column = own; column < side; column += WIDTH) {{
@@ -173,31 +165,18 @@ def _kernel(*, held_vectors: bool, vectors: bool) -> Kernel:
         inputs=("matrices",),
         outputs=("values", *(("vectors",) if vectors else ()), *work),
         body=_body(held_vectors=held_vectors, vectors=vectors),
-        launch=_launch_of(work, held_vectors=held_vectors, vectors=vectors),
+        launch=functools.partial(_launch, held_vectors=held_vectors, vectors=vectors),
         header=ROTATIONS,
         contiguous_inputs=False,
     )
 
 
-def _launch_of(
-    work: tuple[str, ...], *, held_vectors: bool, vectors: bool
-) -> Callable[..., Launch]:
-    def launch(matrices: mx.array) -> Launch:
-        batch, rows, _ = matrices.shape
-        side = _even(rows)
-        numbers = side * side + (rows * rows if vectors and held_vectors else 0)
-        shapes = [(batch, rows), *[(batch, rows, rows)] * (vectors + len(work))]
-        width = min(1 << max(side // 2 - 1, 0).bit_length(), 32)
-        threads = min(max(32 * -(-side // 2 * width // 32), 32), _MOST_THREADS)
-        return Launch(
-            grid=(batch * threads, 1, 1),
-            threadgroup=(threads, 1, 1),
-            output_shapes=tuple(shapes),
-            output_dtypes=(mx.float32,) * len(shapes),
-            template=(
-                ("HELD", next(size for size in _HELD if numbers <= size)),
-                ("WIDTH", width),
-            ),
-        )
-
-    return launch
+def _launch(matrices: mx.array, *, held_vectors: bool, vectors: bool) -> Launch:
+    batch, rows, _ = matrices.shape
+    side = _even(rows)
+    numbers = side * side + (rows * rows if vectors and held_vectors else 0)
+    shapes = [(batch, rows), *[(batch, rows, rows)] * (vectors * (2 - held_vectors))]
+    width = min(1 << max(side // 2 - 1, 0).bit_length(), 32)
+    threads = min(max(32 * -(-side // 2 * width // 32), 32), _MOST_THREADS)
+    held = next(size for size in _HELD if numbers <= size)
+    return Launch.of_groups(batch, threads, *shapes, HELD=held, WIDTH=width)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
-
-import mlx.core as mx
+from typing import TYPE_CHECKING
 
 from xlstm_kernels.kernel import Kernel, Launch
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 _SIMD_WIDTH = 32
 _ROWS_OF_A_THREAD = 16
@@ -26,51 +27,33 @@ _THREADS = 128  # of a threadgroup that has several matrices
 _MEMORY = 7680  # floats of a matrix: 30 of the 32 KB that every Metal device has
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How the kernel lays out one matrix.
+def _layout(rows: int, width: int) -> tuple[int, int, int]:
+    """Columns at once, slices, and stride of a matrix of `rows` by `width` elements.
 
-    Attributes:
-        columns: how many columns the matrix's threads take at once, a power of two.
-        slices: how many threads share a column, a power of two.
-        stride: from one row to the next in threadgroup memory, without bank conflicts.
+    A matrix's threads take that many columns at once, and slices share a column: powers of two. The
+    stride is from one row to the next in threadgroup memory, without bank conflicts.
     """
-
-    columns: int
-    slices: int
-    stride: int
-
-    @classmethod
-    def of(cls, rows: int, width: int) -> Layout:
-        """The layout of `rows` by `width` elements."""
-        columns = _power_of_two(width)
-        slices = min(_power_of_two(math.ceil(rows / _ROWS_OF_A_THREAD)), _SIMD_WIDTH)
-        if max(rows, columns) <= _SIMD_WIDTH:
-            slices = min(slices, _SIMD_WIDTH // columns)
-        banks = _SIMD_WIDTH // slices
-        stride = width | 1 if slices == 1 else width + (banks - width) % (2 * banks)
-        return cls(min(columns, _MATRIX_THREADS // slices), slices, stride)
+    columns = _power_of_two(width)
+    slices = min(_power_of_two(math.ceil(rows / _ROWS_OF_A_THREAD)), _SIMD_WIDTH)
+    if max(rows, columns) <= _SIMD_WIDTH:
+        slices = min(slices, _SIMD_WIDTH // columns)
+    banks = _SIMD_WIDTH // slices
+    stride = width | 1 if slices == 1 else width + (banks - width) % (2 * banks)
+    return min(columns, _MATRIX_THREADS // slices), slices, stride
 
 
 def fits(rows: int, columns: int, q_columns: int) -> bool:
     """Return True if the kernel takes matrices of this shape, with so many columns of Q."""
     width = max(columns, q_columns)
-    return rows * width <= _MEMORY and rows * Layout.of(rows, width).stride <= _MEMORY
+    return rows * width <= _MEMORY and rows * _layout(rows, width)[2] <= _MEMORY
 
 
 def small_qr(
     matrices: mx.array, *, q_columns: int, r_rows: int, backend: str
 ) -> tuple[mx.array, ...]:
-    """Factor a batch of matrices that `fits`.
+    """Factor matrices (B, M, N) that `fits`: Q (B, M, q_columns) and R (B, r_rows, N).
 
-    Args:
-        matrices: (B, M, N), neither of M and N zero.
-        q_columns: of Q: 0 for none, min(M, N), or M.
-        r_rows: of R: min(M, N), or M.
-        backend: of kernels.
-
-    Returns:
-        Q (B, M, q_columns), unless that is zero, and R (B, r_rows, N).
+    There is no Q of 0 columns; otherwise it has min(M, N), or M. R has min(M, N) rows, or M.
     """
     kernel = _kernel(with_q=q_columns > 0)
     return kernel(matrices, backend=backend, q_columns=q_columns, r_rows=r_rows)
@@ -82,27 +65,25 @@ def _power_of_two(number: int) -> int:
 
 def _launch(matrices: mx.array, *, q_columns: int, r_rows: int) -> Launch:
     batch, rows, columns = matrices.shape
-    layout = Layout.of(rows, max(columns, q_columns))
-    threads = layout.columns * layout.slices
-    places = max(min(_THREADS // threads, _MEMORY // (rows * layout.stride + 4 * rows)), 1)
+    at_once, slices, stride = _layout(rows, max(columns, q_columns))
+    threads = at_once * slices
+    places = max(min(_THREADS // threads, _MEMORY // (rows * stride + 4 * rows)), 1)
     places = max(1 << (places.bit_length() - 1), _SIMD_WIDTH // threads)
     q_shape = ((batch, rows, q_columns),) if q_columns else ()
-    return Launch(
-        grid=(math.ceil(batch / places) * places * threads, 1, 1),
-        threadgroup=(places * threads, 1, 1),
-        output_shapes=(*q_shape, (batch, r_rows, columns)),
-        output_dtypes=(mx.float32,) * (len(q_shape) + 1),
-        template=(
-            ("ROWS", rows),
-            ("COLUMNS", columns),
-            ("FACTORS", min(rows, columns)),
-            ("Q_COLUMNS", q_columns),
-            ("R_ROWS", r_rows),
-            ("AT_ONCE", layout.columns),
-            ("SLICES", layout.slices),
-            ("STRIDE", layout.stride),
-            ("PLACES", places),
-        ),
+    return Launch.of_groups(
+        math.ceil(batch / places),
+        places * threads,
+        *q_shape,
+        (batch, r_rows, columns),
+        ROWS=rows,
+        COLUMNS=columns,
+        FACTORS=min(rows, columns),
+        Q_COLUMNS=q_columns,
+        R_ROWS=r_rows,
+        AT_ONCE=at_once,
+        SLICES=slices,
+        STRIDE=stride,
+        PLACES=places,
     )
 
 

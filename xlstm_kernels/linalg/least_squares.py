@@ -9,12 +9,8 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import (
-    broadcast_system,
-    flat_batch,
-    in_float32,
-)
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.linalg.arguments import broadcast_system, in_float32, relative_bound
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
 
@@ -62,12 +58,12 @@ def lstsq(
         ValueError: for batch axes that do not broadcast, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = broadcast_system("lstsq", a, b, square=False)
+    flat_a, flat_b, batch, shape = broadcast_system("lstsq", a, b, square=False)
     resolved = executors.resolve(backend)
-    batch = whole_a.shape[:-2]
-    rows, columns = whole_a.shape[-2:]
-    flat_a, flat_b = flat_batch(whole_a), flat_batch(whole_b)
-    bound = mx.array(_bound(rcond, max(rows, columns)), dtype=mx.float32)
+    rows, columns = flat_a.shape[-2:]
+    negative = rcond is not None and host_number("lstsq", "rcond", rcond) < 0
+    least, given = (1, None) if negative else (max(rows, columns), rcond)
+    bound = relative_bound("lstsq", "rcond", given, least)
     if flat_a.size and flat_b.size:
         x, s = _solution(resolved)(flat_a, flat_b, bound)
     else:
@@ -80,19 +76,11 @@ def lstsq(
         full = mx.expand_dims(rank == mx.array(columns, dtype=mx.int32), axis=-1)
         residuals = mx.where(full, squares, mx.full(squares.shape, mx.nan, dtype=mx.float32))
     return LstsqResult(
-        x.reshape((*batch, columns) if b.ndim == 1 else (*batch, *x.shape[1:])),
+        x.reshape(shape),
         residuals.reshape((*batch, residuals.shape[-1])),
         rank.reshape(batch),
         mx.stop_gradient(s).reshape((*batch, s.shape[-1])),
     )
-
-
-def _bound(rcond: float | None, longest: int) -> float:
-    epsilon = float(mx.finfo(mx.float32).eps)
-    if rcond is None:
-        return epsilon * longest
-    number = host_number("lstsq", "rcond", rcond)
-    return epsilon if number < 0 else number
 
 
 @functools.cache
@@ -122,7 +110,7 @@ def _solution(backend: str) -> Operation:
         right = mx.concatenate([inner, x, in_x - multiply(transposed, in_b)], axis=2)
         return multiply(left, mx.swapaxes(right, 1, 2)), in_b, mx.zeros_like(bound)
 
-    return on_backend(backend, solve, solve, gradient, operator="lstsq", of_outputs=True)
+    return decomposition("lstsq", backend, solve, solve, gradient)
 
 
 def _kept(s: mx.array, bound: mx.array) -> mx.array:

@@ -1,26 +1,27 @@
-"""Systems of equations and inverses, by LU factors with partial pivoting."""
+"""Systems of equations and inverses, by LU factors, or by factors that the caller has."""
 
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32, require_square
-from xlstm_kernels.linalg.arithmetic import multiply, unmapped
-from xlstm_kernels.linalg.lu_factorization import (
-    lu_operation,
-    lu_reference,
-    take_rows,
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.linalg.arguments import (
+    broadcast_system,
+    flat_batch,
+    in_float32,
+    require_matrices,
 )
+from xlstm_kernels.linalg.arithmetic import multiply, unmapped
+from xlstm_kernels.linalg.lu_factorization import inverse_permutation, lu_operation, take_rows
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
     Solver,
     by_inverses,
-    of_work,
-    solve_triangular_reference,
+    solve_triangular,
     triangular_operation,
     zero_or_nan,
 )
@@ -50,10 +51,12 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         ValueError: for shapes that do not fit, for an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = broadcast_system("solve", a, b)
+    system = broadcast_system("solve", a, b)
     operation = _solve(executors.resolve(backend))
-    x: mx.array = operation(flat_batch(whole_a), flat_batch(whole_b))
-    return x.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
+    if not system.b.size:
+        return mx.zeros(system.shape)
+    x: mx.array = operation(system.a, system.b)
+    return x.reshape(system.shape)
 
 
 @in_float32
@@ -70,22 +73,71 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     Raises:
         TypeError: for another dtype.
         LinAlgError: for matrices that are not square.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
-    require_square("inv", "a", a)
+    require_matrices("inv", "a", a, square=True)
     if not a.size:
         return mx.zeros_like(a)
     inverse: mx.array = _inverse(executors.resolve(backend))(flat_batch(a))
     return inverse.reshape(a.shape)
 
 
-def solve_reference(a: mx.array, b: mx.array) -> mx.array:
-    """`solve` of a (B, N, N) and b (B, N, K) in MLX operations that MLX differentiates."""
-    _, permutation, _ = lu_operation(executors.NATIVE)(mx.stop_gradient(a))
-    compact = lu_reference(take_rows(a, permutation))
-    x = solve_triangular_reference(compact, take_rows(b, permutation), lower=True, unit=True)
-    return solve_triangular_reference(compact, x)
+def lu_solve(
+    lu_and_piv: tuple[mx.array, mx.array],
+    b: mx.array,
+    trans: Literal[0, 1, 2] = 0,
+    *,
+    backend: str | None = None,
+) -> mx.array:
+    """Solve a x = b, or a^T x = b, with the factors of `lu_factor`: `scipy.linalg.lu_solve`.
+
+    Differentiable any number of times in the factors and `b`.
+
+    Args:
+        lu_and_piv: lu (..., N, N) float32 and piv (..., N) int32, of `lu_factor`.
+        b: (N,) or (..., N, K) float32. Batch axes broadcast.
+        trans: 0 for a x = b; 1 or 2 for a^T x = b.
+        backend: as for `solve_triangular`.
+
+    Returns:
+        x (N,) or (..., N, K) float32. NaN for a singular matrix.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for matrices that are not square.
+        ValueError: for shapes that do not fit, another `trans`, an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    compact, pivots = lu_and_piv
+    if trans not in {0, 1, 2}:
+        raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
+    return _lu_solve(compact, pivots, b, transposed=trans != 0, backend=backend)
+
+
+def cho_solve(
+    c_and_lower: tuple[mx.array, bool], b: mx.array, *, backend: str | None = None
+) -> mx.array:
+    """Solve a x = b with the factor of `cholesky`: `scipy.linalg.cho_solve`.
+
+    Differentiable any number of times in the factor and `b`.
+
+    Args:
+        c_and_lower: the factor (..., N, N) float32, and whether it is lower triangular. The other
+            triangle is not read.
+        b: (N,) or (..., N, K) float32. Batch axes broadcast.
+        backend: as for `solve_triangular`.
+
+    Returns:
+        x (N,) or (..., N, K) float32. NaN for a factor with a zero on its diagonal.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for matrices that are not square.
+        ValueError: for shapes that do not fit, an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    factor, lower = c_and_lower
+    return _cho_solve(factor, b, lower=bool(lower), backend=backend)
 
 
 @functools.cache
@@ -116,16 +168,12 @@ def _solve(backend: str) -> Operation:
 
         return _refined(a, b, substituted(b), substituted)
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3.1."""
-        a, b = primals
-        in_b = operation(mx.swapaxes(a, -1, -2), cotangents[0])
-        return mx.negative(multiply(in_b, mx.swapaxes(operation(a, b), -1, -2))), in_b
+        in_b = _solve(backend)(mx.swapaxes(primals[0], -1, -2), cotangents[0])
+        return mx.negative(multiply(in_b, mx.swapaxes(outputs[0], -1, -2))), in_b
 
-    operation = on_backend(
-        backend, launch, native, gradient, operator="solve", tangents_of=solve_reference
-    )
-    return of_work(operation)
+    return decomposition("solve", backend, launch, native, gradient)
 
 
 def _refined(a: mx.array, b: mx.array, x: mx.array, solve: Solver) -> mx.array:
@@ -147,13 +195,53 @@ def _inverse(backend: str) -> Operation:
         # NaN where MLX raises, or returns numbers for an infinite element.
         return mx.linalg.inv(a + (nothing + zero_or_nan(upper)), stream=mx.cpu)
 
-    def tangents_of(a: mx.array) -> mx.array:
-        return solve_reference(a, mx.broadcast_to(mx.eye(a.shape[-1]), a.shape))
-
     def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         transposed = mx.swapaxes(outputs[0], -1, -2)
         return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
 
-    return on_backend(
-        backend, launch, native, gradient, operator="inv", of_outputs=True, tangents_of=tangents_of
-    )
+    return decomposition("inv", backend, launch, native, gradient)
+
+
+@in_float32
+def _lu_solve(
+    compact: mx.array, pivots: mx.array, b: mx.array, *, transposed: bool, backend: str | None
+) -> mx.array:
+    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
+    if pivots.shape != compact.shape[:-1]:
+        raise ValueError(
+            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
+        )
+    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
+    order = order.reshape(whole.shape[:2])
+    if transposed:
+        x = solve_triangular(whole, right, trans=1, backend=backend)
+        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
+        x = take_rows(x, inverse_permutation(order))
+    else:
+        x = take_rows(right, order)
+        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
+        x = solve_triangular(whole, x, backend=backend)
+    return x.reshape(shape)
+
+
+@in_float32
+def _cho_solve(factor: mx.array, b: mx.array, *, lower: bool, backend: str | None) -> mx.array:
+    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
+    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
+    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
+    return x.reshape(shape)
+
+
+def _permutation(pivots: mx.array) -> mx.array:
+    """The order (..., N) of rows after the exchanges of i and piv[i], which are joined in pairs."""
+    size = pivots.shape[-1]
+    place = mx.arange(size, dtype=mx.int32)
+    step, other = place[:, None], mx.stop_gradient(pivots).astype(mx.int32)[..., None]
+    orders = mx.where(place == other, step, mx.where(place == step, other, place))
+    while orders.shape[-2] > 1:
+        if orders.shape[-2] % 2:
+            last = mx.broadcast_to(place, (*orders.shape[:-2], 1, size))
+            orders = mx.concatenate([orders, last], axis=-2)
+        earlier, later = orders[..., ::2, :], orders[..., 1::2, :]
+        orders = mx.take_along_axis(earlier, later, axis=-1)
+    return orders.reshape(pivots.shape)

@@ -9,16 +9,18 @@ section 3.4.5): the kernel, a permutation of rows, a triangular system, MLX's pr
 from __future__ import annotations
 
 import functools
+import math
 from typing import TypeAlias
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
-from xlstm_kernels.linalg.lu_kernel import factor_panel, panel_columns
-from xlstm_kernels.linalg.triangular import triangular_operation
+from xlstm_kernels.linalg.householder import MATRIX_BARRIER
+from xlstm_kernels.linalg.triangular import BLOCK, block_size, triangular_operation
 
 Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
 
@@ -47,12 +49,10 @@ def lu(
     Raises:
         TypeError: for another dtype.
         LinAlgError: for fewer than two axes.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
-    require_matrices("lu", "a", a)
+    compact, permutation, _ = _factored("lu", a, backend)
     *batch, rows, columns = a.shape
-    compact, permutation, _ = lu_operation(executors.resolve(backend))(flat_batch(a))
     least = min(rows, columns)
     upper = mx.triu(compact[..., :least, :]).reshape((*batch, least, columns))
     lower = unit_lower(compact[..., :least])
@@ -84,26 +84,21 @@ def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.
     Raises:
         TypeError: for another dtype.
         LinAlgError: for fewer than two axes.
-        ValueError: for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
-    require_matrices("lu_factor", "a", a)
-    *batch, rows, columns = a.shape
-    compact, _, pivots = lu_operation(executors.resolve(backend))(flat_batch(a))
-    return compact.reshape(a.shape), pivots.reshape((*batch, min(rows, columns)))
+    compact, _, pivots = _factored("lu_factor", a, backend)
+    return compact.reshape(a.shape), pivots.reshape((*a.shape[:-2], pivots.shape[-1]))
 
 
-def lu_reference(a: mx.array) -> mx.array:
-    """The compact factors of (..., M, N), rows in the order of the pivots, in MLX operations.
-
-    Golub and Van Loan, algorithm 3.2.1: outer products. MLX differentiates it.
-    """
-    if not min(a.shape[-2:]):
-        return a
-    row = a[..., :1, :]
-    column = a[..., 1:, :1] / a[..., :1, :1]
-    rest = lu_reference(a[..., 1:, 1:] - column * row[..., 1:])
-    return mx.concatenate([row, mx.concatenate([column, rest], axis=-1)], axis=-2)
+def _factored(operator: str, a: mx.array, backend: str | None) -> Factors:
+    flat = flat_batch(require_matrices(operator, "a", a))
+    operation = lu_operation(executors.resolve(backend))
+    if flat.size:
+        factors: Factors = operation(flat)
+        return factors
+    batch, rows, columns = flat.shape
+    numbers = mx.broadcast_to(mx.arange(rows, dtype=mx.int32), (batch, rows))
+    return flat, numbers, mx.zeros((batch, min(rows, columns)), dtype=mx.int32)
 
 
 @functools.cache
@@ -113,20 +108,13 @@ def lu_operation(backend: str) -> Operation:
     Row i of the factors is from row `permutation[i]` of a.
     """
 
-    def launch(a: mx.array) -> Factors:
-        return _by_blocks(a, backend)
-
-    def tangents_of(a: mx.array) -> Factors:
-        _, permutation, pivots = operation(mx.stop_gradient(a))
-        return lu_reference(take_rows(a, permutation)), permutation, pivots
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, 2008, of A = P L U, and of the rows or columns beyond the leading square.
 
         With A = P [L1; L2] [U1 U2] and bars for cotangents, that of L1 U1 is L1^-T M U1^-T, M =
         tril(L1^T bar(L1) - bar(U2) U2^T, -1) + triu(bar(U1) U1^T - L2^T bar(L2)).
         """
-        compact, permutation, _ = operation(*primals)
+        compact, permutation, _pivots = outputs
         rows, columns = compact.shape[-2:]
         k = min(rows, columns)
         square, bar = compact[..., :k, :k], cotangents[0]
@@ -147,15 +135,8 @@ def lu_operation(backend: str) -> Operation:
             in_columns = mx.concatenate([in_columns, wide[..., k:]], axis=-1)
         return (take_rows(in_columns, inverse_permutation(permutation)),)
 
-    operation = on_backend(
-        backend, launch, _native, gradient, operator="lu", tangents_of=tangents_of
-    )
-
-    def of_work(a: mx.array) -> Factors:
-        factors: Factors = operation(a) if a.size else _of_nothing(a)
-        return factors
-
-    return of_work
+    launch = functools.partial(_by_blocks, backend=backend)
+    return decomposition("lu", backend, launch, _native, gradient)
 
 
 def unit_lower(compact: mx.array) -> mx.array:
@@ -178,18 +159,11 @@ def _transposed(a: mx.array) -> mx.array:
     return mx.swapaxes(a, -1, -2)
 
 
-def _of_nothing(a: mx.array) -> Factors:
-    batch, rows, columns = a.shape
-    numbers = mx.arange(rows, dtype=mx.int32)
-    pivots = mx.zeros((batch, min(rows, columns)), dtype=mx.int32)
-    return mx.zeros_like(a), mx.broadcast_to(numbers, (batch, rows)), pivots
-
-
 def _by_blocks(a: mx.array, backend: str) -> Factors:
     """Factor the first columns, then what is left of the others: right-looking."""
     rows, columns = a.shape[-2:]
-    width = panel_columns(rows, columns)
-    panel, permutation, pivots = factor_panel(a[..., :width], backend)
+    width = _panel_columns(rows, columns)
+    panel, permutation, pivots = _KERNEL(a[..., :width], backend=backend)
     if columns <= width:
         return panel, permutation, pivots
     right = take_rows(a[..., width:], permutation)
@@ -216,9 +190,174 @@ def _native(a: mx.array) -> Factors:
     places, lower, upper = mx.linalg.lu(a, stream=mx.cpu)
     # Not its compact factors: MLX 0.32.4 corrupts memory where they are read and pivots are not.
     _, pivots = mx.linalg.lu_factor(a, stream=mx.cpu)
-    k = min(a.shape[-2:])
-    lower = mx.tril(lower, -1)
-    compact = mx.concatenate([lower[..., :k, :] + upper[..., :k], upper[..., k:]], axis=-1)
-    if a.shape[-2] > k:
-        compact = mx.concatenate([compact, lower[..., k:, :]], axis=-2)
+    _, rows, columns = a.shape
+    below = mx.pad(mx.tril(lower, -1), [(0, 0), (0, 0), (0, max(columns - rows, 0))])
+    compact = below + mx.pad(upper, [(0, 0), (0, max(rows - columns, 0)), (0, 0)])
     return compact, inverse_permutation(places), pivots.astype(mx.int32)
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+
+_MAX_THREADS = 1024
+_TALL_COLUMNS = 32  # of panels with a row for each of up to 1,024 threads
+_LEAST_COLUMNS = 8
+
+
+def _panel_columns(rows: int, columns: int) -> int:
+    """The columns of a panel: so many that its rows fit the registers."""
+    if rows <= BLOCK:
+        return min(columns, BLOCK)
+    per_thread = math.ceil(rows / _MAX_THREADS)
+    return min(columns, max(_TALL_COLUMNS >> (per_thread - 1).bit_length(), _LEAST_COLUMNS))
+
+
+def _launch(a: mx.array) -> Launch:
+    batch, rows, columns = a.shape
+    per_thread = math.ceil(rows / _MAX_THREADS)
+    threads = math.ceil(rows / (32 * per_thread)) * 32
+    return Launch(
+        grid=(batch * threads, 1, 1),
+        threadgroup=(threads, 1, 1),
+        output_shapes=(a.shape, (batch, rows), (batch, min(rows, columns))),
+        output_dtypes=(mx.float32, mx.int32, mx.int32),
+        template=(
+            ("SIZE", block_size(columns)),
+            ("ROWS", per_thread),
+            ("SIMDGROUPS", threads // 32),
+        ),
+    )
+
+
+_KERNEL = Kernel(
+    name="xlstm_lu_panel",
+    inputs=("a",),
+    outputs=("factors", "permutation", "pivots"),
+    launch=_launch,
+    contiguous_inputs=False,
+    header=MATRIX_BARRIER,
+    body="""
+    // a: (batch, rows, columns), of any strides; factors: the same, contiguous;
+    // permutation: (batch, rows); pivots: (batch, min(rows, columns)).
+    // The steps are a loop, and registers are indexed by constants within it: a loop over the steps
+    // unrolled takes many seconds to compile. A step leaves out the chunks of finished columns.
+    constexpr uint CHUNK = SIZE < 16 ? SIZE : 16;
+    threadgroup float best_values[SIMDGROUPS];
+    threadgroup uint best_places[SIMDGROUPS];
+    threadgroup float pivot_row[2][SIZE];  // in turns: of this step and of the next
+    const uint rows = a_shape[1];
+    const uint columns = a_shape[2];
+    const uint steps = metal::min(rows, columns);
+    const int64_t batch = threadgroup_position_in_grid.x;
+    const uint own = thread_position_in_threadgroup.x;
+    const uint threads = threads_per_threadgroup.x;
+    const uint lane = thread_index_in_simdgroup;
+    const uint simdgroup = own / 32;
+    // A row stays with its thread: an exchange is one of their places in the result.
+    float held[ROWS][SIZE];
+    uint place[ROWS];
+    #pragma clang loop unroll(full)
+    for (uint r = 0; r < ROWS; ++r) {
+        const uint i = own + r * threads;
+        place[r] = i;
+        #pragma clang loop unroll(full)
+        for (uint j = 0; j < SIZE; ++j) {
+            const bool present = i < rows && j < columns;
+            held[r][j] = present
+                ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
+        }
+    }
+    #pragma unroll 1
+    for (uint k = 0; k < steps; ++k) {
+        float element[ROWS];
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            element[r] = 0.0f;
+            #pragma clang loop unroll(full)
+            for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+                if (k / CHUNK == chunk / CHUNK) {
+                    #pragma clang loop unroll(full)
+                    for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                        element[r] = j == k ? held[r][j] : element[r];
+                    }
+                }
+            }
+        }
+        // The greatest element of the column; among equal ones the first.
+        float value = -1.0f;
+        uint first = k;
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            const float size = metal::abs(element[r]);
+            const bool better = size > value || (size == value && place[r] < first);
+            if (place[r] >= k && place[r] < rows && better) {
+                value = size;
+                first = place[r];
+            }
+        }
+        float best = simd_max(value);
+        uint pivot = simd_min(value == best ? first : rows);
+        if (SIMDGROUPS > 1) {
+            if (lane == 0) {
+                best_values[simdgroup] = best;
+                best_places[simdgroup] = pivot;
+            }
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            value = lane < SIMDGROUPS ? best_values[lane] : -1.0f;
+            first = lane < SIMDGROUPS ? best_places[lane] : rows;
+            best = simd_max(value);
+            pivot = simd_min(value == best ? first : rows);
+        }
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            if (place[r] == pivot) {
+                place[r] = k;
+                #pragma clang loop unroll(full)
+                for (uint j = 0; j < SIZE; ++j) {
+                    pivot_row[k % 2][j] = held[r][j];
+                }
+            } else if (place[r] == k) {
+                place[r] = pivot;
+            }
+        }
+        xlstm_matrix_barrier<SIMDGROUPS * 32>();
+        const float divisor = pivot_row[k % 2][k];
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            if (place[r] > k) {
+                // As LAPACK: a column of zeros stays as it is.
+                const float factor = divisor == 0.0f ? element[r] : element[r] / divisor;
+                #pragma clang loop unroll(full)
+                for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+                    if (k < chunk + CHUNK) {
+                        #pragma clang loop unroll(full)
+                        for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                            if (j > k) {
+                                held[r][j] -= factor * pivot_row[k % 2][j];
+                            } else if (j == k) {
+                                held[r][j] = factor;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if (own == 0) {
+            pivots[batch * steps + k] = static_cast<int>(pivot);
+        }
+    }
+    #pragma clang loop unroll(full)
+    for (uint r = 0; r < ROWS; ++r) {
+        const uint i = own + r * threads;
+        if (i < rows) {
+            permutation[batch * rows + place[r]] = i;
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < SIZE; ++j) {
+                if (j < columns) {
+                    factors[(batch * rows + place[r]) * columns + j] = held[r][j];
+                }
+            }
+        }
+    }
+    """,
+)

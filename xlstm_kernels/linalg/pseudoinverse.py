@@ -7,10 +7,9 @@ import functools
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_number
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices, require_square
-from xlstm_kernels.linalg.arithmetic import known, multiply
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, relative_bound, require_matrices
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
 from xlstm_kernels.linalg.symmetric_eigen import eigh
 
@@ -32,7 +31,7 @@ def pinv(
 
     Where a matrix is not finite, its pseudo-inverse is NaN; NumPy raises. The gradient is that of
     Golub and Pereyra (1973), for matrices that keep their rank. It is finite for equal singular
-    values. `rcond` has no gradient, and `mx.jvp` is not available.
+    values. `rcond` has no gradient.
 
     Args:
         a: float32 (..., M, N).
@@ -51,7 +50,7 @@ def pinv(
             backend.
         RuntimeError: for a backend that cannot run here.
     """
-    (require_square if hermitian else require_matrices)("pinv", "a", a)
+    require_matrices("pinv", "a", a, square=hermitian)
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: rcond and rtol must not both be given")
     *batch, rows, columns = a.shape
@@ -59,11 +58,8 @@ def pinv(
     if not a.size:
         return mx.zeros((*batch, columns, rows))
     given = rtol if rcond is None else rcond
-    if given is None:
-        given = max(rows, columns) * float(mx.finfo(mx.float32).eps)
-    if not isinstance(given, mx.array):
-        given = mx.array(host_number("pinv", "rcond", given), dtype=mx.float32)
-    bounds = mx.broadcast_to(given.astype(mx.float32), batch).reshape(-1, 1)
+    bound = relative_bound("pinv", "rcond", given, max(rows, columns))
+    bounds = mx.broadcast_to(bound, batch).reshape(-1, 1)
     flat = flat_batch(a)
     if hermitian:
         flat = mx.tril(flat) + mx.swapaxes(mx.tril(flat, -1), 1, 2)
@@ -87,11 +83,10 @@ def _operation(backend: str, hermitian: bool) -> Operation:
         inverses = mx.where(
             large, mx.reciprocal(mx.where(large, s, mx.ones_like(s))), mx.zeros_like(s)
         )
-        finite = mx.all(mx.isfinite(s), axis=1, keepdims=True)
-        whole = multiply(v * mx.expand_dims(inverses, axis=1), ut)
-        return known(mx.expand_dims(finite, axis=2), whole)
+        nothing = mx.sum(s - s, axis=1, keepdims=True)  # zero, or NaN if not finite
+        return multiply(v * mx.expand_dims(inverses + nothing, axis=1), ut)
 
-    return on_backend(backend, inverse, inverse, _gradient, operator="pinv", of_outputs=True)
+    return decomposition("pinv", backend, inverse, inverse, _gradient)
 
 
 def _gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Gradient, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
 from xlstm_kernels.linalg.householder import fits, small_qr
 from xlstm_kernels.linalg.triangular import solve_triangular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Mode = Literal["reduced", "complete", "r"]
 
@@ -97,10 +94,9 @@ def qr_operation(backend: str, mode: Mode) -> Operation:
         ]
         return tuple(factors) if mode != "r" else factors[0]
 
-    gradient = _gradient(backend, mode)
-    return on_backend(
-        backend, launch, _native(mode, gradient), gradient, operator="qr", of_outputs=True
-    )
+    native = functools.partial(_native, mode=mode)
+    gradient = functools.partial(_gradient, backend=backend, mode=mode)
+    return decomposition("qr", backend, launch, native, gradient)
 
 
 def _extents(rows: int, columns: int, mode: Mode) -> tuple[int, int]:
@@ -125,68 +121,44 @@ def _of_empty(matrices: mx.array, mode: Mode) -> QRResult | mx.array:
 # --- MLX operations ----------------------------------------------------------------------------
 
 
-def _native(mode: Mode, gradient: Gradient) -> Operation:
-    """LAPACK's factors on the CPU, with the rule for `mx.jvp` that MLX lacks."""
-
-    def factor(matrices: mx.array) -> Any:
-        rows, columns = matrices.shape[-2:]
-        if mode == "complete":
-            # Columns of zeros need no reflection, and fill Q with all rows' columns.
-            padding = [(0, 0)] * (matrices.ndim - 1) + [(0, max(rows - columns, 0))]
-            q, r = mx.linalg.qr(mx.pad(matrices, padding), stream=mx.cpu)
-            return q, r[..., :columns]
-        q, r = mx.linalg.qr(matrices, stream=mx.cpu)
-        return r if mode == "r" else (q, r)
-
-    def push_forward(primals: Any, tangents: Any) -> Any:
-        """A gradient is linear in the cotangents: its gradient in them is the tangents' image."""
-        (matrices,) = _as_tuple(primals)
-        (moving,) = _as_tuple(tangents)
-        factors = _as_tuple(factor(matrices))
-
-        def pulled(*cotangents: mx.array) -> Arrays:
-            return gradient((matrices,), cotangents, factors)
-
-        _, pushed = mx.vjp(pulled, [mx.zeros_like(array) for array in factors], [moving])
-        return pushed if mode != "r" else pushed[0]
-
-    guard = unmapped("qr")
-    operation = mx.custom_function(lambda matrices: factor(mx.stop_gradient(guard(matrices))))
-    operation.jvp(push_forward)
-    return operation
-
-
-def _as_tuple(arrays: Any) -> Any:
-    """MLX hands a single array over bare, several as a sequence."""
-    return tuple(arrays) if isinstance(arrays, (tuple, list)) else (arrays,)
+def _native(matrices: mx.array, mode: Mode) -> Any:
+    """LAPACK's factors, on the CPU."""
+    matrices = unmapped("qr")(matrices)
+    rows, columns = matrices.shape[-2:]
+    if mode == "complete":
+        # Columns of zeros need no reflection, and fill Q with all rows' columns.
+        padding = [(0, 0)] * (matrices.ndim - 1) + [(0, max(rows - columns, 0))]
+        q, r = mx.linalg.qr(mx.pad(matrices, padding), stream=mx.cpu)
+        return q, r[..., :columns]
+    q, r = mx.linalg.qr(matrices, stream=mx.cpu)
+    return r if mode == "r" else (q, r)
 
 
 # --- gradients ---------------------------------------------------------------------------------
 
 
-def _gradient(backend: str, mode: Mode) -> Callable[[Arrays, Arrays, Arrays], Arrays]:
-    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-        (matrices,) = primals
-        rows, columns = matrices.shape[-2:]
-        if mode == "complete":
-            raise NotImplementedError(
-                "qr: mode 'complete' has no gradient for matrices of more rows than columns, got "
-                f"shape {matrices.shape}; use 'reduced'"
-            )
-        if mode == "r":
-            q, r = qr_operation(backend, "reduced")(matrices)
-            in_q, in_r = mx.zeros_like(q), cotangents[0]
-        else:
-            (q, r), (in_q, in_r) = outputs, cotangents
-        if rows >= columns:
-            return (_tall_gradient(q, r, in_q, in_r, backend),)
-        # A = [X Y], R = [U W]: QR of the square X, and W = Q' Y.
-        right, in_w = matrices[..., rows:], in_r[..., rows:]
-        in_q = in_q + multiply(right, mx.swapaxes(in_w, -1, -2))
-        in_x = _tall_gradient(q, r[..., :rows], in_q, in_r[..., :rows], backend)
-        return (mx.concatenate([in_x, multiply(q, in_w)], axis=-1),)
-
-    return gradient
+def _gradient(
+    primals: Arrays, cotangents: Arrays, outputs: Arrays, *, backend: str, mode: Mode
+) -> Arrays:
+    (matrices,) = primals
+    rows, columns = matrices.shape[-2:]
+    if mode == "complete":
+        raise NotImplementedError(
+            "qr: mode 'complete' has no gradient for matrices of more rows than columns, got "
+            f"shape {matrices.shape}; use 'reduced'"
+        )
+    if mode == "r":
+        q, r = qr_operation(backend, "reduced")(matrices)
+        in_q, in_r = mx.zeros_like(q), cotangents[0]
+    else:
+        (q, r), (in_q, in_r) = outputs, cotangents
+    if rows >= columns:
+        return (_tall_gradient(q, r, in_q, in_r, backend),)
+    # A = [X Y], R = [U W]: QR of the square X, and W = Q' Y.
+    right, in_w = matrices[..., rows:], in_r[..., rows:]
+    in_q = in_q + multiply(right, mx.swapaxes(in_w, -1, -2))
+    in_x = _tall_gradient(q, r[..., :rows], in_q, in_r[..., :rows], backend)
+    return (mx.concatenate([in_x, multiply(q, in_w)], axis=-1),)
 
 
 def _tall_gradient(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_number
-from xlstm_kernels.linalg.arguments import in_float32, require_matrices, require_square
+from xlstm_kernels.linalg.arguments import in_float32, relative_bound, require_matrices
 from xlstm_kernels.linalg.singular_values import svdvals
 from xlstm_kernels.linalg.symmetric_eigen import eigvalsh
 
@@ -38,21 +37,14 @@ def matrix_rank(
         ValueError: for both `tol` and `rtol`, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    (require_square if hermitian else require_matrices)("matrix_rank", "a", a)
+    require_matrices("matrix_rank", "a", a, square=hermitian)
     if tol is not None and rtol is not None:
         raise ValueError("matrix_rank: tol and rtol must not both be given")
     if not a.size:
         return mx.zeros(a.shape[:-2], dtype=mx.int32)
     sizes = mx.abs(eigvalsh(a, backend=backend)) if hermitian else svdvals(a, backend=backend)
+    name, given = ("rtol", rtol) if tol is None else ("tol", tol)
+    bound = relative_bound("matrix_rank", name, given, max(a.shape[-2:]))
     if tol is None:
-        default = max(a.shape[-2:]) * float(mx.finfo(mx.float32).eps)
-        bound = mx.max(sizes, axis=-1) * _number("rtol", default if rtol is None else rtol)
-    else:
-        bound = _number("tol", tol)
+        bound = bound * mx.max(sizes, axis=-1)
     return mx.sum(sizes > bound[..., None], axis=-1).astype(mx.int32)
-
-
-def _number(name: str, given: float | mx.array) -> mx.array:
-    if isinstance(given, mx.array):
-        return given
-    return mx.array(host_number("matrix_rank", name, given), dtype=mx.float32)

@@ -1,9 +1,4 @@
-"""`svd` and `svdvals` of batches of matrices, as in NumPy.
-
-Kernels take matrices of up to 7,936 numbers in one launch, with `full_matrices` up to 512 rows or
-columns, and larger ones in a launch for each round of `block_jacobi`. The backend "native" calls
-LAPACK on MLX's CPU stream.
-"""
+"""`svd` and `svdvals`: by `svd_kernel`, for larger matrices by `large_spectra`, or by LAPACK."""
 
 from __future__ import annotations
 
@@ -13,9 +8,9 @@ from typing import Any, Literal, NamedTuple, overload
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.large_spectra import large_svd
 from xlstm_kernels.linalg.svd_kernel import fits, kernel_for
 
@@ -66,7 +61,7 @@ def svd(
     Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
     Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
     values, and in those of zero if the matrix is not square. Unlike theirs it is finite in the
-    values alone: a zero cotangent of the vectors adds zero. `mx.jvp` is not available.
+    values alone: a zero cotangent of the vectors adds zero.
 
     Args:
         a: float32 (..., M, N).
@@ -91,7 +86,7 @@ def svd(
     if not compute_uv:
         return svdvals(a, backend=backend)
     rows, columns = a.shape[-2:]
-    u, s, vh = _operation(backend, full_matrices and rows != columns)(_tall(a))
+    u, s, vh = _operation(backend, full=full_matrices and rows != columns)(_tall(a))
     if rows < columns:
         u, vh = mx.swapaxes(vh, 1, 2), mx.swapaxes(u, 1, 2)
     batch = a.shape[:-2]
@@ -117,7 +112,7 @@ def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
         ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("svdvals", "a", a)
-    s: mx.array = _values_operation(executors.resolve(backend))(_tall(a))
+    s: mx.array = _operation(executors.resolve(backend), vectors=False)(_tall(a))[0]
     return s.reshape(*a.shape[:-2], s.shape[-1])
 
 
@@ -127,81 +122,55 @@ def _tall(a: mx.array) -> mx.array:
 
 
 @functools.cache
-def _operation(backend: str, full: bool) -> Operation:
-    """The operation (B, M, N), M >= N, -> U, S, Vh on one backend."""
+def _operation(backend: str, *, full: bool = False, vectors: bool = True) -> Operation:
+    """The operation (B, M, N), M >= N, -> U, S, Vh, or S without `vectors`, on one backend."""
 
     def launch(a: mx.array) -> Arrays:
+        _, rows, columns = a.shape
         if not a.size:
             return native(a)
-        _, rows, columns = a.shape
         if not fits(columns, rows, full=full):
-            finite, numbers = finite_matrices(a)
-            u, s, vh = large_svd(numbers, backend, full=full)
-            return known(finite, u), known(finite[:, 0], s), known(finite, vh)
-        kernel = kernel_for(columns, rows, vectors=True)
-        s, u, vh = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)[:3]
-        return mx.swapaxes(u, 1, 2), s, vh
+            found = of_finite(lambda numbers: large_svd(numbers, backend, full=full), a)
+            return found if vectors else found[1:2]
+        kernel = kernel_for(columns, rows, vectors=vectors)
+        s, *both = kernel(mx.swapaxes(a, 1, 2), backend=backend, full=full)
+        return (mx.swapaxes(both[0], 1, 2), s, both[1]) if vectors else (s,)
 
     def native(a: mx.array) -> Arrays:
-        return _native(a, full=full)
+        return of_finite(by_lapack, a)
 
-    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+    def by_lapack(a: mx.array) -> Arrays:
+        batch, rows, columns = a.shape
+        if not columns:
+            u = mx.broadcast_to(mx.eye(rows, rows * full), (batch, rows, rows * full))
+            found = u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0))
+            return found if vectors else found[1:2]
+        with mx.stream(mx.cpu):
+            if not vectors:
+                # MLX's stubs promise a tuple.
+                values: Any = mx.linalg.svd(a, compute_uv=False)
+                return (values,)
+            if full or rows <= 2 * columns:
+                u, s, vh = mx.linalg.svd(a)
+            else:
+                # Through R of a QR decomposition (Chan 1982): MLX's own U has M x M numbers.
+                q, r = mx.linalg.qr(a)
+                u, s, vh = mx.linalg.svd(r)
+                u = mx.matmul(q, u)
+        return u if full else u[:, :, :columns], s, vh
+
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         if full:
             raise ValueError("svd: full_matrices=True has a gradient for square matrices only")
-        return (svd_gradient(*cotangents, *outputs),)
-
-    return on_backend(backend, launch, native, gradient, operator="svd", of_outputs=True)
-
-
-@functools.cache
-def _values_operation(backend: str) -> Operation:
-    """The operation (B, M, N), M >= N, -> S on one backend."""
-
-    def launch(a: mx.array) -> mx.array:
-        if not a.size:
-            return native(a)
-        _, rows, columns = a.shape
-        if not fits(columns, rows, full=False):
-            values: mx.array = _operation(backend, False)(a)[1]
-            return values
-        kernel = kernel_for(columns, rows, vectors=False)
-        return kernel(mx.swapaxes(a, 1, 2), backend=backend)[0]
-
-    def native(a: mx.array) -> mx.array:
-        if not a.shape[2]:
-            return mx.zeros((a.shape[0], 0))
-        finite, numbers = finite_matrices(a)
-        with mx.stream(mx.cpu):
-            # MLX's stubs promise a tuple.
-            s: Any = mx.linalg.svd(numbers, compute_uv=False)
-        return known(finite[:, 0], s)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        u, _, vh = _operation(backend, False)(*primals)
+        if vectors:
+            return (_gradient(*cotangents, *outputs),)
+        u, _, vh = _operation(backend)(*primals)
         return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
-    return on_backend(backend, launch, native, gradient, operator="svdvals")
+    return decomposition("svd" if vectors else "svdvals", backend, launch, native, gradient)
 
 
-def _native(a: mx.array, *, full: bool) -> Arrays:
-    batch, rows, columns = a.shape
-    if not columns:
-        u = mx.broadcast_to(mx.eye(rows)[:, : rows if full else 0], (batch, rows, rows * full))
-        return u, mx.zeros((batch, 0)), mx.zeros((batch, 0, 0))
-    finite, numbers = finite_matrices(a)
-    with mx.stream(mx.cpu):
-        if not full and rows > 2 * columns:
-            # Through R of a QR decomposition (Chan 1982): MLX's own U has M x M numbers.
-            q, r = mx.linalg.qr(numbers)
-            u, s, vh = mx.linalg.svd(r)
-            u = mx.matmul(q, u)
-        else:
-            u, s, vh = mx.linalg.svd(numbers)
-    u = u if full else u[:, :, :columns]
-    return known(finite, u), known(finite[:, 0], s), known(finite, vh)
-
-
-def svd_gradient(
+def _gradient(
     u_cotangent: mx.array,
     s_cotangent: mx.array,
     vh_cotangent: mx.array,
@@ -209,16 +178,7 @@ def svd_gradient(
     s: mx.array,
     vh: mx.array,
 ) -> mx.array:
-    """The gradient in A = U diag(S) Vh, reduced (J. Townsend, Differentiating the SVD, 2016).
-
-    Args:
-        u_cotangent: (B, M, N), M >= N.
-        s_cotangent: (B, N).
-        vh_cotangent: (B, N, N).
-        u: (B, M, N).
-        s: (B, N).
-        vh: (B, N, N).
-    """
+    """The gradient in A = U diag(S) Vh, reduced (J. Townsend, Differentiating the SVD, 2016)."""
     ut, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh_cotangent))
     row, column = mx.expand_dims(s, axis=2), mx.expand_dims(s, axis=1)
     gaps = (column - row) * (column + row)

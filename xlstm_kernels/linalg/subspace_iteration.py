@@ -33,8 +33,8 @@ def truncated_svd(
     Bases of up to 128 vectors take the kernels of `qr` and `svd`, on matrices that these fit. Where
     a matrix is not finite, its results are NaN. The gradient is that of the iterations. It
     approaches that of `svd`, and like it is infinite or NaN in vectors of equal singular values;
-    also where a matrix has a rank below k + oversampling, since that of `qr` is. `mx.jvp` and
-    `mx.vmap` are not available.
+    also where a matrix has a rank below k + oversampling, since that of `qr` is. `mx.vmap` is
+    not available.
 
     Args:
         a: float32 (..., M, N).

@@ -15,13 +15,11 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-import mlx.core as mx
-
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.jacobi import ROTATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import mlx.core as mx
 
 #: The most rows of which the kernel completes a basis. One threadgroup would take seconds for more.
 MOST_COMPLETED = 512
@@ -39,13 +37,7 @@ def fits(columns: int, rows: int, *, full: bool) -> bool:
 
 
 def kernel_for(columns: int, rows: int, *, vectors: bool) -> Kernel:
-    """Return the kernel for matrices of a size that `fits`, with memory that they fit.
-
-    Args:
-        columns: of a matrix, at most `rows`.
-        rows: of a matrix.
-        vectors: False for the singular values alone.
-    """
+    """Return the kernel for matrices that `fits`, with `vectors` or for singular values alone."""
     squares = columns * columns if vectors else 0
     return _kernel(held_right=rows * columns + squares <= _HELD[-1], vectors=vectors)
 
@@ -112,18 +104,17 @@ def _body(*, held_right: bool, vectors: bool) -> str:
     const uint width = {"columns" if vectors else "0"};
 
     float largest = 0.0f;
-    bool finite = true;
     for (uint column = simdgroup; column < columns; column += simdgroups) {{
         const auto numbers = matrix + column * vectors_strides[1];
         for (uint row = lane; row < rows; row += 32) {{
             const float number = numbers[row * vectors_strides[2]];
-            largest = metal::max(largest, metal::abs(number));
-            finite = finite && metal::isfinite(number);
+            // Of what is not finite infinity: a NaN has no magnitude.
+            largest = metal::max(
+                largest, metal::isfinite(number) ? metal::abs(number) : INFINITY);
         }}
     }}
     largest = xlstm_group_max(largest, partial, simdgroup, simdgroups, lane);
-    const bool whole =
-        xlstm_group_max(finite ? 0.0f : 1.0f, partial, simdgroup, simdgroups, lane) == 0.0f;
+    const bool whole = metal::isfinite(largest);
     const float power = xlstm_power_of_two(largest);
     for (uint column = simdgroup; column < columns; column += simdgroups) {{
         const auto numbers = matrix + column * vectors_strides[1];
@@ -271,32 +262,24 @@ def _kernel(*, held_right: bool, vectors: bool) -> Kernel:
         inputs=("vectors",),
         outputs=("values", *(("left", "right") if vectors else ()), *work),
         body=_body(held_right=held_right, vectors=vectors),
-        launch=_launch_of(work, held_right=held_right, vectors=vectors),
+        launch=functools.partial(_launch, held_right=held_right, vectors=vectors),
         header=ROTATIONS + _VECTORS,
         contiguous_inputs=False,
     )
 
 
-def _launch_of(work: tuple[str, ...], *, held_right: bool, vectors: bool) -> Callable[..., Launch]:
-    def launch(vectors_of: mx.array, *, full: bool = False) -> Launch:
-        batch, columns, rows = vectors_of.shape
-        square = (batch, columns, columns)
-        numbers = rows * columns + (columns * columns if vectors and held_right else 0)
-        count = rows if full else columns
-        shapes = [(batch, columns), *([(batch, count, rows), square] if vectors else [])]
-        shapes += [square] * len(work)
-        # Gram and Schmidt's coefficients use the memory of the matrix.
-        needed = max(numbers, count if vectors else 0)
-        threads = 32 * min(max(-(-columns // 2), 1), _MOST_SIMDGROUPS)
-        return Launch(
-            grid=(batch * threads, 1, 1),
-            threadgroup=(threads, 1, 1),
-            output_shapes=tuple(shapes),
-            output_dtypes=(mx.float32,) * len(shapes),
-            template=(
-                ("HELD", next(size for size in _HELD if needed <= size)),
-                *((("LEFT", count),) if vectors else ()),
-            ),
-        )
+def _launch(matrices: mx.array, *, held_right: bool, vectors: bool, full: bool = False) -> Launch:
+    batch, columns, rows = matrices.shape
+    threads = 32 * min(max(-(-columns // 2), 1), _MOST_SIMDGROUPS)
+    if not vectors:
+        return Launch.of_groups(batch, threads, (batch, columns), HELD=_held(rows * columns))
+    square = (batch, columns, columns)
+    count = rows if full else columns
+    shapes = [(batch, columns), (batch, count, rows), square, *[square] * (not held_right)]
+    # Gram and Schmidt's coefficients use the memory of the matrix.
+    needed = max(columns * (rows + columns * held_right), count)
+    return Launch.of_groups(batch, threads, *shapes, HELD=_held(needed), LEFT=count)
 
-    return launch
+
+def _held(numbers: int) -> int:
+    return next(size for size in _HELD if numbers <= size)

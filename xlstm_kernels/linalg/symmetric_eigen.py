@@ -1,8 +1,4 @@
-"""`eigh` and `eigvalsh` of batches of symmetric matrices, as in NumPy.
-
-Kernels take matrices of up to 88 rows in one launch, and larger ones in one for each round of
-`block_jacobi`. The backend "native" calls LAPACK on MLX's CPU stream.
-"""
+"""`eigh` and `eigvalsh`: by `eigh_kernel`, for larger matrices by `large_spectra`, or LAPACK."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_square
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
+from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
 from xlstm_kernels.linalg.large_spectra import large_eigh
 
@@ -36,7 +32,7 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
     Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
     of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
     vectors of equal eigenvalues. Unlike theirs it is finite in the values alone: a zero cotangent
-    of the vectors adds zero. `mx.jvp` is not available.
+    of the vectors adds zero.
 
     Args:
         a: float32 (..., N, N).
@@ -52,7 +48,7 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
         ValueError: for another UPLO, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    values, vectors = _operation(executors.resolve(backend))(_lower("eigh", a, UPLO))
+    values, vectors = _operation(executors.resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
     return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
 
 
@@ -77,13 +73,14 @@ def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.
         ValueError: for another UPLO, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    values: mx.array = _values_operation(executors.resolve(backend))(_lower("eigvalsh", a, UPLO))
+    operation = _operation(executors.resolve(backend), vectors=False)
+    values: mx.array = operation(_lower("eigvalsh", a, UPLO))[0]
     return values.reshape(a.shape[:-1])
 
 
 def _lower(operator: str, a: mx.array, uplo: str) -> mx.array:
     """The matrices (B, N, N), transposed for the upper triangle: kernels read the lower one."""
-    require_square(operator, "a", a)
+    require_matrices(operator, "a", a, square=True)
     if uplo.upper() not in {"L", "U"}:
         raise ValueError(f"{operator}: UPLO must be 'L' or 'U', got {uplo!r}")
     flat = flat_batch(a)
@@ -91,68 +88,40 @@ def _lower(operator: str, a: mx.array, uplo: str) -> mx.array:
 
 
 @functools.cache
-def _operation(backend: str) -> Operation:
-    """The operation (B, N, N) -> eigenvalues and eigenvectors on one backend."""
+def _operation(backend: str, *, vectors: bool) -> Operation:
+    """The operation (B, N, N) -> eigenvalues, and with `vectors` eigenvectors, on one backend."""
 
     def launch(a: mx.array) -> Arrays:
         if not a.size:
             return native(a)
         if a.shape[1] > MOST_ROWS:
-            finite, numbers = finite_matrices(mx.tril(a))
-            values, vectors = large_eigh(numbers, backend)
-            return known(finite[:, 0], values), known(finite, vectors)
-        kernel = kernel_for(a.shape[1], vectors=True)
-        values, vectors = kernel(a, backend=backend)[:2]
-        return values, mx.swapaxes(vectors, 1, 2)
+            return of_finite(lambda numbers: large_eigh(numbers, backend), mx.tril(a))[
+                : 1 + vectors
+            ]
+        values, *rows = kernel_for(a.shape[1], vectors=vectors)(a, backend=backend)
+        return values, *(mx.swapaxes(found, 1, 2) for found in rows[:1])
 
     def native(a: mx.array) -> Arrays:
-        finite, numbers = finite_matrices(mx.tril(a))
+        return of_finite(by_lapack, mx.tril(a))
+
+    def by_lapack(numbers: mx.array) -> Arrays:
         with mx.stream(mx.cpu):
-            values, vectors = mx.linalg.eigh(numbers)
-        return known(finite[:, 0], values), known(finite, vectors)
+            return mx.linalg.eigh(numbers) if vectors else (mx.linalg.eigvalsh(numbers),)
 
-    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-        return (eigh_gradient(*cotangents, *outputs),)
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        if vectors:
+            return (_gradient(*cotangents, *outputs),)
+        _, found = _operation(backend, vectors=True)(*primals)
+        scaled = found * mx.expand_dims(cotangents[0], axis=1)
+        return (_in_triangle(multiply(scaled, mx.swapaxes(found, 1, 2))),)
 
-    return on_backend(backend, launch, native, gradient, operator="eigh", of_outputs=True)
-
-
-@functools.cache
-def _values_operation(backend: str) -> Operation:
-    """The operation (B, N, N) -> eigenvalues on one backend."""
-
-    def launch(a: mx.array) -> mx.array:
-        if not a.size:
-            return native(a)
-        if a.shape[1] > MOST_ROWS:
-            values: mx.array = _operation(backend)(a)[0]
-            return values
-        return kernel_for(a.shape[1], vectors=False)(a, backend=backend)[0]
-
-    def native(a: mx.array) -> mx.array:
-        finite, numbers = finite_matrices(mx.tril(a))
-        with mx.stream(mx.cpu):
-            return known(finite[:, 0], mx.linalg.eigvalsh(numbers))
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        _, vectors = _operation(backend)(*primals)
-        scaled = vectors * mx.expand_dims(cotangents[0], axis=1)
-        return (_in_triangle(multiply(scaled, mx.swapaxes(vectors, 1, 2))),)
-
-    return on_backend(backend, launch, native, gradient, operator="eigvalsh")
+    return decomposition("eigh" if vectors else "eigvalsh", backend, launch, native, gradient)
 
 
-def eigh_gradient(
+def _gradient(
     values_cotangent: mx.array, vectors_cotangent: mx.array, values: mx.array, vectors: mx.array
 ) -> mx.array:
-    """The gradient in the lower triangle of A = V diag(w) V' (M. B. Giles 2008, section 3.1).
-
-    Args:
-        values_cotangent: (B, N).
-        vectors_cotangent: (B, N, N).
-        values: (B, N).
-        vectors: (B, N, N).
-    """
+    """The gradient in the lower triangle of A = V diag(w) V' (M. B. Giles 2008, section 3.1)."""
     transposed = mx.swapaxes(vectors, 1, 2)
     gaps = mx.expand_dims(values, axis=1) - mx.expand_dims(values, axis=2)
     # The same as Giles's for functions that signs of the vectors do not change. Antisymmetric, it

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, in_float32
+from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
 
 if TYPE_CHECKING:
@@ -64,18 +64,18 @@ def solve_triangular(
         ValueError: for shapes that do not fit, another `trans`, an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    whole_a, whole_b = broadcast_system("solve_triangular", a, b)
+    system = broadcast_system("solve_triangular", a, b)
     if trans not in _TRANSPOSED:
         raise ValueError(f"solve_triangular: trans must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}")
     transposed = _TRANSPOSED[trans]
     operation = triangular_operation(
         executors.resolve(backend), bool(lower) is not transposed, bool(unit_diagonal)
     )
-    flat_a = flat_batch(whole_a)
-    solution: mx.array = operation(
-        mx.swapaxes(flat_a, -1, -2) if transposed else flat_a, flat_batch(whole_b)
-    )
-    return solution.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
+    if not system.b.size:
+        return mx.zeros(system.shape)
+    triangles = mx.swapaxes(system.a, -1, -2) if transposed else system.a
+    x: mx.array = operation(triangles, system.b)
+    return x.reshape(system.shape)
 
 
 @functools.cache
@@ -90,48 +90,20 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         return _finite_columns(x) if a.shape[-1] > BLOCK else x
 
     def native(a: mx.array, b: mx.array) -> mx.array:
-        def leaf(a: mx.array) -> Solver:
-            # Under mx.vmap, MLX 0.32.4 inverts both triangles.
-            part = mx.tril(a, -int(unit)) if lower else mx.triu(a, int(unit))
-            return by_inverses(
-                part + (mx.eye(a.shape[-1]) if unit else zero_or_nan(a)), lower=lower
-            )
+        # Under mx.vmap, MLX 0.32.4 inverts both triangles.
+        part = mx.tril(a, -int(unit)) if lower else mx.triu(a, int(unit))
+        whole = part + (mx.eye(a.shape[-1]) if unit else zero_or_nan(a))
+        return _finite_columns(by_inverses(whole, lower=lower)(b))
 
-        return _finite_columns(substitution(a, lower=lower, leaf=leaf, rows=BLOCK)(b))
-
-    def tangents_of(a: mx.array, b: mx.array) -> mx.array:
-        return solve_triangular_reference(a, b, lower=lower, unit=unit)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+    def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Giles, Collected matrix derivative results, 2008, section 2.3: the inverse transposed."""
-        a, b = primals
-        x = operation(a, b)
-        in_b = triangular_operation(backend, not lower, unit)(mx.swapaxes(a, -1, -2), cotangents[0])
-        in_a = mx.negative(multiply(in_b, mx.swapaxes(x, -1, -2)))
+        transposed = mx.swapaxes(primals[0], -1, -2)
+        in_b = triangular_operation(backend, not lower, unit)(transposed, cotangents[0])
+        in_a = mx.negative(multiply(in_b, mx.swapaxes(outputs[0], -1, -2)))
         offset = int(unit)
         return mx.tril(in_a, -offset) if lower else mx.triu(in_a, offset), in_b
 
-    operation = on_backend(
-        backend,
-        launch,
-        native,
-        gradient,
-        operator="solve_triangular",
-        tangents_of=tangents_of,
-    )
-    return of_work(operation)
-
-
-def solve_triangular_reference(
-    a: mx.array, b: mx.array, *, lower: bool = False, unit: bool = False
-) -> mx.array:
-    """`solve_triangular` in MLX operations, of a (..., N, N) and b (..., N, K)."""
-
-    def leaf(a: mx.array) -> Solver:
-        return lambda b: b if unit else b / a
-
-    x = substitution(a, lower=lower, leaf=leaf, rows=1)(b)
-    return x if unit else x + zero_or_nan(a)
+    return decomposition("solve_triangular", backend, launch, native, gradient)
 
 
 def substitution(
@@ -180,16 +152,6 @@ def zero_or_nan(a: mx.array) -> mx.array:
 def _finite_columns(x: mx.array) -> mx.array:
     """The columns that are finite, and others of NaN."""
     return x + mx.sum(x - x, axis=-2, keepdims=True)
-
-
-def of_work(operation: Operation) -> Operation:
-    """`operation`, which is not called for results without elements."""
-
-    def call(a: mx.array, b: mx.array) -> mx.array:
-        result: mx.array = operation(a, b) if b.size else mx.zeros_like(b)
-        return result
-
-    return call
 
 
 # --- Metal -------------------------------------------------------------------------------------

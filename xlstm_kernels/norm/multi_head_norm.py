@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import non_negative, require_floating
+from xlstm_kernels.arguments import non_negative, require_floating, require_shape
 from xlstm_kernels.differentiation import gradient_of, on_backend
-from xlstm_kernels.norm.row_gradients import norm_gradient
+from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
 
 if TYPE_CHECKING:
@@ -137,11 +137,7 @@ def _normalise(
     for name, array in present.items():
         require_floating(operator, name, array)
         fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
-        if array.shape != fitting:
-            raise ValueError(
-                f"{operator}: {name} must have shape {fitting} for x of {x.shape}, "
-                f"got {array.shape}"
-            )
+        require_shape(operator, name, array, fitting, f"for x of {x.shape}")
     resolved = executors.resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
@@ -160,35 +156,32 @@ def norm_operation(
     if backend == executors.NATIVE:
         return native
     kernel = norm_kernel(extras, centred=centred)
-    input_gradient = norm_gradient_operation(operator, backend, eps, extras, centred=centred)
+    pulling = norm_gradient_kernel(extras, centred=centred)
+    of_native = gradient_of(native)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
+    def pull_back(cotangent: mx.array, x: mx.array, *arrays: mx.array) -> Arrays:
+        in_x, *gradients = pulling(x, _scalar(eps), cotangent, *arrays, backend=backend)
+        results = (
+            gradient if name == "gate" else mx.sum(gradient, axis=0).astype(array.dtype)
+            for name, array, gradient in zip(extras, arrays, gradients, strict=True)
+        )
+        return in_x, *results
+
+    def pull_back_native(cotangent: mx.array, *primals: mx.array) -> Arrays:
+        return of_native(primals, (cotangent,))
+
+    second = gradient_of(pull_back_native)
+    pulled = on_backend(backend, pull_back, pull_back_native, second, operator=operator)
+
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        gradients: Arrays = input_gradient(*cotangents, *primals)
+        gradients: Arrays = pulled(*cotangents, *primals)
         return gradients
 
     return on_backend(backend, launch, native, gradient, operator=operator)
-
-
-@functools.cache
-def norm_gradient_operation(
-    operator: str, backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
-) -> Operation:
-    """(cotangent, x, each of the extras) -> the gradients in all but the first, differentiable."""
-    of_reference = gradient_of(_reference(eps, extras, centred=centred))
-
-    def plain(cotangent: mx.array, *primals: mx.array) -> Arrays:
-        return of_reference(primals, (cotangent,))
-
-    def launch(cotangent: mx.array, *primals: mx.array) -> Arrays:
-        return norm_gradient(
-            extras, primals, cotangent, _scalar(eps), centred=centred, backend=backend
-        )
-
-    return on_backend(backend, launch, plain, gradient_of(plain), operator=operator)
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:

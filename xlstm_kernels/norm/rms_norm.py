@@ -1,22 +1,12 @@
-"""RMS norm: y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich, 2019).
-
-Gradients, with r = 1 / sqrt(mean(x^2) + eps), n = x r and g = dy * weight:
-dx = r (g - n mean(g n)), dweight = sum over the rows of dy * n.
-"""
+"""RMS norm: y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang, Sennrich 2019)."""
 
 from __future__ import annotations
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import non_negative, require_floating
-from xlstm_kernels.norm.multi_head_norm import (
-    finished,
-    inverse_root,
-    norm_operation,
-)
-
-_OPERATOR = "rms_norm"
+from xlstm_kernels.arguments import non_negative, require_floating, require_shape
+from xlstm_kernels.norm.multi_head_norm import finished, inverse_root, norm_operation
 
 
 def rms_norm(
@@ -55,7 +45,8 @@ def rms_norm(
         raise ValueError("rms_norm: x must have an axis to normalise over, got a 0-d array")
     epsilon = non_negative("rms_norm", "eps", eps)
     if weight is not None:
-        _require_fit(x, weight)
+        require_floating("rms_norm", "weight", weight)
+        require_shape("rms_norm", "weight", weight, x.shape[-1:], "the last axis of x")
     resolved = executors.resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
@@ -65,7 +56,7 @@ def rms_norm(
     if weight is None or weight.dtype == x.dtype:
         return mx.fast.rms_norm(x, weight, epsilon)
     # MLX's kernel promotes x to the dtype of the weight.
-    operation = norm_operation(_OPERATOR, resolved, epsilon, ("weight",), centred=False)
+    operation = norm_operation("rms_norm", resolved, epsilon, ("weight",), centred=False)
     normalised: mx.array = operation(x.reshape((1, -1, 1, x.shape[-1])), weight)
     return normalised.reshape(x.shape)
 
@@ -74,12 +65,3 @@ def rms_norm_reference(x: mx.array, weight: mx.array | None, eps: float) -> mx.a
     """`rms_norm` in MLX operations."""
     wide = x.astype(mx.float32)
     return finished(wide * inverse_root(wide, eps), weight).astype(x.dtype)
-
-
-def _require_fit(x: mx.array, weight: mx.array) -> None:
-    require_floating("rms_norm", "weight", weight)
-    if weight.shape != x.shape[-1:]:
-        raise ValueError(
-            f"rms_norm: weight must have shape {x.shape[-1:]}, the last axis of x, "
-            f"got {weight.shape}"
-        )

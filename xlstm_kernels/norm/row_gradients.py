@@ -21,70 +21,37 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.msl import SIGMOID
-from xlstm_kernels.norm.rows import LOCATE, ROW, ROWS, kernel_name, row_launch, switches
+from xlstm_kernels.norm.rows import (
+    LOCATE,
+    MEAN,
+    READ_AGAIN,
+    ROW,
+    ROWS,
+    kernel_name,
+    row_launch,
+    switches,
+)
 
 if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
 _ROWS_PER_SIMDGROUP = 32
 
 
-def norm_gradient(
-    extras: tuple[str, ...],
-    primals: Arrays,
-    cotangent: mx.array,
-    epsilon: mx.array,
-    *,
-    centred: bool,
-    backend: str,
-) -> Arrays:
-    """The gradients in x and in the extras, each in its shape and dtype.
-
-    Args:
-        extras: which of "weight", "bias" and "gate" there are, in this order.
-        primals: x (B, S, NH, DH), not empty, and the extras.
-        cotangent: (B, S, NH*DH).
-        epsilon: 0-d, float32.
-        centred: whether each row's mean is taken from it.
-        backend: one that runs kernels.
-    """
-    x, *given = primals
-    arrays = dict(zip(extras, given, strict=True))
-    # A bias is in no gradient but the gate's.
-    read = [array for name, array in arrays.items() if name != "bias" or "gate" in arrays]
-    kernel = norm_gradient_kernel(extras, centred=centred)
-    gradients = kernel(x, epsilon, cotangent, *read, backend=backend)
-    found = dict(zip(kernel.outputs, gradients, strict=True))
-    results = [found["values_gradient"]]
-    for name, array in arrays.items():
-        if name == "gate":
-            results.append(found["gate_gradient"])
-        else:
-            results.append(mx.sum(found[f"{name}_sums"], axis=0).astype(array.dtype))
-    return tuple(results)
-
-
-# --- Metal -------------------------------------------------------------------------------------
-
-
-def _launch(outputs: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
+def _launch(extras: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
     launch = row_launch(
         values,
         rows_per_simdgroup=_ROWS_PER_SIMDGROUP,
-        streams=2 + ("gate_gradient" in outputs),
+        streams=2 + ("gate" in extras),
     )
     _, _, heads, columns = values.shape
     threads, places, _ = launch.threadgroup
     sums = ((launch.grid[0] // threads * places, heads * columns), mx.float32)
     gate = others[-1]
-    made = {
-        "values_gradient": (values.shape, values.dtype),
-        "weight_sums": sums,
-        "bias_sums": sums,
-        "gate_gradient": (gate.shape, gate.dtype),
-    }
-    shapes, dtypes = zip(*(made[name] for name in outputs), strict=True)
+    made = {"weight": sums, "bias": sums, "gate": (gate.shape, gate.dtype)}
+    shapes, dtypes = zip(
+        (values.shape, values.dtype), *(made[name] for name in extras), strict=True
+    )
     template = (*launch.template, ("GateT", gate.dtype))
     return replace(launch, output_shapes=shapes, output_dtypes=dtypes, template=template)
 
@@ -101,10 +68,6 @@ _BODY = f"""
     threadgroup float2 partial_moments[SIMDGROUPS];
     #endif
     {LOCATE}
-    #if BIASED && GATED
-    const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
-    #endif
     const uint first_base = threadgroup_position_in_grid.x * places;
     const int64_t block = static_cast<int64_t>(first_base + place) * features + first;
     #if WEIGHTED
@@ -123,53 +86,22 @@ _BODY = f"""
             row_cotangent, cotangent_strides[2], own, stride, width);
 
         #if CENTRED
-        float sum = 0.0f;
-        for (uint start = own; start < own + columns; start += VALUES * stride) {{
-            if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
-            }}
-            #pragma clang loop unroll(full)
-            for (uint v = 0; v < VALUES; ++v) {{
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < PACK; ++k) {{
-                    sum += held.number(v, k);
-                }}
-            }}
-        }}
-        const float mean = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane)
-            / static_cast<float>(columns);
-        // Of the differences from the mean as rounded, as in `rows`: d, d^2, g, g d.
+{MEAN}        // Of the differences from the mean as rounded, as in `rows`: d, d^2, g, g d.
         float4 moments = float4(0.0f);
         #else
         float2 moments = float2(0.0f);  // x^2, g x
         #endif
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
                 given = xlstm_read_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
-                #if WEIGHTED
-                weights = xlstm_read_row<VALUES, PACK>(
-                    head_weight, weight_strides[0], start, stride, columns);
-                #endif
-                #if GATED
-                gates = xlstm_read_row<VALUES, PACK>(
-                    row_gate, gate_strides[2], start, stride, width);
-                #endif
+                {READ_AGAIN}
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    float pulled = given.number(v, k);
-                    #if GATED
-                    pulled *= xlstm_sigmoid(gates.number(v, k)).x;
-                    #endif
-                    #if WEIGHTED
-                    pulled *= weights.number(v, k);
-                    #endif
+                    const float pulled = given.number(v, k) * OPENED(v, k).x * WEIGHT(v, k);
                     #if CENTRED
                     const bool present = start + v * stride + k < width;
                     const float distance = present ? held.number(v, k) - mean : 0.0f;
@@ -185,66 +117,33 @@ _BODY = f"""
         #if CENTRED
         const float variance = metal::max(moments.y - moments.x * moments.x, 0.0f);
         const float scale = metal::precise::rsqrt(variance + epsilon);
+        const float mean_pulled = moments.z;
         const float along = scale * (moments.w - moments.x * moments.z);
         #else
         const float scale = metal::precise::rsqrt(moments.x + epsilon);
+        const float mean_pulled = 0.0f;
         const float along = scale * moments.y;
         #endif
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
                 given = xlstm_read_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
-                #if WEIGHTED
-                weights = xlstm_read_row<VALUES, PACK>(
-                    head_weight, weight_strides[0], start, stride, columns);
-                #endif
-                #if BIASED && GATED
-                biases = xlstm_read_row<VALUES, PACK>(
-                    head_bias, bias_strides[0], start, stride, columns);
-                #endif
-                #if GATED
-                gates = xlstm_read_row<VALUES, PACK>(
-                    row_gate, gate_strides[2], start, stride, width);
-                #endif
+                {READ_AGAIN}
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
                 const uint column = start + v * stride;
                 xlstm_pack<float, PACK> pack;
-                #if GATED
                 xlstm_pack<float, PACK> gate_pack;
-                #endif
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    #if CENTRED
-                    const float normal = ((held.number(v, k) - mean) - moments.x) * scale;
-                    #else
-                    const float normal = held.number(v, k) * scale;
-                    #endif
-                    float through = given.number(v, k);
-                    #if GATED
-                    const float2 opened = xlstm_sigmoid(gates.number(v, k));
-                    through *= opened.x;
-                    float result = normal;
-                    #if WEIGHTED
-                    result *= weights.number(v, k);
-                    #endif
-                    #if BIASED
-                    result += biases.number(v, k);
-                    #endif
+                    const float normal = NORMAL(v, k);
+                    const float2 opened = OPENED(v, k);
+                    const float through = given.number(v, k) * opened.x;
+                    const float result = normal * WEIGHT(v, k) + BIAS(v, k);
                     gate_pack.at[k] = given.number(v, k) * result * opened.y;
-                    #endif
-                    float pulled = through;
-                    #if WEIGHTED
-                    pulled *= weights.number(v, k);
-                    #endif
-                    #if CENTRED
-                    pulled -= moments.z;
-                    #endif
-                    pack.at[k] = scale * (pulled - normal * along);
+                    pack.at[k] = scale * (through * WEIGHT(v, k) - mean_pulled - normal * along);
                     // Rows that do not fit the registers have their sums in memory, where no other
                     // thread looks at them.
                     #if WEIGHTED
@@ -295,21 +194,16 @@ _BODY = f"""
 
 @functools.cache
 def norm_gradient_kernel(extras: tuple[str, ...], *, centred: bool) -> Kernel:
-    """The kernel that gives all gradients of a norm with these extras."""
-    gated = "gate" in extras
-    outputs = (
-        "values_gradient",
-        *(f"{name}_sums" for name in ("weight", "bias") if name in extras),
-        *(("gate_gradient",) * gated),
-    )
+    """The kernel of all gradients of a norm with these extras, of x, epsilon, dy and the extras.
+
+    Those in the weight and the bias are sums over rows, (sums, NH*DH), that are still to be summed.
+    """
+    outputs = {"weight": "weight_sums", "bias": "bias_sums", "gate": "gate_gradient"}
     return Kernel(
         name=kernel_name("norm_gradient", extras, centred=centred),
-        inputs=(
-            *("values", "epsilon", "cotangent"),
-            *(extra for extra in extras if extra != "bias" or gated),
-        ),
-        outputs=outputs,
-        launch=functools.partial(_launch, outputs),
+        inputs=("values", "epsilon", "cotangent", *extras),
+        outputs=("values_gradient", *(outputs[name] for name in extras)),
+        launch=functools.partial(_launch, extras),
         header=switches(extras, centred=centred) + ROWS + SIGMOID,
         contiguous_inputs=False,
         body=_BODY,

@@ -38,15 +38,11 @@ def row_launch(
     rows_per_simdgroup: int = _ROWS_PER_SIMDGROUP,
     streams: int = 1,
 ) -> Launch:
-    """The launch of a kernel over rows, with outputs and their dtypes left out.
+    """The launch of a kernel over rows of values (B, S, NH, DH), without its outputs.
 
-    Args:
-        values: (B, S, NH, DH), rows of DH elements.
-        rows_per_simdgroup: how many rows it takes, if that leaves enough threadgroups.
-        streams: how many arrays like the rows are read together.
-
-    Returns:
-        A grid of threadgroups, one row wide, along x over the rows, along y over the heads.
+    Threadgroups are one row wide, along x over the rows, along y over the heads. A simdgroup takes
+    `rows_per_simdgroup` of them, if that leaves enough threadgroups: `streams` arrays like the rows
+    are read together.
     """
     batch, length, heads, columns = values.shape
     simdgroups = max(min(math.ceil(columns / (_SIMD_WIDTH * _ELEMENTS)), _MAX_SIMDGROUPS), 1)
@@ -76,10 +72,19 @@ def row_launch(
 
 
 def switches(extras: tuple[str, ...], *, centred: bool) -> str:
-    """MSL macros for the conditions of a body: WEIGHTED, BIASED, GATED, CENTRED."""
-    chosen = {"WEIGHTED": "weight", "BIASED": "bias", "GATED": "gate"}
-    macros = {name: int(extra in extras) for name, extra in chosen.items()}
-    macros["CENTRED"] = int(centred)
+    """MSL macros: conditions of a body, and its numbers v and k, also without an extra."""
+    weighted, biased, gated = (extra in extras for extra in EXTRAS)
+    difference = "(held.number(v, k) - mean) - moments.x"
+    macros = {
+        "WEIGHTED": int(weighted),
+        "BIASED": int(biased),
+        "GATED": int(gated),
+        "CENTRED": int(centred),
+        "NORMAL(v, k)": f"({difference if centred else 'held.number(v, k)'}) * scale",
+        "WEIGHT(v, k)": "weights.number(v, k)" if weighted else "1.0f",
+        "BIAS(v, k)": "biases.number(v, k)" if biased else "-0.0f",
+        "OPENED(v, k)": "xlstm_sigmoid(gates.number(v, k))" if gated else "float2(1.0f, 0.0f)",
+    }
     return "".join(f"\n    #define {name} {value}" for name, value in macros.items()) + "\n"
 
 
@@ -139,6 +144,10 @@ LOCATE = """
     auto weights = xlstm_read_row<VALUES, PACK>(
         head_weight, weight_strides[0], own, stride, columns);
     #endif
+    #if BIASED
+    const auto head_bias = bias + first * bias_strides[0];
+    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    #endif
 """
 
 #: MSL of one of the rows, `base` being the first of the threadgroup's.
@@ -159,6 +168,48 @@ ROW = """
         #endif
 """
 
+#: MSL of the mean of a row, or without CENTRED that of its squares.
+MEAN = """
+        float sum = 0.0f;
+        for (uint start = own; start < own + columns; start += VALUES * stride) {
+            if (!HELD) {
+                held = xlstm_read_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+            }
+            #pragma clang loop unroll(full)
+            for (uint v = 0; v < VALUES; ++v) {
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {
+                    #if CENTRED
+                    sum += held.number(v, k);
+                    #else
+                    sum += held.number(v, k) * held.number(v, k);
+                    #endif
+                }
+            }
+        }
+        sum = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane);
+        const float mean = sum / static_cast<float>(columns);
+"""
+
+#: MSL of another part of a row that does not fit the registers, from `start` on.
+READ_AGAIN = """
+                held = xlstm_read_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+                #if WEIGHTED
+                weights = xlstm_read_row<VALUES, PACK>(
+                    head_weight, weight_strides[0], start, stride, columns);
+                #endif
+                #if BIASED
+                biases = xlstm_read_row<VALUES, PACK>(
+                    head_bias, bias_strides[0], start, stride, columns);
+                #endif
+                #if GATED
+                gates = xlstm_read_row<VALUES, PACK>(
+                    row_gate, gate_strides[2], start, stride, width);
+                #endif
+"""
+
 _BODY = f"""
     // values: (batch, length, heads, columns); epsilon: 0-d; weight, bias: (heads * columns);
     // gate, normalised: (batch, length, heads * columns), normalised contiguous.
@@ -167,35 +218,10 @@ _BODY = f"""
     threadgroup float2 partial_moments[SIMDGROUPS];
     #endif
     {LOCATE}
-    #if BIASED
-    const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
-    #endif
     for (uint base = threadgroup_position_in_grid.x * places; base < rows; base += taken) {{
 {ROW}
         const auto row_normalised = normalised + (row * features + first);
-
-        float sum = 0.0f;
-        for (uint start = own; start < own + columns; start += VALUES * stride) {{
-            if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
-            }}
-            #pragma clang loop unroll(full)
-            for (uint v = 0; v < VALUES; ++v) {{
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < PACK; ++k) {{
-                    #if CENTRED
-                    sum += held.number(v, k);
-                    #else
-                    sum += held.number(v, k) * held.number(v, k);
-                    #endif
-                }}
-            }}
-        }}
-        sum = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane);
-        const float mean = sum / static_cast<float>(columns);
-        #if CENTRED
+{MEAN}        #if CENTRED
         // The mean as rounded lies close to the values if these lie close to each other, and then
         // the difference is exact: its small mean and squares keep digits that a big mean lacks.
         float2 moments = float2(0.0f);
@@ -224,20 +250,7 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_read_row<VALUES, PACK>(
-                    row_values, values_strides[3], start, stride, width);
-                #if WEIGHTED
-                weights = xlstm_read_row<VALUES, PACK>(
-                    head_weight, weight_strides[0], start, stride, columns);
-                #endif
-                #if BIASED
-                biases = xlstm_read_row<VALUES, PACK>(
-                    head_bias, bias_strides[0], start, stride, columns);
-                #endif
-                #if GATED
-                gates = xlstm_read_row<VALUES, PACK>(
-                    row_gate, gate_strides[2], start, stride, width);
-                #endif
+                {READ_AGAIN}
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
@@ -245,22 +258,11 @@ _BODY = f"""
                 xlstm_pack<float, PACK> pack;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    #if CENTRED
-                    float result = ((held.number(v, k) - mean) - moments.x) * scale;
-                    #else
-                    float result = held.number(v, k) * scale;
-                    #endif
-                    #if WEIGHTED
-                    result *= weights.number(v, k);
-                    #endif
-                    #if BIASED
-                    result += biases.number(v, k);
-                    #endif
+                    pack.at[k] = NORMAL(v, k) * WEIGHT(v, k) + BIAS(v, k);
                     #if GATED
-                    result = metal::fast::divide(
-                        result, 1.0f + metal::precise::exp(-gates.number(v, k)));
+                    pack.at[k] = metal::fast::divide(
+                        pack.at[k], 1.0f + metal::precise::exp(-gates.number(v, k)));
                     #endif
-                    pack.at[k] = result;
                 }}
                 if (column < width) {{
                     xlstm_store(row_normalised + column, pack);
@@ -286,10 +288,6 @@ def norm_kernel(extras: tuple[str, ...] = (), *, centred: bool = False) -> Kerne
 
     Its inputs are the values (B, S, NH, DH), epsilon (0-d), and the extras: weight (NH*DH), bias
     (NH*DH) and gate (B, S, NH*DH), all of any strides. It gives (B, S, NH*DH).
-
-    Args:
-        extras: which of `EXTRAS` there are, in this order.
-        centred: whether each row's mean is taken from it.
     """
     return Kernel(
         name=kernel_name("norm", extras, centred=centred),

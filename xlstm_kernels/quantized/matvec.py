@@ -176,7 +176,7 @@ def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) ->
         return in_x.reshape(x.shape).astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
     if by_mlx:
-        return differentiable(matmul, gradient, tangents_of=native)
+        return differentiable(matmul, gradient, jvp_by_gradient=True)
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 
 
@@ -195,46 +195,22 @@ def _launch(
     values = 32 if rows <= 2 else 16 if rows <= 4 else 8
     values = min(values, _PACK_BYTES * 8 // bits)
     simdgroups = min(_SIMDGROUPS, math.ceil(inner / (32 * values)))
-    threads = 32 * simdgroups
-    return Launch(
-        grid=(math.ceil(w.shape[0] / _OUTPUTS) * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=((*x.shape[:-1], w.shape[0]),),
-        output_dtypes=(x.dtype,),
-        template=(
-            ("T", x.dtype),
-            ("ScaleT", scales.dtype),
-            ("BiasT", biases.dtype),
-            ("ROWS", rows),
-            ("VALUES", values),
-            ("PACK", min(values, _PACK_BYTES // x.dtype.size)),
-            ("SIMDGROUPS", simdgroups),
-            ("GROUP_SIZE", group_size),
-            ("BITS", bits),
-        ),
+    return Launch.of_groups(
+        math.ceil(w.shape[0] / _OUTPUTS),
+        32 * simdgroups,
+        (*x.shape[:-1], w.shape[0]),
+        dtype=x.dtype,
+        T=x.dtype,
+        ScaleT=scales.dtype,
+        BiasT=biases.dtype,
+        ROWS=rows,
+        VALUES=values,
+        PACK=min(values, _PACK_BYTES // x.dtype.size),
+        SIMDGROUPS=simdgroups,
+        GROUP_SIZE=group_size,
+        BITS=bits,
     )
 
-
-_LOAD_WEIGHTS = """
-        xlstm_packs<uint, 1, WORDS> packed[OUTPUTS];
-        float scale[OUTPUTS], bias[OUTPUTS];
-        #pragma clang loop unroll(full)
-        for (uint i = 0; i < OUTPUTS; ++i) {
-            const size_t row = metal::min(first + i, outputs - 1);
-            packed[i] = xlstm_read_packs<1, WORDS>(w + row * words + start / FIELDS, 0, 1, 1);
-            const size_t group = row * groups + start / GROUP_SIZE;
-            scale[i] = static_cast<float>(scales[group]);
-            bias[i] = static_cast<float>(biases[group]);
-        }"""
-
-# Not by a conversion of each integer, which a GPU does at a quarter of its rate.
-_DEQUANTIZE = """
-                // 2^23 + field, by its bits, minus 2^23 is the field where it is in the word.
-                const uint shift = k % FIELDS * BITS;
-                const uint half_word = packed[i].at[0].at[k / FIELDS] >> (shift / 16 * 16);
-                const uint field = half_word & (((1u << BITS) - 1) << (shift % 16));
-                const float level = as_type<float>(0x4b000000u | field) - 8388608.0f;
-                const float weight = metal::fma(level, scale[i] / (1 << (shift % 16)), bias[i]);"""
 
 _KERNEL = Kernel(
     name="xlstm_quantized_matvec",
@@ -258,7 +234,17 @@ _KERNEL = Kernel(
     const uint first = threadgroup_position_in_grid.x * OUTPUTS;
     float sums[OUTPUTS * ROWS] = {{}};
     for (uint start = (part * 32 + lane) * VALUES; start < inner;
-         start += SIMDGROUPS * 32 * VALUES) {{{_LOAD_WEIGHTS}
+         start += SIMDGROUPS * 32 * VALUES) {{
+        xlstm_packs<uint, 1, WORDS> packed[OUTPUTS];
+        float scale[OUTPUTS], bias[OUTPUTS];
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < OUTPUTS; ++i) {{
+            const size_t row = metal::min(first + i, outputs - 1);
+            packed[i] = xlstm_read_packs<1, WORDS>(w + row * words + start / FIELDS, 0, 1, 1);
+            const size_t group = row * groups + start / GROUP_SIZE;
+            scale[i] = static_cast<float>(scales[group]);
+            bias[i] = static_cast<float>(biases[group]);
+        }}
         xlstm_packs<float, VALUES / PACK, PACK> given[ROWS];
         #pragma clang loop unroll(full)
         for (uint m = 0; m < ROWS; ++m) {{
@@ -268,7 +254,14 @@ _KERNEL = Kernel(
         #pragma clang loop unroll(full)
         for (uint i = 0; i < OUTPUTS; ++i) {{
             #pragma clang loop unroll(full)
-            for (uint k = 0; k < VALUES; ++k) {{{_DEQUANTIZE}
+            for (uint k = 0; k < VALUES; ++k) {{
+                // Not by a conversion of each integer, which a GPU does at a quarter of its rate.
+                // 2^23 + field, by its bits, minus 2^23 is the field where it is in the word.
+                const uint shift = k % FIELDS * BITS;
+                const uint half_word = packed[i].at[0].at[k / FIELDS] >> (shift / 16 * 16);
+                const uint field = half_word & (((1u << BITS) - 1) << (shift % 16));
+                const float level = as_type<float>(0x4b000000u | field) - 8388608.0f;
+                const float weight = metal::fma(level, scale[i] / (1 << (shift % 16)), bias[i]);
                 #pragma clang loop unroll(full)
                 for (uint m = 0; m < ROWS; ++m) {{
                     const uint at = i * ROWS + m;

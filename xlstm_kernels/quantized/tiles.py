@@ -34,20 +34,17 @@ def _launch(
     products, parts = next(share[1:] for share in _SHARES if outputs <= share[0])
     count = products // math.ceil(rows / 8)
     simdgroups = min(parts, scales.shape[1])
-    threads = 32 * simdgroups
-    return Launch(
-        grid=(math.ceil(outputs / (8 * count)) * threads, 1, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=((*x.shape[:-1], outputs),),
-        output_dtypes=(x.dtype,),
-        template=(
-            ("T", x.dtype),
-            ("ROWS", rows),
-            ("TILES", count),
-            ("SIMDGROUPS", simdgroups),
-            ("GROUP_SIZE", group_size),
-            ("BITS", bits),
-        ),
+    return Launch.of_groups(
+        math.ceil(outputs / (8 * count)),
+        32 * simdgroups,
+        (*x.shape[:-1], outputs),
+        dtype=x.dtype,
+        T=x.dtype,
+        ROWS=rows,
+        TILES=count,
+        SIMDGROUPS=simdgroups,
+        GROUP_SIZE=group_size,
+        BITS=bits,
     )
 
 

@@ -54,13 +54,8 @@ def check_slopes(
     definition: Callable[..., np.ndarray],
     arrays: Sequence[np.ndarray],
     directions: Callable[[np.ndarray], np.ndarray] = lambda direction: direction,
-    *,
-    forward: bool = True,
 ) -> None:
-    """Compare gradients, and their gradients, with differences of `definition` in float64.
-
-    With `forward`, compare the slopes by `mx.jvp` too, which MLX lacks for LAPACK's decompositions.
-    """
+    """Compare gradients, theirs, and `mx.jvp` with differences of `definition` in float64."""
     wide = [array.astype(np.float64) for array in arrays]
     normal = np.random.default_rng(1).standard_normal
     weight = normal(definition(*wide).shape)
@@ -88,9 +83,8 @@ def check_slopes(
 
         gradients, curved = pulled(loss, given), pulled(slope, given)
         found.append(mx.stack([slope(*given), along(curved, second)]))
-        if forward:
-            _, tangent = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
-            tangents += tangent
+        _, tangent = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
+        tangents += tangent
         sizes.append(mx.stack([size_of(gradients), size_of(curved)]))
         corners = moved(far, far) - moved(far, -far) - moved(-far, far) + moved(-far, -far)
         ends = moved(STEP, 0) - moved(-STEP, 0)
@@ -99,7 +93,6 @@ def check_slopes(
     of_gradients, of_curves = np.array(mx.stack(sizes)).T
     expected_slopes, expected_curves = np.array(expected).T
     assert (np.abs(slopes - expected_slopes) < BAR * of_gradients).all()
-    if forward:
-        found_slopes = np.array(mx.stack(tangents))
-        assert (np.abs(found_slopes - expected_slopes) < BAR * of_gradients).all()
+    found_slopes = np.array(mx.stack(tangents))
+    assert (np.abs(found_slopes - expected_slopes) < BAR * of_gradients).all()
     assert (np.abs(curves - expected_curves) < 3 * BAR * of_curves).all()

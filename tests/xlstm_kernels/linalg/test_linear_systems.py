@@ -561,7 +561,7 @@ def test_first_derivatives_of_a_function():
         np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="second derivatives need a matrix"):
         mx.grad(lambda b: mx.grad(by_function)(a, b).sum())(b)
-    with pytest.raises(ValueError, match=r"mx\.jvp needs a matrix"):
+    with pytest.raises(ValueError, match=r"mx\.jvp.* need a matrix"):
         mx.jvp(lambda b: by_function(a, b), [b], [b])
 
 
@@ -571,7 +571,11 @@ def test_first_derivatives_of_a_function():
         (lambda: conjugate_gradient(mx.ones((3, 2)), mx.ones((3,))), ValueError, "square"),
         (lambda: conjugate_gradient(mx.eye(3), mx.ones((4,))), ValueError, "must multiply b"),
         (lambda: conjugate_gradient(mx.eye(3), mx.array(1.0)), ValueError, "at least one axis"),
-        (lambda: conjugate_gradient(mx.eye(3), [1.0]), TypeError, "float32 array, got list"),
+        (
+            lambda: conjugate_gradient(mx.eye(3), [1.0]),
+            TypeError,
+            "b must be an mlx.core.array, got list",
+        ),
         (lambda: conjugate_gradient(mx.eye(3), mx.ones((3,)), rtol=-1), ValueError, "negative"),
         (lambda: conjugate_gradient(mx.eye(3), mx.ones((3,)), maxiter=-1), ValueError, "least 0"),
     ],

@@ -115,7 +115,7 @@ def test_rejects_other_ranks(shape, norm):
 )
 def test_rejects_what_does_not_fit(name, shape, fitting, norm):
     with pytest.raises(
-        ValueError, match=rf"{norm}_norm: {name} must have shape {fitting} for x of"
+        ValueError, match=rf"{norm}_norm: {name} must have shape {fitting}, for x of"
     ):
         NORMS[norm](mx.ones((2, 3, 4, 5)), **{name: mx.ones(shape)})
 
