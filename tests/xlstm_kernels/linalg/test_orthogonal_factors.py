@@ -307,7 +307,7 @@ def test_lstsq_derivatives(a, device):
     [
         (mx.ones((3,)), mx.ones((3,)), None, LinAlgError, "at least two axes"),
         (mx.ones((3, 2)), mx.array(1.0), None, LinAlgError, "at least two axes"),
-        (mx.ones((3, 2)), mx.ones((2,)), None, LinAlgError, "must have 3 rows"),
+        (mx.ones((3, 2)), mx.ones((2,)), None, LinAlgError, "as many rows as a"),
         (mx.ones((2, 3, 2)), mx.ones((4, 3, 1)), None, ValueError, "do not broadcast"),
         (mx.ones((3, 2)), mx.ones((3,), dtype=mx.int32), None, TypeError, "must be float32"),
         (mx.ones((3, 2)), mx.ones((3,)), "1", TypeError, "rcond must be a number"),
