@@ -38,6 +38,36 @@ RESIDENT_THREADGROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class ConvOptions:
+    """The options of a call or of its gradient: each of them makes another kernel.
+
+    Attributes:
+        biased: whether there is a bias.
+        continued: whether there are initial states.
+        final: whether there are final states, or their cotangent.
+        packed: whether there is a `seq_idx`; there are no states then.
+        activated: whether y is silu of the sum.
+    """
+
+    biased: bool
+    continued: bool
+    final: bool
+    packed: bool
+    activated: bool
+
+    def named(self, name: str) -> str:
+        """The name of the kernel for these options."""
+        parts = {
+            "_bias": self.biased,
+            "_initial": self.continued,
+            "_final": self.final,
+            "_silu": self.activated,
+            "_packed": self.packed,
+        }
+        return name + "".join(part for part, chosen in parts.items() if chosen)
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
     """Runs of steps, and the threads that take them.
 
