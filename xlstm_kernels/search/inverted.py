@@ -42,6 +42,8 @@ class InvertedIndex(VectorIndex):
 
     #: The name of the vectors, or of their codes, in a file.
     rows: ClassVar[str]
+    #: The backends that read the rows of pages; others read them interleaved.
+    rows_on: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, dimension: int, nlist: int, metric: Metric | str = Metric.L2, *, nprobe: int = 1
@@ -123,7 +125,7 @@ class InvertedIndex(VectorIndex):
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)
             return distances, self._identified(places)
-        pages = self._paged(interleaved=self._interleaved(resolved))
+        pages = self._paged(interleaved=resolved not in self.rows_on)
         limit = self._page_limit(nprobe, most, pages)
         step = min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist))
 
@@ -167,16 +169,8 @@ class InvertedIndex(VectorIndex):
         """The values that the index keeps of vectors (N, D) in lists (N)."""
 
     @abstractmethod
-    def _no_rows(self) -> mx.array:
-        """The values that the index keeps of no vectors."""
-
-    @abstractmethod
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        """The terms of keys (N), float32, that no query changes."""
-
-    @abstractmethod
-    def _interleaved(self, backend: str) -> bool:
-        """The layout of pages that the scan reads."""
+        """The terms of L2's keys (N), float32, that no query changes."""
 
     @abstractmethod
     def _nearest(
@@ -210,15 +204,18 @@ class InvertedIndex(VectorIndex):
 
     def _whole(self) -> tuple[mx.array, mx.array]:
         """All vectors, or their codes, and their lists, by id."""
-        rows = [] if self._pages is None else [self._pages.by_id()]
+        none = mx.zeros((0,), dtype=mx.int32)
+        rows = [self._encode(mx.zeros((0, self.dimension)), none)]
+        rows += [] if self._pages is None else [self._pages.by_id()]
         rows += [part for part, _ in self._parts]
         lists = mx.concatenate([self._lists, *(of_part for _, of_part in self._parts)])
-        return mx.concatenate([*rows, self._no_rows()]), lists
+        return mx.concatenate(rows), lists
 
     def _paged(self, *, interleaved: bool) -> Pages:
         if self._pages is None or self._parts or self._pages.interleaved != interleaved:
             rows, self._lists = self._whole()
-            norms = self._norms(rows, self._lists)
+            is_squared = self.metric is Metric.L2
+            norms = self._norms(rows, self._lists) if is_squared else mx.zeros(self._lists.shape)
             self._pages = paged(rows, norms, self._lists, self.nlist, interleaved=interleaved)
             self._parts = []
         return self._pages

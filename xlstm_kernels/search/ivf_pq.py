@@ -117,17 +117,12 @@ class IVFPQIndex(InvertedIndex):
         return list(mx.split(vectors, self.m, axis=1))
 
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
-        if not vectors.shape[0]:
-            return self._no_rows()
         residuals = self._parts_of(vectors - self._require_trained("add")[lists])
         codes = [
             nearest_centroids(part, codebook, Metric.L2)
             for part, codebook in zip(residuals, self._require_codebooks(), strict=True)
         ]
         return mx.stack(codes, axis=1).astype(mx.uint8)
-
-    def _no_rows(self) -> mx.array:
-        return mx.zeros((0, self.m), dtype=mx.uint8)
 
     def _centered(self) -> tuple[mx.array, mx.array]:
         """A point near the mean of the centroids, and the centroids relative to it."""
@@ -136,8 +131,6 @@ class IVFPQIndex(InvertedIndex):
         return origin, centroids - origin
 
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        if self.metric is not Metric.L2:
-            return mx.zeros(lists.shape)
         _, centroids = self._centered()
         codebooks = self._require_codebooks()
         step = max(1, _TILE // self.dimension)
@@ -149,9 +142,6 @@ class IVFPQIndex(InvertedIndex):
             doubled = centroids[lists[start : start + step]]
             norms.append(mx.sum(residuals * (residuals + doubled + doubled), axis=1))
         return mx.concatenate(norms)
-
-    def _interleaved(self, backend: str) -> bool:
-        return True
 
     def _nearest(
         self, queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, backend: str
