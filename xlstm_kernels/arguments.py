@@ -111,14 +111,10 @@ def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: s
 
 
 def require_shape(
-    operator: str, argument: str, array: mx.array, shape: tuple[int, ...], meaning: str
+    operator: str, argument: str, array: mx.array | None, shape: tuple[int, ...], meaning: str
 ) -> None:
-    """Accept an array of `shape`, which `meaning` names.
-
-    Raises:
-        ValueError: for another one.
-    """
-    if array.shape != shape:
+    """Accept None, or an array or tensor of `shape`, which `meaning` names; else a ValueError."""
+    if array is not None and tuple(array.shape) != shape:
         raise ValueError(
-            f"{operator}: {argument} must have shape {shape}, {meaning}; got {array.shape}"
+            f"{operator}: {argument} must have shape {shape}, {meaning}; got {tuple(array.shape)}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import require_floating, require_shape
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -41,19 +41,11 @@ def require_filter(
         )
     if bias is not None:
         require_floating(operator, "bias", bias)
-        if bias.shape != (channels,):
-            raise ValueError(
-                f"{operator}: bias must have shape {(channels,)}, one number for each channel, "
-                f"got {bias.shape}"
-            )
+        require_shape(operator, "bias", bias, (channels,), "one number for each channel")
     name, held = states
     if held is not None:
         require_floating(operator, name, held)
-        expected = (batch, width - 1, channels)
-        if held.shape != expected:
-            raise ValueError(
-                f"{operator}: {name} must be (B, K-1, C) = {expected}, got {held.shape}"
-            )
+        require_shape(operator, name, held, (batch, width - 1, channels), "(B, K-1, C)")
 
 
 def require_activation(operator: str, activation: str | None) -> None:

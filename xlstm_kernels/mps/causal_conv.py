@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
+from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.conv.arguments import MAX_WIDTH, require_activation
 from xlstm_kernels.conv.causal_conv1d import conv_kernel
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import ConvOptions
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
+from xlstm_kernels.mps.launching import launched, require_device, require_tensors
 
 _OPERATOR = "causal_conv1d"
 _INTEGERS = (torch.int32, torch.int64)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 import torch
 
+from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source, packed_integers
 
 if TYPE_CHECKING:
@@ -69,20 +70,6 @@ def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
         raise ValueError(
             f"{operator}: {name} must be on the device 'mps', got '{tensor.device}'; "
             "there is no path for other devices"
-        )
-
-
-def require_shape(
-    operator: str, name: str, tensor: torch.Tensor | None, shape: tuple[int, ...], meaning: str
-) -> None:
-    """Accept None, or a tensor of `shape`, which `meaning` names.
-
-    Raises:
-        ValueError: for another one.
-    """
-    if tensor is not None and tuple(tensor.shape) != shape:
-        raise ValueError(
-            f"{operator}: {name} must have shape {shape}, {meaning}; got {tuple(tensor.shape)}"
         )
 
 

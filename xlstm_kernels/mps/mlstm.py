@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 import torch
 
-from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.arguments import non_negative, require_shape
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
@@ -17,7 +17,6 @@ from xlstm_kernels.mps.launching import (
     FLOATING,
     launched,
     require_mask,
-    require_shape,
     require_tensors,
 )
 from xlstm_kernels.mps.mlstm_passes import Call, backward_pass, forward_pass

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.executors.metal import MetalExecutor
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_mask, require_shape, require_tensors
+from xlstm_kernels.mps.launching import launched, require_mask, require_tensors
 from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
 from xlstm_kernels.recurrent.slstm.arguments import STATES
 from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
