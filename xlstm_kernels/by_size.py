@@ -42,11 +42,7 @@ TABLE = (
 def by_mlx(operator: str, backend: str | None, size: int, dtype: mx.Dtype) -> bool:
     """Return True if MLX's own operations are faster for a call of this size and dtype.
 
-    Args:
-        operator: as in the table.
-        backend: the argument of the call.
-        size: elements of the first array.
-        dtype: of the first array.
+    These are of its first array; `operator` is as in the table, `backend` the argument of the call.
     """
     if executors.named(backend):
         return False

@@ -81,14 +81,10 @@ class Operand:
 
 
 def chosen(dtype: mx.Dtype, precision: Precision, *, on_gpu: bool) -> Products:
-    """The products for inputs of `dtype`.
+    """The products for inputs q, k and v of `dtype`.
 
-    float16 is never multiplied as it is: states may be greater than its greatest number.
-
-    Args:
-        dtype: of q, k and v.
-        precision: as the caller asked.
-        on_gpu: whether matrices are multiplied where halves are fast.
+    float16 is never multiplied as it is: states may be greater than its greatest number. bfloat16
+    is, if the caller didn't ask for more, where halves are fast.
     """
     if dtype == mx.bfloat16 and precision is Precision.DEFAULT and on_gpu:
         return Products(mx.bfloat16)

@@ -38,14 +38,9 @@ def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
-    """Read parameters; nothing is evaluated.
+    """Read parameters by their sources from the weights of a checkpoint; nothing is evaluated.
 
-    Args:
-        sources: by the name of the parameter.
-        weights: of the checkpoint, by its names.
-
-    Raises:
-        ValueError: for missing, unexpected and misshapen weights.
+    Raise a ValueError for missing, unexpected and misshapen weights.
     """
     keys = {source.key for source in sources.values()}
     _refuse("missing", sorted(keys - weights.keys()))
@@ -63,11 +58,7 @@ def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> di
 
 
 def require_parameters(weights: Mapping[str, mx.array], model: nn.Module) -> None:
-    """Accept weights with the names and shapes of a model's parameters.
-
-    Raises:
-        ValueError: for missing, unexpected and misshapen weights.
-    """
+    """Accept weights with the names and shapes of a model's parameters; else raise a ValueError."""
     shapes = parameter_shapes(model)
     gather({name: Source(name, (shape,)) for name, shape in shapes.items()}, weights)
 

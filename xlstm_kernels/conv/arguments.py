@@ -22,9 +22,8 @@ def require_filter(
 ) -> None:
     """Accept x (B, S, C), weight (C, K), bias (C,), and states (B, K-1, C) with their name.
 
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16.
-        ValueError: for shapes that do not fit, and for K < 1 or K > 32.
+    Raise a TypeError for a dtype other than float32, float16 and bfloat16, a ValueError for shapes
+    that do not fit, and for K < 1 or K > 32.
     """
     batch, _, channels = x.shape
     require_floating(operator, "weight", weight)
@@ -49,11 +48,7 @@ def require_filter(
 
 
 def require_activation(operator: str, activation: str | None) -> None:
-    """Accept None, "silu", and its other name "swish".
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Accept None, "silu", and its other name "swish"; raise a ValueError for anything else."""
     if activation not in _ACTIVATIONS:
         raise ValueError(
             f"{operator}: activation must be None, 'silu' or 'swish', got {activation!r}"

@@ -61,21 +61,10 @@ def causal_conv1d_gradient(
     activated: bool,
     backend: str,
 ) -> Arrays:
-    """The gradients in x, weight and those of bias and states that there are.
+    """The gradients in x, weight and those of bias and states that there are, in their dtypes.
 
-    Args:
-        x: (B, S, C), not empty.
-        weight: (C, K).
-        bias: (C,), or None.
-        states: (B, K-1, C), K > 1, or None.
-        cotangent: (B, S, C), of y.
-        final_cotangent: (B, K-1, C), K > 1, of the final states, or None.
-        seq_idx: (B, S), the number of each step's sequence, or None; there are no states with it.
-        activated: whether y is silu of the sum.
-        backend: one that runs kernels.
-
-    Returns:
-        One array for each of the first four, in its shape and dtype, without those that are None.
+    Arrays are those of `causal_conv1d`, x not empty, and the cotangents of y and of the final
+    states. K is greater than 1 where there are states. `backend` runs kernels.
     """
     kernel, given = gradient_call((bias, states, final_cotangent, seq_idx), activated=activated)
     in_x, *in_states, block_sums = kernel(x, weight, cotangent, *given, backend=backend)

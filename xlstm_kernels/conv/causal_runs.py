@@ -96,11 +96,8 @@ class Runs:
     ) -> Launch:
         """The launch for filters of `width` taps and x of `dtype`.
 
-        Args:
-            width: number of taps.
-            dtype: of x.
-            outputs: shape and dtype of each output.
-            template: the template arguments of the body besides T, TAPS, RUN, PLACES and PACK.
+        Outputs are shapes and dtypes. The template is that of the body besides T, TAPS, RUN, PLACES
+        and PACK.
         """
         shapes, dtypes = zip(*outputs, strict=True)
         return Launch(
@@ -300,11 +297,7 @@ def read_halo(array: str, window: str) -> str:
 
 
 def values_window(*, continued: bool) -> str:
-    """MSL of `window`: x at the steps start - HALO to start + RUN - 1, read through `ends`.
-
-    Args:
-        continued: whether there are initial states.
-    """
+    """MSL of `window`: x at the steps start - HALO to start + RUN - 1, read through `ends`."""
     before = element("states", "j") if continued else ""
     return f"""
         Pack window[HALO + RUN] = {{}};

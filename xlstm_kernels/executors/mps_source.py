@@ -116,15 +116,9 @@ class MpsSource:
 
 
 def mps_source(kernel: Kernel, inputs: Sequence[ArrayMetadata], launch: Launch) -> MpsSource:
-    """Write the source of a launch.
+    """Write the source of a launch, which the kernel's rule made of these inputs.
 
-    Args:
-        kernel: the kernel.
-        inputs: one for each name in `kernel.inputs`.
-        launch: what the kernel's rule made of them.
-
-    Raises:
-        KeyError: for a dtype that PyTorch has not on MPS.
+    Raise a KeyError for a dtype that PyTorch has not on MPS.
     """
     arrays = tuple((_TYPES[array.dtype], array.ndim == 0) for array in inputs)
     outputs = tuple(_TYPES[dtype] for dtype in launch.output_dtypes)

@@ -42,9 +42,7 @@ FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 def require_tensors(operator: str, **tensors: object) -> None:
     """Accept tensors of float32, float16 or bfloat16 on the device "mps", and None.
 
-    Raises:
-        TypeError: for anything else, or another dtype.
-        ValueError: for another device.
+    Raise a TypeError for anything else or another dtype, a ValueError for another device.
     """
     for name, tensor in tensors.items():
         if tensor is None:
@@ -61,11 +59,7 @@ def require_tensors(operator: str, **tensors: object) -> None:
 
 
 def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
-    """Accept a tensor on the device "mps".
-
-    Raises:
-        ValueError: for another device.
-    """
+    """Accept a tensor on the device "mps"; raise a ValueError for another device."""
     if tensor.device.type != DEVICE:
         raise ValueError(
             f"{operator}: {name} must be on the device 'mps', got '{tensor.device}'; "
@@ -76,9 +70,7 @@ def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
 def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:
     """Accept None, or booleans of `shape` on the device "mps".
 
-    Raises:
-        TypeError: for anything else than a tensor of booleans.
-        ValueError: for another shape or device.
+    Raise a TypeError for anything else, a ValueError for another shape or device.
     """
     if mask is None:
         return

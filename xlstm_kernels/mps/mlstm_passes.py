@@ -52,19 +52,9 @@ class Scan(NamedTuple):
 class Call(NamedTuple):
     """The tensors and settings of a call.
 
-    Attributes:
-        q: (B, NH, S, DK), S at least 1.
-        k: (B, NH, S, DK).
-        v: (B, NH, S, DV).
-        i: (B, NH, S).
-        f: (B, NH, S).
-        c: the initial state, (B, NH, DK, DV) float32.
-        n: (B, NH, DK) float32.
-        m: (B, NH, 1) float32.
-        eps: added to the normaliser.
-        length: steps of a chunk.
-        mask: (B, S) booleans, or None for all True.
-        normalizer_grad: whether gradients flow through the normaliser and m.
+    q, k (B, NH, S, DK) and v (B, NH, S, DV) have at least one step, as the gates i and f (B, NH,
+    S). The initial states c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1) are float32. `length`
+    is the steps of a chunk, `mask` (B, S) booleans, or None for all True.
     """
 
     q: torch.Tensor

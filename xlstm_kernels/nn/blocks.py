@@ -97,15 +97,7 @@ def run_blocks(
     mask: mx.array | None,
     seq_idx: mx.array | None,
 ) -> tuple[mx.array, list[Any]]:
-    """Run blocks one after the other, each from its state.
-
-    Args:
-        owner: the model, for the error.
-        blocks: the blocks.
-        x: (B, S, D).
-        cache: the state of each block; None for the start.
-        mask: (B, S) booleans, or None.
-        seq_idx: (B, S) integers, or None.
+    """Run blocks one after the other over x (B, S, D), each from its state in the cache, if any.
 
     Returns:
         The output of the last block, and the state of each block after the last position.
@@ -149,11 +141,7 @@ def _follow(given: mx.array, results: Any) -> bool:
 
 
 def keep_states(owner: str, cache: list[Any] | None, after: list[Any]) -> None:
-    """Put the states after the last position into a cache, if there is one.
-
-    Raises:
-        TypeError: for a cache that is not a list.
-    """
+    """Put the states after the last position into a cache, if there is one; it must be a list."""
     if cache is not None:
         if not isinstance(cache, list):
             raise TypeError(

@@ -280,9 +280,8 @@ class xLSTMConfig:  # noqa: N801
 def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple[int, ...]:
     """Return the indices of sLSTM blocks as a tuple.
 
-    Raises:
-        TypeError: for no sequence, and for an index that is not an int.
-        ValueError: for one that no block has.
+    Raise a TypeError for no sequence and for an index that is not an int, a ValueError for one that
+    no block has.
     """
     owner = type(config).__name__
     if not isinstance(slstm_at, Iterable):

@@ -96,9 +96,12 @@ def _operation(step: Callable[..., list[mx.array]], count: int) -> Operation:
     def step_back(*arrays: mx.array) -> list[mx.array]:
         """The gradients in the gates of a step, (N, B, G D), and in the states before it."""
         carried, own, slopes = arrays[:count], arrays[count : 2 * count], arrays[2 * count :]
-        after = list(map(mx.add, carried, own))
-        rows = (slopes[k :: len(slopes) // count] for k in range(len(slopes) // count))
-        found = [functools.reduce(mx.add, map(mx.multiply, row, after)) for row in rows]
+        after = [a + b for a, b in zip(carried, own, strict=True)]
+        width = len(slopes) // count
+        found = [slope * after[0] for slope in slopes[:width]]
+        for k in range(1, count):
+            of_state = slopes[k * width : (k + 1) * width]
+            found = [a + slope * after[k] for a, slope in zip(found, of_state, strict=True)]
         return [mx.concatenate(found[:-count], axis=-1), *found[-count:]]
 
     def backward(*arrays: mx.array) -> Arrays:

@@ -33,9 +33,7 @@ class Metric(Enum):
 def require_vectors(operator: str, argument: str, vectors: object, dimension: int) -> mx.array:
     """Accept a float32 array (N, dimension).
 
-    Raises:
-        TypeError: for another dtype, or for what is not an array.
-        ValueError: for another shape.
+    Raise a TypeError for another dtype or what is not an array, a ValueError for another shape.
     """
     given = require_kind(operator, argument, vectors, mx.float32, "a float32 array")
     if given.ndim != 2 or given.shape[1] != dimension:
@@ -96,13 +94,8 @@ def nearest_of(
 ) -> tuple[mx.array, mx.array]:
     """Compute the metric of candidates anew, without cancellation, and order the k nearest.
 
-    Args:
-        queries: (Q, D).
-        found: (Q, C, D), the candidates.
-        ids: (Q, C), int32; negative ones are ignored.
-        k: how many to return.
-        metric: of the index.
-        backend: as `executors.resolve` returned it.
+    Queries are (Q, D), the candidates `found` (Q, C, D), and their ids (Q, C), int32, of which
+    negative ones are ignored.
 
     Returns:
         Distances and ids, (Q, k); infinite (minus infinity if not L2) and -1 where there are

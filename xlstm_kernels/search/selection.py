@@ -59,9 +59,7 @@ def top_k(
 def require_k(operator: str, k: object) -> int:
     """Accept a number of neighbors.
 
-    Raises:
-        TypeError: for what is not an integer.
-        ValueError: for one below 1 or above 1024.
+    Raise a TypeError for what is not an integer, a ValueError for one below 1 or above 1024.
     """
     number = host_integer(operator, "k", k, least=1)
     if number > MOST:
