@@ -42,6 +42,8 @@ class InvertedIndex(VectorIndex):
 
     #: The name of the vectors, or of their codes, in a file.
     rows: ClassVar[str]
+    #: The number of codewords of a part of a vector.
+    codewords: ClassVar[int] = 0
     #: The backends that read the rows of pages; others read them interleaved.
     rows_on: ClassVar[tuple[str, ...]] = ()
 
@@ -81,7 +83,9 @@ class InvertedIndex(VectorIndex):
         max_points_per_centroid: int = 64,
         seed: int = 1234,
     ) -> None:
-        """Find centroids of vectors (N, D), float32, N at least nlist, by k-means; evaluates them.
+        """Find centroids of vectors (N, D), float32, by k-means, and codewords; evaluates them.
+
+        N is at least nlist, and for codewords at least 256.
 
         Args:
             vectors: a sample of those that are added.
@@ -94,16 +98,19 @@ class InvertedIndex(VectorIndex):
             ValueError: for another shape, too few vectors, or vectors in the index.
         """
         given = self._accepted("train", "vectors", vectors)
-        if given.shape[0] < self.nlist:
-            raise ValueError(
-                f"{self._name}.train: {self.nlist} lists need as many vectors, got {given.shape[0]}"
-            )
+        for count, parts in ((self.nlist, "lists"), (self.codewords, "codewords")):
+            if given.shape[0] < count:
+                raise ValueError(
+                    f"{self._name}.train: {count} {parts} need as many vectors, "
+                    f"got {given.shape[0]}"
+                )
         if self.ntotal:
             raise ValueError(f"{self._name}.train: the index has vectors already")
         sample = evenly_spaced(given, self.nlist, max_points_per_centroid)
         centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
         mx.eval(centroids)
         self._centroids = centroids
+        self._train_codes(given, centroids, iterations, max_points_per_centroid, seed)
 
     def search(
         self, queries: mx.array, k: int, *, backend: str | None = None
@@ -163,6 +170,12 @@ class InvertedIndex(VectorIndex):
         if self.max_codes is not None:
             settings["max_codes"] = self.max_codes
         return {self.rows: rows, "lists": lists, "centroids": centroids}, settings
+
+    def _train_codes(
+        self, vectors: mx.array, centroids: mx.array, iterations: int, most: int, seed: int
+    ) -> None:
+        """Find what the codes of vectors (N, D) need, from at most so many of each codeword."""
+        return  # whole vectors need nothing
 
     @abstractmethod
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:

@@ -42,6 +42,7 @@ class IVFPQIndex(InvertedIndex):
 
     kind = "ivf_pq"
     rows = "codes"
+    codewords = CODEWORDS
 
     def __init__(
         self,
@@ -65,32 +66,10 @@ class IVFPQIndex(InvertedIndex):
             raise ValueError(f"{self._name}: dimension must be a multiple of {m}, got {dimension}")
         self._codebooks: mx.array | None = None
 
-    def train(
-        self,
-        vectors: mx.array,
-        *,
-        iterations: int = 10,
-        max_points_per_centroid: int = 64,
-        seed: int = 1234,
+    def _train_codes(
+        self, vectors: mx.array, centroids: mx.array, iterations: int, most: int, seed: int
     ) -> None:
-        """Find centroids and codewords of vectors (N, D), N at least nlist and 256; evaluates them.
-
-        Arguments and errors are those of `InvertedIndex.train`.
-        """
-        given = self._accepted("train", "vectors", vectors)
-        if given.shape[0] < CODEWORDS:
-            raise ValueError(
-                f"{self._name}.train: {CODEWORDS} codewords need as many vectors, "
-                f"got {given.shape[0]}"
-            )
-        super().train(
-            given,
-            iterations=iterations,
-            max_points_per_centroid=max_points_per_centroid,
-            seed=seed,
-        )
-        sample = evenly_spaced(given, CODEWORDS, max_points_per_centroid)
-        centroids = self._require_trained("train")
+        sample = evenly_spaced(vectors, CODEWORDS, most)
         lists = nearest_centroids(sample, centroids, self.metric)
         codebooks = [
             k_means(part, CODEWORDS, Metric.L2, iterations=iterations, seed=seed)
