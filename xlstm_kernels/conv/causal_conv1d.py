@@ -16,7 +16,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.arguments import require_activation, require_filter
-from xlstm_kernels.conv.causal_conv1d_gradient import causal_conv1d_gradient
+from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import (
     RESIDENT_THREADGROUPS,
     ROUND,
@@ -294,12 +294,14 @@ def _causal_conv1d_gradient(backend: str, options: ConvOptions) -> Operation:
     def launch(*arrays: mx.array) -> Arrays:
         x, weight, bias, states, seq_idx = _named(options, arrays[:primals])
         cotangent, *final = arrays[primals:]
-        gradients = causal_conv1d_gradient(
-            *(x, weight, bias, states, cotangent, final[0] if final else None, seq_idx),
-            activated=options.activated,
-            backend=backend,
-        )
-        return gradients if seq_idx is None else (*gradients, mx.zeros_like(seq_idx))
+        optional = (bias, states, final[0] if final else None, seq_idx)
+        kernel, given = gradient_call(optional, activated=options.activated)
+        in_x, *in_states, block_sums = kernel(x, weight, cotangent, *given, backend=backend)
+        sums = mx.sum(block_sums, axis=0)
+        in_weight = sums[:-1].transpose(1, 0).astype(weight.dtype)
+        in_bias = () if bias is None else (sums[-1].astype(bias.dtype),)
+        in_numbers = () if seq_idx is None else (mx.zeros_like(seq_idx),)
+        return (in_x, in_weight, *in_bias, *in_states, *in_numbers)
 
     pull_back = gradient_of(reference)
     return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")

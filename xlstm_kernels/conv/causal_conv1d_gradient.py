@@ -42,42 +42,20 @@ from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
 #: Of MLX or of PyTorch.
 ArrayT = TypeVar("ArrayT")
 
 
-def causal_conv1d_gradient(
-    x: mx.array,
-    weight: mx.array,
-    bias: mx.array | None,
-    states: mx.array | None,
-    cotangent: mx.array,
-    final_cotangent: mx.array | None,
-    seq_idx: mx.array | None,
-    *,
-    activated: bool,
-    backend: str,
-) -> Arrays:
-    """The gradients in x, weight and those of bias and states that there are, in their dtypes.
-
-    Arrays are those of `causal_conv1d`, x not empty, and the cotangents of y and of the final
-    states. K is greater than 1 where there are states. `backend` runs kernels.
-    """
-    kernel, given = gradient_call((bias, states, final_cotangent, seq_idx), activated=activated)
-    in_x, *in_states, block_sums = kernel(x, weight, cotangent, *given, backend=backend)
-    sums = mx.sum(block_sums, axis=0)
-    in_weight = sums[:-1].transpose(1, 0).astype(weight.dtype)
-    in_bias = () if bias is None else (sums[-1].astype(bias.dtype),)
-    return (in_x, in_weight, *in_bias, *in_states)
-
-
 def gradient_call(
     optional: tuple[ArrayT | None, ...], *, activated: bool
 ) -> tuple[Kernel, list[ArrayT]]:
-    """The kernel for bias, states, `final_cotangent` and `seq_idx`, and those that it reads."""
+    """The kernel for bias, states, `final_cotangent` and `seq_idx`, and those that it reads.
+
+    It also reads x, weight and the cotangent of y, and gives the gradients in x and the states that
+    there are, and sums over blocks of those in the weights and, last, the bias.
+    """
     bias, *others = optional
     # Without an activation the bias is in no gradient.
     read = (bias if activated else None, *others)

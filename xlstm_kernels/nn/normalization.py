@@ -25,11 +25,12 @@ class _Norm(nn.Module):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        use_weight: bool,
-        use_bias: bool,
-        force_float32_reductions: bool,
-        backend: str | None,
+        eps: float = 1e-6,
+        use_weight: bool = True,
+        use_bias: bool = False,
+        force_float32_reductions: bool = True,
+        *,
+        backend: str | None = None,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -58,18 +59,6 @@ class RMSNorm(_Norm):
         force_float32_reductions: taken for NX-AI's sake; reductions are float32 either way.
         backend: as in `xlstm_kernels.rms_norm`.
     """
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-6,
-        use_weight: bool = True,
-        use_bias: bool = False,
-        force_float32_reductions: bool = True,
-        *,
-        backend: str | None = None,
-    ) -> None:
-        super().__init__(num_features, eps, use_weight, use_bias, force_float32_reductions, backend)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise x (..., num_features); the result has its shape and dtype.
@@ -103,8 +92,10 @@ class _MultiHeadNorm(_Norm):
         *,
         backend: str | None = None,
     ) -> None:
-        features = num_heads * head_dim
-        super().__init__(features, eps, use_weight, use_bias, force_float32_reductions, backend)
+        super().__init__(
+            *(num_heads * head_dim, eps, use_weight, use_bias, force_float32_reductions),
+            backend=backend,
+        )
         self.num_heads = num_heads
         self.head_dim = head_dim
 

@@ -7,7 +7,6 @@ from enum import Enum
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_kind
 from xlstm_kernels.products import exact
 from xlstm_kernels.search.selection import top_k
 
@@ -28,19 +27,6 @@ class Metric(Enum):
     @classmethod
     def _missing_(cls, value: object) -> None:
         raise ValueError(f"metric must be one of {[each.value for each in cls]}, got {value!r}")
-
-
-def require_vectors(operator: str, argument: str, vectors: object, dimension: int) -> mx.array:
-    """Accept a float32 array (N, dimension).
-
-    Raise a TypeError for another dtype or what is not an array, a ValueError for another shape.
-    """
-    given = require_kind(operator, argument, vectors, mx.float32, "a float32 array")
-    if given.ndim != 2 or given.shape[1] != dimension:
-        raise ValueError(
-            f"{operator}: {argument} must have shape (N, {dimension}), got {given.shape}"
-        )
-    return given
 
 
 def normalized(vectors: mx.array) -> mx.array:
