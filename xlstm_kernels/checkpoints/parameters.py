@@ -18,17 +18,11 @@ _LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The origin of a parameter.
+    """The origin of a parameter."""
 
-    Attributes:
-        key: its name in the checkpoint.
-        shapes: the accepted shapes there.
-        read: makes the parameter of the weight; None for the weight itself.
-    """
-
-    key: str
-    shapes: tuple[tuple[int, ...], ...]
-    read: Callable[[mx.array], mx.array] | None = None
+    key: str  # its name in the checkpoint
+    shapes: tuple[tuple[int, ...], ...]  # the accepted shapes there
+    read: Callable[[mx.array], mx.array] | None = None  # makes the parameter of the weight
 
 
 def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

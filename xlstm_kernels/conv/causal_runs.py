@@ -39,21 +39,13 @@ RESIDENT_THREADGROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class ConvOptions:
-    """The options of a call or of its gradient: each of them makes another kernel.
+    """The options of a call or of its gradient: each of them makes another kernel."""
 
-    Attributes:
-        biased: whether there is a bias.
-        continued: whether there are initial states.
-        final: whether there are final states, or their cotangent.
-        packed: whether there is a `seq_idx`; there are no states then.
-        activated: whether y is silu of the sum.
-    """
-
-    biased: bool
-    continued: bool
-    final: bool
-    packed: bool
-    activated: bool
+    biased: bool  # there is a bias
+    continued: bool  # there are initial states
+    final: bool  # there are final states, or their cotangent
+    packed: bool  # there is a `seq_idx`, and there are no states
+    activated: bool  # y is silu of the sum
 
     def named(self, name: str) -> str:
         """The name of the kernel for these options."""
@@ -69,23 +61,14 @@ class ConvOptions:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs of steps, and the threads that take them.
+    """Runs of steps, and the threads that take them."""
 
-    Attributes:
-        run: steps of a run.
-        pack: channels of a thread.
-        places: the most simdgroups of a threadgroup.
-        simdgroups: of a threadgroup.
-        threadgroups: for each 32 packs of channels.
-        lanes: packs of channels, rounded up to whole simdgroups.
-    """
-
-    run: int
-    pack: int
-    places: int
-    simdgroups: int
-    threadgroups: int
-    lanes: int
+    run: int  # steps of a run
+    pack: int  # channels of a thread
+    places: int  # the most simdgroups of a threadgroup
+    simdgroups: int  # of a threadgroup
+    threadgroups: int  # for each 32 packs of channels
+    lanes: int  # packs of channels, rounded up to whole simdgroups
 
     def launch(
         self,

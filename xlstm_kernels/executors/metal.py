@@ -51,8 +51,7 @@ def _built(kernel: Kernel, build: Callable[..., object]) -> mlx_call.Call:
 def generated_source(kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> str:
     """Let MLX check a launch and write its source, as an export of the graph shows it.
 
-    Raises:
-        ValueError: for a launch that MLX refuses.
+    Raise a ValueError for a launch that MLX refuses.
     """
 
     def call(*arrays: mx.array) -> list[mx.array]:

@@ -23,17 +23,9 @@ Input: TypeAlias = torch.Tensor | float
 #: Where tensors have to be.
 DEVICE = "mps"
 
-_DTYPES = {
-    torch.bool: mx.bool_,
-    torch.uint8: mx.uint8,
-    torch.int8: mx.int8,
-    torch.int16: mx.int16,
-    torch.int32: mx.int32,
-    torch.int64: mx.int64,
-    torch.float16: mx.float16,
-    torch.bfloat16: mx.bfloat16,
-    torch.float32: mx.float32,
-}
+# Both call them so.
+_NAMES = ("uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
+_DTYPES = {torch.bool: mx.bool_} | {getattr(torch, name): getattr(mx, name) for name in _NAMES}
 _TORCH_DTYPES = {dtype: of_torch for of_torch, dtype in _DTYPES.items()}
 #: Dtypes of the inputs and states of operators.
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)

@@ -5,7 +5,7 @@ Its products of matrices are PyTorch's, of float32 whatever the inputs are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import torch
@@ -22,31 +22,6 @@ from xlstm_kernels.mlstm.chunked import (
     weighted_rows,
 )
 from xlstm_kernels.mps.launching import launched
-
-
-class LogGates(NamedTuple):
-    """Of each step, (B, NH, NC, L) float32, but m: see `xlstm_kernels.mlstm.chunked.gates`."""
-
-    prefix: torch.Tensor
-    prefix_rest: torch.Tensor
-    admitted: torch.Tensor
-    admitted_rest: torch.Tensor
-    floor: torch.Tensor
-    m: torch.Tensor
-
-    @property
-    def exponents(self) -> tuple[torch.Tensor, ...]:
-        """G and log i', two parts of each."""
-        return self.prefix, self.prefix_rest, self.admitted, self.admitted_rest
-
-
-class Scan(NamedTuple):
-    """States between chunks, (B, NH, NC, ...), and at the end: see `chunked.state_scan`."""
-
-    c: torch.Tensor
-    n: torch.Tensor
-    c_end: torch.Tensor
-    n_end: torch.Tensor
 
 
 class Call(NamedTuple):
@@ -70,11 +45,13 @@ class Call(NamedTuple):
     mask: torch.Tensor | None = None
     normalizer_grad: bool = True
 
-    def log_gates(self) -> LogGates:
-        """The log-gates, in chunks."""
+    def log_gates(self) -> Any:
+        """The log-gates in chunks: `LogGates`, of tensors."""
         masks = () if self.mask is None else (self.mask,)
         kernel = gates.KERNELS[bool(masks), False]
-        return LogGates(*launched(kernel, self.i, self.f, self.m, *masks, chunk_size=self.length))
+        return gates.LogGates(
+            *launched(kernel, self.i, self.f, self.m, *masks, chunk_size=self.length)
+        )
 
     def live(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, NH, S, ...), zero where a step is masked: it may hold NaN."""
@@ -123,10 +100,7 @@ def backward_pass(
 ) -> tuple[torch.Tensor, ...]:
     """The exact gradients in q, k, v, i, f and the initial c, n and m.
 
-    Args:
-        call: of the forward pass.
-        given: what it returned.
-        cotangents: of h, c, n and m.
+    `given` is what the forward pass returned, the cotangents are those of h, c, n and m.
     """
     h, c_last, n_last, _, sums = given
     h_cotangent, *of_states, m_cotangent = cotangents
@@ -139,7 +113,7 @@ def backward_pass(
     reading, n_pulled = launched(
         weighted_rows.QUERIES, q, log_gates.prefix, inverse, bias, dtype=mx.float32
     )
-    behind = Scan(
+    behind: Any = state_scan.Scan(
         *launched(
             state_scan.KERNELS[True, True],
             _product(reading.mT, dh),
@@ -191,20 +165,20 @@ def backward_pass(
 
 
 def _states(
-    call: Call, k: torch.Tensor, v: torch.Tensor, log_gates: LogGates
-) -> tuple[torch.Tensor, Scan]:
-    """The keys by their weight at the chunk's end, and the states before each chunk."""
+    call: Call, k: torch.Tensor, v: torch.Tensor, log_gates: Any
+) -> tuple[torch.Tensor, Any]:
+    """The keys by their weight at the chunk's end, and the states before each chunk: a `Scan`."""
     weighted, n_added = launched(weighted_rows.KEYS, k, *log_gates.exponents, dtype=mx.float32)
     scanned = launched(
         state_scan.KERNELS[True, False],
         *(_product(weighted.mT, v), n_added, log_gates.prefix, call.c, call.n),
     )
-    return weighted, Scan(*scanned)
+    return weighted, state_scan.Scan(*scanned)
 
 
 def _normalizer_gradients(
     call: Call,
-    log_gates: LogGates,
+    log_gates: Any,
     h: torch.Tensor,
     dh: torch.Tensor,
     sums: torch.Tensor,
@@ -223,7 +197,7 @@ def _normalizer_gradients(
 
 def _gate_gradients(
     call: Call,
-    log_gates: LogGates,
+    log_gates: Any,
     admit: torch.Tensor,
     forget: torch.Tensor,
     by_m: torch.Tensor,

@@ -149,10 +149,7 @@ class _Slstm(torch.autograd.Function):
 def _heard(first: torch.Tensor, y: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """The y that R feeds back at each step, (B, T, N, D): that of the last step not masked.
 
-    Args:
-        first: the initial y, (B, N, D).
-        y: after each step, (B, T, N, D), zero where masked.
-        mask: (B, T) booleans, or None.
+    `first` is the initial y (B, N, D); y, (B, T, N, D), is zero where it is masked.
     """
     before = torch.cat((first.unsqueeze(1), y[:, :-1]), dim=1)
     if mask is None:

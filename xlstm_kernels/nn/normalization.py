@@ -134,14 +134,7 @@ class MultiHeadLayerNorm(_MultiHeadNorm):
 class MultiHeadRMSNorm(_MultiHeadNorm):
     """`xlstm_kernels.multi_head_rms_norm`; as `MultiHeadLayerNorm`, but that no mean is taken away.
 
-    Args:
-        num_heads: NH.
-        head_dim: DH, over which is normalised.
-        eps: added to the mean square.
-        use_weight: whether there is a `weight` (NH*DH,), of ones at first.
-        use_bias: whether there is a `bias` (NH*DH,), of zeros at first.
-        force_float32_reductions: taken for NX-AI's sake; reductions are float32 either way.
-        backend: as in `xlstm_kernels.multi_head_rms_norm`.
+    Arguments are those of `MultiHeadLayerNorm`; eps is added to the mean square.
     """
 
     _normalise = staticmethod(multi_head_rms_norm)

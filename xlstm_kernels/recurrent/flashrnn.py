@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlstm_kernels import executors
 from xlstm_kernels.mlstm.backend import DTYPES
-from xlstm_kernels.recurrent.cells import ELMAN, GRU, LSTM, run
+from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 if TYPE_CHECKING:

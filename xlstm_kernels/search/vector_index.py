@@ -32,12 +32,7 @@ class VectorIndex(ABC):
     kind: ClassVar[str]
 
     def __init__(self, dimension: int, metric: Metric | str) -> None:
-        """Make an index without vectors.
-
-        Raises:
-            TypeError: for a dimension that is not an integer.
-            ValueError: for one below 1, or an unknown metric.
-        """
+        """Make an index without vectors."""
         self.dimension = host_integer(self._name, "dimension", dimension, least=1)
         self.metric = Metric(metric)
         # -1, and then the ids in the order of vectors; None while these are 0 to N - 1.

@@ -13,15 +13,10 @@ STATES = 4
 
 @dataclass(frozen=True, slots=True)
 class RecurrentGradient:
-    """The treatment of the gradient in a y that R feeds back, before others are added.
+    """The treatment of the gradient in a y that R feeds back, before others are added."""
 
-    Attributes:
-        clipval: each element is brought into [-clipval, clipval]; None for no limit.
-        cut: whether it is zero.
-    """
-
-    clipval: float | None = None
-    cut: bool = False
+    clipval: float | None = None  # each element is brought into [-clipval, clipval], if at all
+    cut: bool = False  # it is zero
 
 
 EXACT = RecurrentGradient()

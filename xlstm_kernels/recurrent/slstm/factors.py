@@ -45,12 +45,9 @@ def factors_of(
 ) -> Factors:
     """Return the factors of all steps.
 
-    Args:
-        gates: i and f as pairs, z and o, (B, T, N, D) each.
-        before: y, c, n and m before each step, (4, B, T, N, D).
-        after: the same after it.
-        cotangents: of `after`.
-        mask: (B, T) booleans, or None for all True.
+    Gates are i and f as pairs, z and o, (B, T, N, D) each; `before` and `after` are y, c, n and m
+    around each step, (4, B, T, N, D), the cotangents those of `after`, the mask (B, T) booleans or
+    None.
     """
     admit, forget, candidate, output = gates
     _, old_c, old_n, old_m = before
