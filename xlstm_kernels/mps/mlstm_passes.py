@@ -152,7 +152,7 @@ def backward_pass(
     by_m = call.in_sequence(by_eps) + pad(last, (call.q.shape[2] - 1, 0))
     admit = key_dots + to_end
     forget = past_dots + from_start.flip(-1).cumsum(dim=-1).flip(-1)
-    forget = forget + pad(to_end.cumsum(dim=-1)[..., :-1], (1, 0)) + across.unsqueeze(-1)
+    forget = forget + pad(to_end.cumsum(dim=-1)[..., :-1], (1, 0)) + across[..., None]
     di, df, dm = _gate_gradients(call, log_gates, admit, forget, by_m)
     dm = dm + _inner(call.c, call.n, c_start, n_start)
     of_rows = (
