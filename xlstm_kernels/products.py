@@ -34,15 +34,10 @@ class Precision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """How the matrices of a call are multiplied.
+    """How the matrices of a call are multiplied."""
 
-    Attributes:
-        dtype: of operands and results.
-        in_parts: operands that are float32 by nature go as two parts each.
-    """
-
-    dtype: mx.Dtype
-    in_parts: bool = False
+    dtype: mx.Dtype  # of operands and results
+    in_parts: bool = False  # operands that are float32 by nature go as two parts each
 
     @property
     def widened(self) -> Products:

@@ -32,23 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A recurrent network of N heads with D units each.
+    """A recurrent network of N heads with D units each."""
 
-    Attributes:
-        name: of the operator.
-        step: from the gates and the states, y first, all of one shape, to the next states.
-        gates: those of Wx, a letter each, which are the last ones of b.
-        recurrent: how many R contributes to, the first ones of b.
-        biased: how many gates there are.
-        states: how many states a unit has.
-    """
-
-    name: str
+    name: str  # of the operator
+    # From the gates and the states, y first, all of one shape, to the next states.
     step: Callable[..., list[mx.array]]
-    gates: str
-    recurrent: int
-    biased: int
-    states: int = 1
+    gates: str  # those of Wx, a letter each, which are the last ones of b
+    recurrent: int  # how many R contributes to, the first ones of b
+    biased: int  # how many gates there are
+    states: int = 1  # of a unit
 
 
 def lstm(
