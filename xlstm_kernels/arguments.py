@@ -12,11 +12,7 @@ FLOATING = (mx.float32, mx.float16, mx.bfloat16)
 
 
 def require_floating(operator: str, argument: str, array: object) -> None:
-    """Accept an array of float32, float16 or bfloat16.
-
-    Raises:
-        TypeError: for anything else.
-    """
+    """Accept an array of float32, float16 or bfloat16; raise a TypeError for anything else."""
     if not isinstance(array, mx.array):
         raise TypeError(
             f"{operator}: {argument} must be an mlx.core.array, got {type(array).__name__}"
@@ -31,11 +27,7 @@ def require_floating(operator: str, argument: str, array: object) -> None:
 def require_kind(
     operator: str, argument: str, array: object, kind: mx.Dtype | mx.DtypeCategory, meaning: str
 ) -> mx.array:
-    """Return an array if its dtype is `kind`, or in that category, which `meaning` names.
-
-    Raises:
-        TypeError: for another dtype, and for what is not an array.
-    """
+    """Return an array of dtype `kind`, or in that category: `meaning`. Else raise a TypeError."""
     if not isinstance(array, mx.array):
         got = f"{type(array).__name__}; convert it with mx.array()"
     elif mx.issubdtype(array.dtype, kind):
@@ -48,9 +40,7 @@ def require_kind(
 def host_number(operator: str, argument: str, number: object) -> float:
     """Return a number of the host, Python's or NumPy's, as a float: no bool, no array.
 
-    Raises:
-        TypeError: for anything that is not a real number.
-        ValueError: for NaN, and for what is infinite in float32.
+    Raise a TypeError for anything else, a ValueError for NaN and for what is infinite in float32.
     """
     if isinstance(number, bool) or not isinstance(number, Real):
         raise TypeError(f"{operator}: {argument} must be a number, got {type(number).__name__}")
@@ -64,12 +54,7 @@ def host_number(operator: str, argument: str, number: object) -> float:
 
 
 def non_negative(operator: str, argument: str, number: object) -> float:
-    """Return a number of the host that is zero or positive, as `host_number` does.
-
-    Raises:
-        TypeError: for anything that is not a real number.
-        ValueError: for a negative one, NaN, and for what is infinite in float32.
-    """
+    """Return what `host_number` does, and raise a ValueError for a negative number."""
     value = host_number(operator, argument, number)
     if value < 0:
         raise ValueError(f"{operator}: {argument} must not be negative, got {value}")
@@ -79,11 +64,8 @@ def non_negative(operator: str, argument: str, number: object) -> float:
 def host_integer(operator: str, argument: str, number: object, *, least: int | None = None) -> int:
     """Return an integer of the host, Python's, NumPy's or another with `__index__`, as an int.
 
-    A bool is not one, and neither is an array of MLX, which would have to be evaluated.
-
-    Raises:
-        TypeError: for anything that is not an integer.
-        ValueError: for one below `least`, if there is such a bound.
+    Raise a TypeError for anything else: for a bool, and for an array of MLX, which would have to be
+    evaluated. Raise a ValueError for one below `least`, if there is such a bound.
     """
     try:
         if isinstance(number, (bool, mx.array)):
@@ -99,11 +81,9 @@ def host_integer(operator: str, argument: str, number: object, *, least: int | N
 
 
 def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:
-    """Accept no mask, or booleans of `shape`, which `meaning` names.
+    """Accept None, or booleans of `shape`, which `meaning` names.
 
-    Raises:
-        TypeError: for another dtype.
-        ValueError: for another shape.
+    Raise a TypeError for another dtype, a ValueError for another shape.
     """
     if mask is not None:
         array = require_kind(operator, "mask", mask, mx.bool_, "an array of booleans")
@@ -111,14 +91,10 @@ def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: s
 
 
 def require_shape(
-    operator: str, argument: str, array: mx.array, shape: tuple[int, ...], meaning: str
+    operator: str, argument: str, array: mx.array | None, shape: tuple[int, ...], meaning: str
 ) -> None:
-    """Accept an array of `shape`, which `meaning` names.
-
-    Raises:
-        ValueError: for another one.
-    """
-    if array.shape != shape:
+    """Accept None, or an array or tensor of `shape`, which `meaning` names; else a ValueError."""
+    if array is not None and tuple(array.shape) != shape:
         raise ValueError(
-            f"{operator}: {argument} must have shape {shape}, {meaning}; got {array.shape}"
+            f"{operator}: {argument} must have shape {shape}, {meaning}; got {tuple(array.shape)}"
         )

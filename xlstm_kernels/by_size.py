@@ -16,19 +16,12 @@ from xlstm_kernels import executors
 
 
 class Row(NamedTuple):
-    """Sizes for which MLX's own operations are faster, of one operator on one backend.
+    """Sizes for which MLX's own operations are faster, of one operator on one backend."""
 
-    Attributes:
-        operator: the public name; with "_gradient" for the backward pass.
-        backend: as `executors.resolve` returns it.
-        most: the last size, in elements.
-        half: of float16 and bfloat16, or of float32 alone; None for all.
-    """
-
-    operator: str
-    backend: str
-    most: float = math.inf
-    half: bool | None = None
+    operator: str  # the public name; with "_gradient" for the backward pass
+    backend: str  # as `executors.resolve` returns it
+    most: float = math.inf  # the last size, in elements
+    half: bool | None = None  # of float16 and bfloat16, or of float32 alone; None for all
 
 
 CUDA = executors.CudaExecutor.name
@@ -42,11 +35,7 @@ TABLE = (
 def by_mlx(operator: str, backend: str | None, size: int, dtype: mx.Dtype) -> bool:
     """Return True if MLX's own operations are faster for a call of this size and dtype.
 
-    Args:
-        operator: as in the table.
-        backend: the argument of the call.
-        size: elements of the first array.
-        dtype: of the first array.
+    These are of its first array; `operator` is as in the table, `backend` the argument of the call.
     """
     if executors.named(backend):
         return False

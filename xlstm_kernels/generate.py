@@ -33,11 +33,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        arguments: of the command line; None for those of the process.
-    """
+    """Run the command with these arguments, or with those of the process."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:

@@ -40,9 +40,7 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
 def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
     """Return `cu_seqlens` (N + 1,) as int32 from 0 to `steps`: MLX checks no index.
 
-    Raises:
-        TypeError: for numbers that are not integers.
-        ValueError: for another shape, and for a list that does not begin with 0, or decreases.
+    Errors are those of `seq_idx_from_cu_seqlens`.
     """
     array = mx.array(cu_seqlens)
     if not mx.issubdtype(array.dtype, mx.integer):
@@ -61,9 +59,7 @@ def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
 def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> None:
     """Accept integers (B, S).
 
-    Raises:
-        TypeError: for anything else than an array of integers.
-        ValueError: for another shape.
+    Raise a TypeError for another dtype, a ValueError for another shape.
     """
     array = require_kind(operator, "seq_idx", seq_idx, mx.integer, "an array of integers")
     require_shape(operator, "seq_idx", array, shape, "(B, S)")
@@ -72,19 +68,10 @@ def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> N
 def reset_gates(
     operator: str, f: mx.array, seq_idx: mx.array | None, mask: mx.array | None
 ) -> mx.array:
-    """Forget gates of the mLSTM that reset its state where a sequence begins.
+    """Forget gates f (B, NH, S) of the mLSTM that reset its state where a sequence begins.
 
-    The first step of a row, or the first that is not masked, goes on from the initial states.
-
-    Args:
-        operator: names itself in messages.
-        f: (B, NH, S), before the sigmoid.
-        seq_idx: (B, S) integers, or None for one sequence a row.
-        mask: (B, S) booleans, or None. A masked step resets nothing: the next one does.
-
-    Raises:
-        TypeError: for a `seq_idx` that is not an array of integers, or a mask not of booleans.
-        ValueError: for another shape.
+    The first step of a row, or the first that is not masked, goes on from the initial states. Other
+    arguments and errors are those of `sequence_begins`; `seq_idx` is None for one sequence a row.
     """
     if seq_idx is None:
         return f
@@ -95,20 +82,11 @@ def reset_gates(
 def sequence_begins(
     operator: str, seq_idx: mx.array, mask: mx.array | None, shape: tuple[int, int]
 ) -> mx.array:
-    """Steps that reset a state: the first of each sequence of a row but the first.
+    """Steps (B, S) that reset a state: the first of each sequence of a row but the first.
 
-    Args:
-        operator: names itself in messages.
-        seq_idx: (B, S) integers.
-        mask: (B, S) booleans, or None. Masked steps belong to no sequence.
-        shape: (B, S).
-
-    Returns:
-        (B, S) booleans.
-
-    Raises:
-        TypeError: for a `seq_idx` that is not an array of integers, or a mask not of booleans.
-        ValueError: for another shape.
+    Masked steps belong to no sequence: one of them resets nothing, the next one does. Raise a
+    TypeError for a `seq_idx` (B, S) not of integers or a mask (B, S) not of booleans, a ValueError
+    for another shape.
     """
     require_seq_idx(operator, seq_idx, shape)
     require_mask(operator, mask, shape, "(B, S)")

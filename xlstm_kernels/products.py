@@ -34,15 +34,10 @@ class Precision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """How the matrices of a call are multiplied.
+    """How the matrices of a call are multiplied."""
 
-    Attributes:
-        dtype: of operands and results.
-        in_parts: operands that are float32 by nature go as two parts each.
-    """
-
-    dtype: mx.Dtype
-    in_parts: bool = False
+    dtype: mx.Dtype  # of operands and results
+    in_parts: bool = False  # operands that are float32 by nature go as two parts each
 
     @property
     def widened(self) -> Products:
@@ -81,14 +76,10 @@ class Operand:
 
 
 def chosen(dtype: mx.Dtype, precision: Precision, *, on_gpu: bool) -> Products:
-    """The products for inputs of `dtype`.
+    """The products for inputs q, k and v of `dtype`.
 
-    float16 is never multiplied as it is: states may be greater than its greatest number.
-
-    Args:
-        dtype: of q, k and v.
-        precision: as the caller asked.
-        on_gpu: whether matrices are multiplied where halves are fast.
+    float16 is never multiplied as it is: states may be greater than its greatest number. bfloat16
+    is, if the caller didn't ask for more, where halves are fast.
     """
     if dtype == mx.bfloat16 and precision is Precision.DEFAULT and on_gpu:
         return Products(mx.bfloat16)

@@ -17,7 +17,6 @@ import pytest
 
 import xlstm_kernels
 from xlstm_kernels import Kernel, executors, rms_norm, soft_cap
-from xlstm_kernels.executors.metal import metal_kernel
 from xlstm_kernels.kernel import Launch
 
 
@@ -154,7 +153,9 @@ def test_threads_share_one_kernel_object(built_kernels, monkeypatch):
 
     monkeypatch.setattr(mx.fast, "metal_kernel", slow)
     with ThreadPoolExecutor(16) as pool:
-        objects = list(pool.map(lambda _: metal_kernel(kernel), range(16)))
+        objects = list(
+            pool.map(lambda _: executors.MetalExecutor().kernel_object(kernel), range(16))
+        )
     assert len(set(map(id, objects))) == 1
     assert built_kernels == ["doubling_shared"]
 

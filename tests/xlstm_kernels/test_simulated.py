@@ -10,7 +10,6 @@ import pytest
 
 from embercoach.simulator import activate
 from xlstm_kernels import executors, rms_norm, soft_cap
-from xlstm_kernels.executors.metal import metal_kernel
 from xlstm_kernels.norm.rows import norm_kernel
 
 WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal")
@@ -36,15 +35,15 @@ def test_every_kernel_of_soft_cap_and_rms_norm_runs_and_is_checked(simulator, dr
 @WITHOUT_METAL
 def test_no_simulated_kernel_is_left_behind(draw):
     kernel, x = norm_kernel(("weight",)), draw((3, 40), mx.bfloat16)
-    before = metal_kernel(kernel)
+    before = executors.MetalExecutor().kernel_object(kernel)
     for _ in range(2):
         with activate() as recorder:
-            inside = metal_kernel(kernel)
+            inside = executors.MetalExecutor().kernel_object(kernel)
             assert inside is not before
-            assert metal_kernel(kernel) is inside
+            assert executors.MetalExecutor().kernel_object(kernel) is inside
             mx.eval(rms_norm(x, mx.ones((40,)), backend="metal"))
         assert [launch.kernel for launch in recorder.launches] == ["xlstm_rms_norm_weighted"]
-        assert metal_kernel(kernel) is before
+        assert executors.MetalExecutor().kernel_object(kernel) is before
         assert executors.resolve(None) == executors.NATIVE
         with pytest.raises(RuntimeError, match="this MLX has no Metal"):
             rms_norm(x, mx.ones((40,)), backend="metal")

@@ -1,4 +1,7 @@
-"""Checkpoints of transformers' `xLSTMForCausalLM`, such as NX-AI/xLSTM-7b, and of `nn.xLSTM`."""
+"""Checkpoints of transformers' `xLSTMForCausalLM`, such as NX-AI/xLSTM-7b, and of `nn.xLSTM`.
+
+Those of `xLSTMLarge` in NX-AI's package xlstm have another name of the embeddings, and defaults.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,25 @@ if TYPE_CHECKING:
 
     import mlx.core as mx
 
+_OF_XLSTM_LARGE = "embedding.weight"
+
 
 def matches(weights: Mapping[str, mx.array]) -> bool:
     """Return whether weights have the names of this origin."""
-    return "backbone.embeddings.weight" in weights
+    return "backbone.embeddings.weight" in weights or _OF_XLSTM_LARGE in weights
 
 
 def convert(
     weights: Mapping[str, mx.array], config: Mapping[str, Any]
 ) -> tuple[xLSTMConfig, dict[str, mx.array]]:
-    """Convert a checkpoint; see `convert_weights`."""
+    """Convert a checkpoint; see `convert_weights`.
+
+    For xLSTMLarge the mode is `"inference"`, as `xlstm`'s `load_from_pretrained` sets it: here it
+    takes any length and can be trained.
+    """
+    if _OF_XLSTM_LARGE in weights:
+        settings = {"mode": "inference", "return_last_states": True}
+        config = {"ffn_proj_factor": 2.6667, **config, **settings}
     model = xLSTM(xLSTMConfig.from_dict(config))
     ours = model.sanitize(weights)
     if not config.get("quantization"):

@@ -84,8 +84,7 @@ def load(
 def find_folder(path_or_repo: str | Path) -> Path:
     """Return the folder of a checkpoint; download it if it is a repository.
 
-    Raises:
-        CheckpointError: for a folder that isn't there, or a repository that can't be downloaded.
+    Raise a CheckpointError for a folder that isn't there, or a repository that can't be downloaded.
     """
     folder = Path(path_or_repo)
     if folder.is_dir():
@@ -112,8 +111,7 @@ def find_folder(path_or_repo: str | Path) -> Path:
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the contents of `config.json`, or of xlstm's `config.yaml`.
 
-    Raises:
-        CheckpointError: if there is neither, or if it holds no names and values.
+    Raise a CheckpointError if there is neither, or if it holds no names and values.
     """
     path = folder / "config.json"
     if not path.exists() and (folder / "config.yaml").exists():

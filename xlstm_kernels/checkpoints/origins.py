@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xlstm_kernels.checkpoints import block_stack, hugging_face, xlstm_large
+from xlstm_kernels.checkpoints import block_stack, hugging_face
 from xlstm_kernels.nn.block_stack import xLSTMBlockStack, xLSTMLMModel
 from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 from xlstm_kernels.nn.model import xLSTM
@@ -43,8 +43,6 @@ def convert_weights(
     """
     if block_stack.matches(weights):
         return block_stack.convert(weights, config)
-    if xlstm_large.matches(weights):
-        return xlstm_large.convert(weights, config)
     if hugging_face.matches(weights):
         return hugging_face.convert(weights, config)
     raise ValueError(

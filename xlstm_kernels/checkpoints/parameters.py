@@ -18,17 +18,11 @@ _LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The origin of a parameter.
+    """The origin of a parameter."""
 
-    Attributes:
-        key: its name in the checkpoint.
-        shapes: the accepted shapes there.
-        read: makes the parameter of the weight; None for the weight itself.
-    """
-
-    key: str
-    shapes: tuple[tuple[int, ...], ...]
-    read: Callable[[mx.array], mx.array] | None = None
+    key: str  # its name in the checkpoint
+    shapes: tuple[tuple[int, ...], ...]  # the accepted shapes there
+    read: Callable[[mx.array], mx.array] | None = None  # makes the parameter of the weight
 
 
 def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -38,14 +32,9 @@ def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
-    """Read parameters; nothing is evaluated.
+    """Read parameters by their sources from the weights of a checkpoint; nothing is evaluated.
 
-    Args:
-        sources: by the name of the parameter.
-        weights: of the checkpoint, by its names.
-
-    Raises:
-        ValueError: for missing, unexpected and misshapen weights.
+    Raise a ValueError for missing, unexpected and misshapen weights.
     """
     keys = {source.key for source in sources.values()}
     _refuse("missing", sorted(keys - weights.keys()))
@@ -63,11 +52,7 @@ def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> di
 
 
 def require_parameters(weights: Mapping[str, mx.array], model: nn.Module) -> None:
-    """Accept weights with the names and shapes of a model's parameters.
-
-    Raises:
-        ValueError: for missing, unexpected and misshapen weights.
-    """
+    """Accept weights with the names and shapes of a model's parameters; else raise a ValueError."""
     shapes = parameter_shapes(model)
     gather({name: Source(name, (shape,)) for name, shape in shapes.items()}, weights)
 

@@ -51,14 +51,9 @@ def quantize_as(
 ) -> None:
     """Quantize the layers of a model that are quantized in a checkpoint, for `load_weights`.
 
-    Args:
-        model: with layers that are not quantized.
-        weights: by name; quantized ones have a neighbour `scales`.
-        settings: `quantization` of mlx-lm's config.json: `group_size`, `bits`, `mode`, and other
-            values of these by the paths of single layers.
-
-    Raises:
-        TypeError: for settings without a group size and bits.
+    Quantized weights have a neighbour `scales`. The settings are `quantization` of mlx-lm's
+    config.json: `group_size`, `bits`, `mode`, and other values of these by the paths of single
+    layers. Raise a TypeError if there is no group size or bits.
     """
     if not isinstance(settings, dict) or not {"group_size", "bits"} <= settings.keys():
         raise TypeError(f"quantization must have group_size and bits, got {settings}")

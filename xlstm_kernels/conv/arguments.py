@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import require_floating, require_shape
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -22,9 +22,8 @@ def require_filter(
 ) -> None:
     """Accept x (B, S, C), weight (C, K), bias (C,), and states (B, K-1, C) with their name.
 
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16.
-        ValueError: for shapes that do not fit, and for K < 1 or K > 32.
+    Raise a TypeError for a dtype other than float32, float16 and bfloat16, a ValueError for shapes
+    that do not fit, and for K < 1 or K > 32.
     """
     batch, _, channels = x.shape
     require_floating(operator, "weight", weight)
@@ -41,27 +40,15 @@ def require_filter(
         )
     if bias is not None:
         require_floating(operator, "bias", bias)
-        if bias.shape != (channels,):
-            raise ValueError(
-                f"{operator}: bias must have shape {(channels,)}, one number for each channel, "
-                f"got {bias.shape}"
-            )
+        require_shape(operator, "bias", bias, (channels,), "one number for each channel")
     name, held = states
     if held is not None:
         require_floating(operator, name, held)
-        expected = (batch, width - 1, channels)
-        if held.shape != expected:
-            raise ValueError(
-                f"{operator}: {name} must be (B, K-1, C) = {expected}, got {held.shape}"
-            )
+        require_shape(operator, name, held, (batch, width - 1, channels), "(B, K-1, C)")
 
 
 def require_activation(operator: str, activation: str | None) -> None:
-    """Accept None, "silu", and its other name "swish".
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Accept None, "silu", and its other name "swish"; raise a ValueError for anything else."""
     if activation not in _ACTIVATIONS:
         raise ValueError(
             f"{operator}: activation must be None, 'silu' or 'swish', got {activation!r}"

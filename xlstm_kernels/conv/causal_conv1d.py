@@ -8,7 +8,7 @@ channels last. xLSTM's mLSTM block makes q and k of it, with K = 4 and silu (Bec
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -16,10 +16,11 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.arguments import require_activation, require_filter
-from xlstm_kernels.conv.causal_conv1d_gradient import causal_conv1d_gradient
+from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import (
     RESIDENT_THREADGROUPS,
     ROUND,
+    ConvOptions,
     beginning,
     convolved,
     counted_taps,
@@ -89,12 +90,12 @@ def causal_conv1d(
         bias is not None,
         initial_states is not None,
         bool(return_final_states),
-        activation is not None,
         seq_idx is not None,
+        activation is not None,
     )
     if seq_idx is not None:
         require_seq_idx("causal_conv1d", seq_idx, (x.shape[0], x.shape[1]))
-        if options.continued or options.final_states:
+        if options.continued or options.final:
             raise ValueError("causal_conv1d: seq_idx allows neither initial nor final states")
     resolved = executors.resolve(backend)
     if not x.size:
@@ -103,9 +104,15 @@ def causal_conv1d(
         if unchanged is None:
             unchanged = mx.zeros((x.shape[0], weight.shape[1] - 1, x.shape[2]))
         return (y, unchanged.astype(x.dtype)) if return_final_states else y
-    operation = _causal_conv1d(resolved, options)
+    if weight.shape[1] == 1:
+        # A filter that sees no past has states without elements: nothing to bind to a kernel.
+        options, initial_states = replace(options, continued=False, final=False), None
     given = (array for array in (bias, initial_states, seq_idx) if array is not None)
-    result: mx.array | tuple[mx.array, mx.array] = operation(x, weight, *given)
+    result: mx.array | tuple[mx.array, mx.array] = _causal_conv1d(resolved, options)(
+        x, weight, *given
+    )
+    if isinstance(result, mx.array) and return_final_states:
+        return result, mx.zeros((x.shape[0], 0, x.shape[2]), dtype=x.dtype)
     return result
 
 
@@ -161,7 +168,7 @@ def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
 def _launch(options: ConvOptions, values: mx.array, weight: mx.array, *others: mx.array) -> Launch:
     (batch, _, channels), width = values.shape, weight.shape[1]
     states = ((batch, width - 1, channels), values.dtype)
-    outputs = ((values.shape, values.dtype), *((states,) * options.final_states))
+    outputs = ((values.shape, values.dtype), *((states,) * options.final))
     template = (("NumberT", others[-1].dtype),) if options.packed else ()
     return runs(values, width).launch(width, values.dtype, outputs, template)
 
@@ -199,19 +206,12 @@ _NO_PADDING = f"""
 @functools.cache
 def conv_kernel(options: ConvOptions) -> Kernel:
     """The kernel with or without a bias, initial states, final states, silu, and `seq_idx`."""
-    continued, final_states, packed = options.continued, options.final_states, options.packed
-    parts = {
-        "_bias": options.biased,
-        "_initial": continued,
-        "_final": final_states,
-        "_silu": options.activated,
-        "_packed": packed,
-    }
+    continued, packed = options.continued, options.packed
     inputs = {"bias": options.biased, "states": continued, "seq_idx": packed}
     return Kernel(
-        name="xlstm_causal_conv1d" + "".join(name for name, chosen in parts.items() if chosen),
+        name=options.named("xlstm_causal_conv1d"),
         inputs=("values", "weight", *(name for name, given in inputs.items() if given)),
-        outputs=("convolved", *(("final_states",) * final_states)),
+        outputs=("convolved", *(("final_states",) * options.final)),
         launch=functools.partial(_launch, options),
         header=PACKS + (_SILU if options.activated else _IDENTITY),
         contiguous_inputs=False,
@@ -238,92 +238,70 @@ def conv_kernel(options: ConvOptions) -> Kernel:
                 if (i < taken) {{
                     xlstm_store(convolved + first + static_cast<size_t>(i) * channels, sum);
                 }}
-            }}{_WRITE_FINAL_STATES if final_states else ""}
+            }}{_WRITE_FINAL_STATES if options.final else ""}
         }}
     }}
     """,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ConvOptions:
-    """The options of a call: bias, initial states, final states, silu, `seq_idx`.
+def _named(
+    options: ConvOptions, arrays: Sequence[mx.array]
+) -> tuple[mx.array, mx.array, mx.array | None, mx.array | None, mx.array | None]:
+    """x, weight, bias, initial states and `seq_idx`, or None, of the arrays of a call."""
+    x, weight, *given = arrays
+    bias = given[0] if options.biased else None
+    last = given[-1] if given else None
+    return x, weight, bias, last if options.continued else None, last if options.packed else None
 
-    There are no states with `seq_idx`.
-    """
 
-    biased: bool
-    continued: bool
-    final_states: bool
-    activated: bool
-    packed: bool
-
-    @property
-    def primals(self) -> int:
-        """How many arrays a call takes: x, weight, and those three that there are."""
-        return 2 + self.biased + self.continued + self.packed
-
-    def named(
-        self, arrays: Sequence[mx.array]
-    ) -> tuple[mx.array, mx.array, mx.array | None, mx.array | None, mx.array | None]:
-        """x, weight, bias, initial states and `seq_idx`, or None, of the arrays of a call."""
-        x, weight, *given = arrays
-        bias = given[0] if self.biased else None
-        last = given[-1] if given else None
-        return x, weight, bias, last if self.continued else None, last if self.packed else None
-
-    def reference(self, *arrays: mx.array) -> mx.array | Arrays:
-        """`causal_conv1d_reference` with them: y, and the final states if these are asked for."""
-        x, weight, bias, states, seq_idx = self.named(arrays)
-        activation = "silu" if self.activated else None
-        both = causal_conv1d_reference(x, weight, bias, states, activation, seq_idx)
-        return both if self.final_states else both[0]
+def _reference(options: ConvOptions, *arrays: mx.array) -> mx.array | Arrays:
+    """`causal_conv1d_reference` with them: y, and the final states if these are asked for."""
+    x, weight, bias, states, seq_idx = _named(options, arrays)
+    activation = "silu" if options.activated else None
+    both = causal_conv1d_reference(x, weight, bias, states, activation, seq_idx)
+    return both if options.final else both[0]
 
 
 @functools.cache
 def _causal_conv1d(backend: str, options: ConvOptions) -> Operation:
     """The differentiable (x, weight[, bias][, initial states | seq_idx]) -> y[, final states]."""
+    reference = functools.partial(_reference, options)
     if backend == executors.NATIVE:
-        return options.reference
+        return reference
     input_gradient = _causal_conv1d_gradient(backend, options)
 
-    def launch(x: mx.array, weight: mx.array, *given: mx.array) -> mx.array | Arrays:
-        if weight.shape[1] > 1 or options.packed:
-            outputs = conv_kernel(options)(x, weight, *given, backend=backend)
-            return outputs if options.final_states else outputs[0]
-        # A filter that sees no past has states without elements: nothing to bind to a kernel.
-        kernel = conv_kernel(replace(options, continued=False, final_states=False))
-        (y,) = kernel(x, weight, *given[: int(options.biased)], backend=backend)
-        empty = mx.zeros((x.shape[0], 0, x.shape[2]), dtype=x.dtype)
-        return (y, empty) if options.final_states else y
+    def launch(*arrays: mx.array) -> mx.array | Arrays:
+        outputs = conv_kernel(options)(*arrays, backend=backend)
+        return outputs if options.final else outputs[0]
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         gradients: Arrays = input_gradient(*primals, *cotangents)
         return gradients
 
-    return on_backend(backend, launch, options.reference, gradient, operator="causal_conv1d")
+    return on_backend(backend, launch, reference, gradient, operator="causal_conv1d")
 
 
 @functools.cache
 def _causal_conv1d_gradient(backend: str, options: ConvOptions) -> Operation:
     """(x, weight[, bias][, initial states | seq_idx], cotangents) -> gradients in all of these."""
-    gradient = gradient_of(options.reference)
+    gradient = gradient_of(functools.partial(_reference, options))
+    primals = 2 + options.biased + options.continued + options.packed
 
     def reference(*arrays: mx.array) -> Arrays:
-        return gradient(arrays[: options.primals], arrays[options.primals :])
+        return gradient(arrays[:primals], arrays[primals:])
 
     def launch(*arrays: mx.array) -> Arrays:
-        x, weight, bias, states, seq_idx = options.named(arrays[: options.primals])
-        cotangent, *final = arrays[options.primals :]
-        narrow = weight.shape[1] == 1  # states have no elements then
-        gradients = causal_conv1d_gradient(
-            *(x, weight, bias, None if narrow else states, cotangent),
-            *(final[0] if final and not narrow else None, seq_idx),
-            activated=options.activated,
-            backend=backend,
-        )
-        without = (states if narrow else None, seq_idx)
-        return (*gradients, *(mx.zeros_like(array) for array in without if array is not None))
+        x, weight, bias, states, seq_idx = _named(options, arrays[:primals])
+        cotangent, *final = arrays[primals:]
+        optional = (bias, states, final[0] if final else None, seq_idx)
+        kernel, given = gradient_call(optional, activated=options.activated)
+        in_x, *in_states, block_sums = kernel(x, weight, cotangent, *given, backend=backend)
+        sums = mx.sum(block_sums, axis=0)
+        in_weight = sums[:-1].transpose(1, 0).astype(weight.dtype)
+        in_bias = () if bias is None else (sums[-1].astype(bias.dtype),)
+        in_numbers = () if seq_idx is None else (mx.zeros_like(seq_idx),)
+        return (in_x, in_weight, *in_bias, *in_states, *in_numbers)
 
     pull_back = gradient_of(reference)
     return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")

@@ -16,14 +16,14 @@ as x.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import mlx.core as mx
 
 from xlstm_kernels.conv.causal_runs import (
     RESIDENT_THREADGROUPS,
     ROUND,
+    ConvOptions,
     beginning,
     convolved,
     counted_taps,
@@ -42,49 +42,26 @@ from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
+#: Of MLX or of PyTorch.
+ArrayT = TypeVar("ArrayT")
 
-def causal_conv1d_gradient(
-    x: mx.array,
-    weight: mx.array,
-    bias: mx.array | None,
-    states: mx.array | None,
-    cotangent: mx.array,
-    final_cotangent: mx.array | None,
-    seq_idx: mx.array | None,
-    *,
-    activated: bool,
-    backend: str,
-) -> Arrays:
-    """The gradients in x, weight and those of bias and states that there are.
 
-    Args:
-        x: (B, S, C), not empty.
-        weight: (C, K).
-        bias: (C,), or None.
-        states: (B, K-1, C), K > 1, or None.
-        cotangent: (B, S, C), of y.
-        final_cotangent: (B, K-1, C), K > 1, of the final states, or None.
-        seq_idx: (B, S), the number of each step's sequence, or None; there are no states with it.
-        activated: whether y is silu of the sum.
-        backend: one that runs kernels.
+def gradient_call(
+    optional: tuple[ArrayT | None, ...], *, activated: bool
+) -> tuple[Kernel, list[ArrayT]]:
+    """The kernel for bias, states, `final_cotangent` and `seq_idx`, and those that it reads.
 
-    Returns:
-        One array for each of the first four, in its shape and dtype, without those that are None.
+    It also reads x, weight and the cotangent of y, and gives the gradients in x and the states that
+    there are, and sums over blocks of those in the weights and, last, the bias.
     """
+    bias, *others = optional
     # Without an activation the bias is in no gradient.
-    given = (bias if activated else None, states, final_cotangent, seq_idx)
-    biased, continued, final, packed = (array is not None for array in given)
-    kernel = conv_gradient_kernel(ConvGradientOptions(biased, continued, final, packed, activated))
-    in_x, *in_states, block_sums = kernel(
-        x, weight, cotangent, *(array for array in given if array is not None), backend=backend
-    )
-    sums = mx.sum(block_sums, axis=0)
-    in_weight = sums[:-1].transpose(1, 0).astype(weight.dtype)
-    in_bias = () if bias is None else (sums[-1].astype(bias.dtype),)
-    return (in_x, in_weight, *in_bias, *in_states)
+    read = (bias if activated else None, *others)
+    biased, continued, final, packed = (array is not None for array in read)
+    kernel = conv_gradient_kernel(ConvOptions(biased, continued, final, packed, activated))
+    return kernel, [array for array in read if array is not None]
 
 
 # --- Metal -------------------------------------------------------------------------------------
@@ -96,18 +73,7 @@ def causal_conv1d_gradient(
 # up what its runs have for the weights.
 
 
-@dataclass(frozen=True, slots=True)
-class ConvGradientOptions:
-    """Options of a kernel: bias, states, cotangent of the final states, `seq_idx`, silu."""
-
-    biased: bool
-    continued: bool
-    final: bool
-    packed: bool
-    activated: bool
-
-
-def _launch(options: ConvGradientOptions, *inputs: mx.array) -> Launch:
+def _launch(options: ConvOptions, *inputs: mx.array) -> Launch:
     values, weight, _, *given = inputs
     (_, _, channels), width = values.shape, weight.shape[1]
     laid = runs(values, width, windows=2)
@@ -168,7 +134,7 @@ _STATES_OF_HALO = f"""
 """
 
 
-def _pulled(options: ConvGradientOptions) -> str:
+def _pulled(options: ConvOptions) -> str:
     """MSL of `window` and `pulled`, which is g; on the way, what the run adds to `sums`."""
     packed = options.packed
     if options.activated:
@@ -210,7 +176,7 @@ def _pulled(options: ConvGradientOptions) -> str:
     """
 
 
-def _spread(first_tap: str, options: ConvGradientOptions) -> str:
+def _spread(first_tap: str, options: ConvOptions) -> str:
     """MSL of the gradient in x at the step start + i - HALO, of the taps from `first_tap` on."""
     from_state = f"""
             if (active && end >= steps && end < steps + HALO) {{
@@ -264,15 +230,8 @@ _SUM_OVER_PLACES = """
 
 
 @functools.cache
-def conv_gradient_kernel(options: ConvGradientOptions) -> Kernel:
+def conv_gradient_kernel(options: ConvOptions) -> Kernel:
     """The kernel for an activation or none, and for which of the others matter to it."""
-    parts = {
-        "_bias": options.biased,
-        "_initial": options.continued,
-        "_final": options.final,
-        "_silu": options.activated,
-        "_packed": options.packed,
-    }
     inputs = {
         "bias": options.biased,
         "states": options.continued,
@@ -280,7 +239,7 @@ def conv_gradient_kernel(options: ConvGradientOptions) -> Kernel:
         "seq_idx": options.packed,
     }
     return Kernel(
-        name="xlstm_causal_conv1d_gradient" + "".join(part for part in parts if parts[part]),
+        name=options.named("xlstm_causal_conv1d_gradient"),
         inputs=("values", "weight", "cotangent", *(name for name in inputs if inputs[name])),
         outputs=("values_gradient", *(("states_gradient",) * options.continued), "block_sums"),
         launch=functools.partial(_launch, options),

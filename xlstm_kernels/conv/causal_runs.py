@@ -38,24 +38,37 @@ RESIDENT_THREADGROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class ConvOptions:
+    """The options of a call or of its gradient: each of them makes another kernel."""
+
+    biased: bool  # there is a bias
+    continued: bool  # there are initial states
+    final: bool  # there are final states, or their cotangent
+    packed: bool  # there is a `seq_idx`, and there are no states
+    activated: bool  # y is silu of the sum
+
+    def named(self, name: str) -> str:
+        """The name of the kernel for these options."""
+        parts = {
+            "_bias": self.biased,
+            "_initial": self.continued,
+            "_final": self.final,
+            "_silu": self.activated,
+            "_packed": self.packed,
+        }
+        return name + "".join(part for part, chosen in parts.items() if chosen)
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs of steps, and the threads that take them.
+    """Runs of steps, and the threads that take them."""
 
-    Attributes:
-        run: steps of a run.
-        pack: channels of a thread.
-        places: the most simdgroups of a threadgroup.
-        simdgroups: of a threadgroup.
-        threadgroups: for each 32 packs of channels.
-        lanes: packs of channels, rounded up to whole simdgroups.
-    """
-
-    run: int
-    pack: int
-    places: int
-    simdgroups: int
-    threadgroups: int
-    lanes: int
+    run: int  # steps of a run
+    pack: int  # channels of a thread
+    places: int  # the most simdgroups of a threadgroup
+    simdgroups: int  # of a threadgroup
+    threadgroups: int  # for each 32 packs of channels
+    lanes: int  # packs of channels, rounded up to whole simdgroups
 
     def launch(
         self,
@@ -66,11 +79,8 @@ class Runs:
     ) -> Launch:
         """The launch for filters of `width` taps and x of `dtype`.
 
-        Args:
-            width: number of taps.
-            dtype: of x.
-            outputs: shape and dtype of each output.
-            template: the template arguments of the body besides T, TAPS, RUN, PLACES and PACK.
+        Outputs are shapes and dtypes. The template is that of the body besides T, TAPS, RUN, PLACES
+        and PACK.
         """
         shapes, dtypes = zip(*outputs, strict=True)
         return Launch(
@@ -270,11 +280,7 @@ def read_halo(array: str, window: str) -> str:
 
 
 def values_window(*, continued: bool) -> str:
-    """MSL of `window`: x at the steps start - HALO to start + RUN - 1, read through `ends`.
-
-    Args:
-        continued: whether there are initial states.
-    """
+    """MSL of `window`: x at the steps start - HALO to start + RUN - 1, read through `ends`."""
     before = element("states", "j") if continued else ""
     return f"""
         Pack window[HALO + RUN] = {{}};

@@ -7,6 +7,8 @@ does. There is no kernel here: on each device, MLX's FFT is one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 
 from xlstm_kernels.arguments import require_floating, require_shape
@@ -39,14 +41,7 @@ def fft_conv(x: mx.array, weight: mx.array, skip: mx.array | None = None) -> mx.
         TypeError: for a dtype that is not listed.
         ValueError: for shapes that do not fit.
     """
-    _require("fft_conv", x, weight, skip, channel_axis=2)
-    if not x.size:
-        return mx.zeros_like(x)
-    wide = x.astype(mx.float32)
-    y = _convolved(wide, weight, axis=1)
-    if skip is not None:
-        y = y + wide * skip.astype(mx.float32)
-    return y.astype(x.dtype)
+    return _convolve("fft_conv", {"x": x, "weight": weight, "skip": skip}, axis=1)
 
 
 def fftconv(u: mx.array, k: mx.array, D: mx.array | None = None) -> mx.array:  # noqa: N803 (Hyena's)
@@ -66,14 +61,7 @@ def fftconv(u: mx.array, k: mx.array, D: mx.array | None = None) -> mx.array:  #
         TypeError: for a dtype that is not listed.
         ValueError: for shapes that do not fit.
     """
-    _require("fftconv", u, k, D, channel_axis=1, names=("u", "k", "D"))
-    if not u.size:
-        return mx.zeros_like(u)
-    wide = u.astype(mx.float32)
-    y = _convolved(wide, k, axis=2)
-    if D is not None:
-        y = y + wide * mx.expand_dims(D.astype(mx.float32), axis=1)
-    return y.astype(u.dtype)
+    return _convolve("fftconv", {"u": u, "k": k, "D": D}, axis=2)
 
 
 def fft_length(least: int) -> int:
@@ -83,6 +71,33 @@ def fft_length(least: int) -> int:
         return power
     lengths = (factor << shift for factor in _ODD_FACTORS for shift in range(1, power.bit_length()))
     return min(length for length in lengths if length >= least)
+
+
+def _convolve(operator: str, arrays: dict[str, Any], *, axis: int) -> mx.array:
+    """Convolve the first array with the second along an axis, and add it times the third."""
+    of_x, of_weight, of_skip = arrays
+    x, weight, skip = arrays.values()
+    layout = "(B, S, C), channels last" if axis == 1 else "(B, H, L), channels first"
+    require_floating(operator, of_x, x)
+    if x.ndim != 3:
+        raise ValueError(f"{operator}: {of_x} must be {layout}, got {x.shape}")
+    channels = x.shape[3 - axis]
+    require_floating(operator, of_weight, weight)
+    if weight.ndim != 2 or weight.shape[0] != channels or not weight.shape[1]:
+        raise ValueError(
+            f"{operator}: {of_weight} must have shape ({channels}, K), a filter of at least one "
+            f"tap for each channel, got {weight.shape}"
+        )
+    if skip is not None:
+        require_floating(operator, of_skip, skip)
+        require_shape(operator, of_skip, skip, (channels,), "one number for each channel")
+    if not x.size:
+        return mx.zeros_like(x)
+    wide = x.astype(mx.float32)
+    y = _convolved(wide, weight, axis=axis)
+    if skip is not None:
+        y = y + wide * mx.expand_dims(skip.astype(mx.float32), axis=axis - 1)
+    return y.astype(x.dtype)
 
 
 def _convolved(x: mx.array, weight: mx.array, *, axis: int) -> mx.array:
@@ -96,28 +111,3 @@ def _convolved(x: mx.array, weight: mx.array, *, axis: int) -> mx.array:
     spectrum = spectrum * mx.fft.rfft(taps, n=length, axis=axis - 1)
     y = mx.fft.irfft(spectrum, n=length, axis=axis)
     return y[:, :steps] if axis == 1 else y[:, :, :steps]
-
-
-def _require(
-    operator: str,
-    x: mx.array,
-    weight: mx.array,
-    skip: mx.array | None,
-    *,
-    channel_axis: int,
-    names: tuple[str, str, str] = ("x", "weight", "skip"),
-) -> None:
-    layout = "(B, S, C), channels last" if channel_axis == 2 else "(B, H, L), channels first"
-    require_floating(operator, names[0], x)
-    if x.ndim != 3:
-        raise ValueError(f"{operator}: {names[0]} must be {layout}, got {x.shape}")
-    channels = x.shape[channel_axis]
-    require_floating(operator, names[1], weight)
-    if weight.ndim != 2 or weight.shape[0] != channels or not weight.shape[1]:
-        raise ValueError(
-            f"{operator}: {names[1]} must have shape ({channels}, K), a filter of at least one tap "
-            f"for each channel, got {weight.shape}"
-        )
-    if skip is not None:
-        require_floating(operator, names[2], skip)
-        require_shape(operator, names[2], skip, (channels,), "one number for each channel")

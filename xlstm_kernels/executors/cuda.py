@@ -10,13 +10,11 @@ import mlx.core as mx
 from xlstm_kernels.executors import mlx_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from xlstm_kernels.kernel import Kernel, Launch
+    from xlstm_kernels.kernel import Kernel
 
 
-class CudaExecutor:
-    """The executor of `backend="cuda"`: the default stream of the default device."""
+class CudaExecutor(mlx_call.MlxExecutor):
+    """The executor of `backend="cuda"`."""
 
     name = "cuda"
 
@@ -29,16 +27,9 @@ class CudaExecutor:
             )
         return mlx_call.no_default_gpu() or _missing()
 
-    def run(
-        self,
-        kernel: Kernel,
-        inputs: Sequence[mx.array],
-        launch: Launch,
-        *,
-        verbose: bool = False,
-    ) -> Sequence[mx.array]:
-        """Record the launch in MLX's graph; it runs when its outputs are evaluated."""
-        return mlx_call.recorded(_built(kernel), kernel, inputs, launch, verbose=verbose)
+    def kernel_object(self, kernel: Kernel) -> mlx_call.Call:
+        """Build the kernel object, once for each `Kernel`."""
+        return _built(kernel)
 
 
 @functools.cache
@@ -52,7 +43,7 @@ def _missing() -> str | None:
 
 
 @functools.cache
-def _built(kernel: Kernel) -> Callable[..., list[mx.array]]:
+def _built(kernel: Kernel) -> mlx_call.Call:
     from embercoach.cuda.cuda_kernel import cuda_kernel
 
     build = functools.partial(cuda_kernel, resident=kernel.resident_threadgroups)

@@ -16,43 +16,8 @@ if TYPE_CHECKING:
     from xlstm_kernels.kernel import Kernel, Launch
 
 
-def metal_kernel(kernel: Kernel) -> Callable[..., list[mx.array]]:
-    """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew.
-
-    A simulator may replace MLX for a while. Neither uses kernels that the other has built.
-    Threads that ask at the same time get the same object.
-    """
-    with _building:
-        return _built(kernel, mx.fast.metal_kernel)
-
-
-def generated_source(kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> str:
-    """Let MLX check a launch and write its source, as an export of the graph shows it.
-
-    Raises:
-        ValueError: for a launch that MLX refuses.
-    """
-
-    def call(*arrays: mx.array) -> list[mx.array]:
-        return list(_launched(kernel, arrays, launch))
-
-    records: list[dict[str, Any]] = []
-    examples = [mx.zeros(array.shape, dtype=array.dtype) for array in inputs]
-    mx.export_function(records.append, call, *examples)
-    (arguments,) = (r["arguments"] for r in records if r.get("name") == "CustomKernel")
-    return str(arguments[1])
-
-
-_building = threading.Lock()
-
-
-@functools.cache
-def _built(kernel: Kernel, build: Callable[..., object]) -> Callable[..., list[mx.array]]:
-    return mlx_call.built(build, kernel)
-
-
-class MetalExecutor:
-    """The executor of `backend="metal"`: the default stream of the default device."""
+class MetalExecutor(mlx_call.MlxExecutor):
+    """The executor of `backend="metal"`."""
 
     name = "metal"
 
@@ -65,19 +30,35 @@ class MetalExecutor:
             )
         return mlx_call.no_default_gpu()
 
-    def run(
-        self,
-        kernel: Kernel,
-        inputs: Sequence[mx.array],
-        launch: Launch,
-        *,
-        verbose: bool = False,
-    ) -> Sequence[mx.array]:
-        """Record the launch in MLX's graph; it runs when its outputs are evaluated."""
-        return _launched(kernel, inputs, launch, verbose=verbose)
+    def kernel_object(self, kernel: Kernel) -> mlx_call.Call:
+        """Build MLX's kernel object, once for each `Kernel`: a new object may compile anew.
+
+        A simulator may replace MLX for a while. Neither uses kernels that the other has built.
+        Threads that ask at the same time get the same object.
+        """
+        with _building:
+            return _built(kernel, mx.fast.metal_kernel)
 
 
-def _launched(
-    kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
-) -> list[mx.array]:
-    return mlx_call.recorded(metal_kernel(kernel), kernel, inputs, launch, verbose=verbose)
+_building = threading.Lock()
+
+
+@functools.cache
+def _built(kernel: Kernel, build: Callable[..., object]) -> mlx_call.Call:
+    return mlx_call.built(build, kernel)
+
+
+def generated_source(kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> str:
+    """Let MLX check a launch and write its source, as an export of the graph shows it.
+
+    Raise a ValueError for a launch that MLX refuses.
+    """
+
+    def call(*arrays: mx.array) -> list[mx.array]:
+        return MetalExecutor().run(kernel, arrays, launch)
+
+    records: list[dict[str, Any]] = []
+    examples = [mx.zeros(array.shape, dtype=array.dtype) for array in inputs]
+    mx.export_function(records.append, call, *examples)
+    (arguments,) = (r["arguments"] for r in records if r.get("name") == "CustomKernel")
+    return str(arguments[1])

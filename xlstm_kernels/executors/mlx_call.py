@@ -1,8 +1,8 @@
-"""Calls of MLX's kernel objects, which those for Metal and CUDA share."""
+"""Calls of MLX's kernel objects, which the executors for Metal and CUDA share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xlstm_kernels.kernel import Kernel, Launch
+
+    #: A kernel object of MLX: called with the inputs and the metadata of a launch.
+    Call: TypeAlias = Callable[..., list[mx.array]]
 
 
 def no_default_gpu() -> str | None:
@@ -22,7 +25,7 @@ def no_default_gpu() -> str | None:
     )
 
 
-def built(build: Callable[..., object], kernel: Kernel) -> Callable[..., list[mx.array]]:
+def built(build: Callable[..., object], kernel: Kernel) -> Call:
     """Let MLX make a kernel object."""
     # MLX's stubs call the result an object, though it is only good for calling.
     result: Any = build(
@@ -33,25 +36,33 @@ def built(build: Callable[..., object], kernel: Kernel) -> Callable[..., list[mx
         header=kernel.header,
         ensure_row_contiguous=kernel.contiguous_inputs,
     )
-    return cast("Callable[..., list[mx.array]]", result)
+    call: Call = result
+    return call
 
 
-def recorded(
-    call: Callable[..., list[mx.array]],
-    kernel: Kernel,
-    inputs: Sequence[mx.array],
-    launch: Launch,
-    *,
-    verbose: bool,
-) -> list[mx.array]:
-    """Record a launch in MLX's graph; it runs when its outputs are evaluated."""
-    return call(
-        inputs=inputs,
-        template=launch.template,
-        grid=launch.grid,
-        threadgroup=launch.threadgroup,
-        output_shapes=launch.output_shapes,
-        output_dtypes=launch.output_dtypes,
-        init_value=kernel.init_value,
-        verbose=verbose,
-    )
+class MlxExecutor:
+    """Runs kernels on the default stream of the default device; a subclass builds them."""
+
+    def kernel_object(self, kernel: Kernel) -> Call:
+        """Build MLX's kernel object, once for each kernel."""
+        raise NotImplementedError
+
+    def run(
+        self,
+        kernel: Kernel,
+        inputs: Sequence[mx.array],
+        launch: Launch,
+        *,
+        verbose: bool = False,
+    ) -> list[mx.array]:
+        """Record the launch in MLX's graph; it runs when its outputs are evaluated."""
+        return self.kernel_object(kernel)(
+            inputs=inputs,
+            template=launch.template,
+            grid=launch.grid,
+            threadgroup=launch.threadgroup,
+            output_shapes=launch.output_shapes,
+            output_dtypes=launch.output_dtypes,
+            init_value=kernel.init_value,
+            verbose=verbose,
+        )

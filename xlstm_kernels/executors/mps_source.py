@@ -88,43 +88,25 @@ class ArrayMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An array that a launch binds to a buffer index, or its shape, strides or rank.
-
-    Attributes:
-        role: an input, an output; or the shape (int), strides (int64_t, in elements) or number of
-            dimensions (int) of an input.
-        place: of the array among the inputs, or among the outputs.
-    """
+    """An array that a launch binds, or the shape, strides (in elements) or rank of an input."""
 
     role: Role
-    place: int
+    place: int  # of the array among the inputs, or among the outputs
 
 
 @dataclass(frozen=True, slots=True)
 class MpsSource:
-    """A text for `torch.mps.compile_shader`, which has one kernel.
+    """A text for `torch.mps.compile_shader`, which has one kernel."""
 
-    Attributes:
-        text: the source. The kernel has the name of the `Kernel`.
-        prelude: what the text begins with, up to the end of the kernel's header.
-        arguments: in the order of buffer indices.
-    """
-
-    text: str
-    prelude: str
-    arguments: tuple[Argument, ...]
+    text: str  # the source; the kernel has the name of the `Kernel`
+    prelude: str  # what the text begins with, up to the end of the kernel's header
+    arguments: tuple[Argument, ...]  # in the order of buffer indices
 
 
 def mps_source(kernel: Kernel, inputs: Sequence[ArrayMetadata], launch: Launch) -> MpsSource:
-    """Write the source of a launch.
+    """Write the source of a launch, which the kernel's rule made of these inputs.
 
-    Args:
-        kernel: the kernel.
-        inputs: one for each name in `kernel.inputs`.
-        launch: what the kernel's rule made of them.
-
-    Raises:
-        KeyError: for a dtype that PyTorch has not on MPS.
+    Raise a KeyError for a dtype that PyTorch has not on MPS.
     """
     arrays = tuple((_TYPES[array.dtype], array.ndim == 0) for array in inputs)
     outputs = tuple(_TYPES[dtype] for dtype in launch.output_dtypes)

@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
+from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.conv.arguments import MAX_WIDTH, require_activation
-from xlstm_kernels.conv.causal_conv1d import ConvOptions, conv_kernel
-from xlstm_kernels.conv.causal_conv1d_gradient import ConvGradientOptions, conv_gradient_kernel
+from xlstm_kernels.conv.causal_conv1d import conv_kernel
+from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
+from xlstm_kernels.conv.causal_runs import ConvOptions
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
+from xlstm_kernels.mps.launching import launched, require_device, require_tensors
 
 _OPERATOR = "causal_conv1d"
 _INTEGERS = (torch.int32, torch.int64)
@@ -94,7 +96,7 @@ class _CausalConv(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         x, weight, bias, states, seq_idx = tensors
         options = ConvOptions(
-            bias is not None, states is not None, final_states, ctx.activated, seq_idx is not None
+            bias is not None, states is not None, final_states, seq_idx is not None, ctx.activated
         )
         given = (tensor for tensor in (bias, states, seq_idx) if tensor is not None)
         return launched(conv_kernel(options), x, weight, *given)
@@ -105,14 +107,9 @@ class _CausalConv(torch.autograd.Function):
         ctx: Any, cotangent: torch.Tensor, final_cotangent: torch.Tensor | None = None
     ) -> tuple[torch.Tensor | None, ...]:
         x, weight, bias, states, seq_idx = ctx.saved_tensors
-        # Without an activation the bias is in no gradient.
-        given = (bias if ctx.activated else None, states, final_cotangent, seq_idx)
-        biased, continued, final, packed = (tensor is not None for tensor in given)
-        options = ConvGradientOptions(biased, continued, final, packed, ctx.activated)
-        present = (tensor for tensor in given if tensor is not None)
-        in_x, *in_states, block_sums = launched(
-            conv_gradient_kernel(options), x, weight, cotangent, *present
-        )
+        optional = (bias, states, final_cotangent, seq_idx)
+        kernel, given = gradient_call(optional, activated=ctx.activated)
+        in_x, *in_states, block_sums = launched(kernel, x, weight, cotangent, *given)
         sums = block_sums.sum(dim=0)
         in_weight = sums[:-1].transpose(0, 1).to(weight.dtype)
         in_bias = None if bias is None else sums[-1].to(bias.dtype)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 import torch
 
+from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source, packed_integers
 
 if TYPE_CHECKING:
@@ -22,17 +23,9 @@ Input: TypeAlias = torch.Tensor | float
 #: Where tensors have to be.
 DEVICE = "mps"
 
-_DTYPES = {
-    torch.bool: mx.bool_,
-    torch.uint8: mx.uint8,
-    torch.int8: mx.int8,
-    torch.int16: mx.int16,
-    torch.int32: mx.int32,
-    torch.int64: mx.int64,
-    torch.float16: mx.float16,
-    torch.bfloat16: mx.bfloat16,
-    torch.float32: mx.float32,
-}
+# Both call them so.
+_NAMES = ("uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
+_DTYPES = {torch.bool: mx.bool_} | {getattr(torch, name): getattr(mx, name) for name in _NAMES}
 _TORCH_DTYPES = {dtype: of_torch for of_torch, dtype in _DTYPES.items()}
 #: Dtypes of the inputs and states of operators.
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
@@ -41,9 +34,7 @@ FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 def require_tensors(operator: str, **tensors: object) -> None:
     """Accept tensors of float32, float16 or bfloat16 on the device "mps", and None.
 
-    Raises:
-        TypeError: for anything else, or another dtype.
-        ValueError: for another device.
+    Raise a TypeError for anything else or another dtype, a ValueError for another device.
     """
     for name, tensor in tensors.items():
         if tensor is None:
@@ -60,11 +51,7 @@ def require_tensors(operator: str, **tensors: object) -> None:
 
 
 def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
-    """Accept a tensor on the device "mps".
-
-    Raises:
-        ValueError: for another device.
-    """
+    """Accept a tensor on the device "mps"; raise a ValueError for another device."""
     if tensor.device.type != DEVICE:
         raise ValueError(
             f"{operator}: {name} must be on the device 'mps', got '{tensor.device}'; "
@@ -72,26 +59,10 @@ def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
         )
 
 
-def require_shape(
-    operator: str, name: str, tensor: torch.Tensor | None, shape: tuple[int, ...], meaning: str
-) -> None:
-    """Accept None, or a tensor of `shape`, which `meaning` names.
-
-    Raises:
-        ValueError: for another one.
-    """
-    if tensor is not None and tuple(tensor.shape) != shape:
-        raise ValueError(
-            f"{operator}: {name} must have shape {shape}, {meaning}; got {tuple(tensor.shape)}"
-        )
-
-
 def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:
     """Accept None, or booleans of `shape` on the device "mps".
 
-    Raises:
-        TypeError: for anything else than a tensor of booleans.
-        ValueError: for another shape or device.
+    Raise a TypeError for anything else, a ValueError for another shape or device.
     """
     if mask is None:
         return

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 import torch
 
-from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.arguments import non_negative, require_shape
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
@@ -17,7 +17,6 @@ from xlstm_kernels.mps.launching import (
     FLOATING,
     launched,
     require_mask,
-    require_shape,
     require_tensors,
 )
 from xlstm_kernels.mps.mlstm_passes import Call, backward_pass, forward_pass
@@ -67,8 +66,6 @@ def mlstm_chunkwise(
             an eps that is negative or not finite, a tensor on another device than "mps".
     """
     operator = "mlstm_chunkwise"
-    if not isinstance(q, torch.Tensor) or q.ndim != 4:
-        raise ValueError(f"{operator}: q must be a tensor (B, NH, S, DK)")
     c, n, m = _checked(operator, (q, k, v, i, f), (c_initial, n_initial, m_initial))
     epsilon, size = non_negative(operator, "eps", eps), require_chunk_size(operator, chunk_size)
     length = _chunk_length(q, v, size)
@@ -124,8 +121,6 @@ def mlstm_sequence(
             that is negative or infinite, a DK beyond 16384, a tensor on another device than "mps".
     """
     operator = "mlstm_sequence"
-    if not isinstance(q, torch.Tensor) or q.ndim != 4:
-        raise ValueError(f"{operator}: q must be a tensor (B, NH, S, DK)")
     given = (c_initial, n_initial, m_initial)
     c, n, m = _checked(operator, (q, k, v, i, f), given, may_be_empty=True)
     require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
@@ -179,9 +174,7 @@ def mlstm_step(
             device than "mps".
     """
     operator = "mlstm_step"
-    if not isinstance(q, torch.Tensor) or q.ndim != 3:
-        raise ValueError(f"{operator}: q must be a tensor (B, NH, DK)")
-    c, n, m = _checked(operator, (q, k, v, i, f), (c, n, m))
+    c, n, m = _checked(operator, (q, k, v, i, f), (c, n, m), axes=3)
     h, *last = _Step.apply(q, k, v, i, f, c, n, m, non_negative(operator, "eps", eps))
     return h, (last[0], last[1], last[2])
 
@@ -199,12 +192,16 @@ def _checked(
     inputs: tuple[torch.Tensor, ...],
     given: tuple[torch.Tensor | None, ...],
     *,
+    axes: int = 4,
     may_be_empty: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """The initial states, of inputs and states that fit each other."""
     named = dict(zip("qkvif", inputs, strict=True))
     require_tensors(operator, **named, **dict(zip("cnm", given, strict=True)))
     q, k, v, i, f = inputs
+    if q.ndim != axes:
+        layout = "(B, NH, S, DK)" if axes == 4 else "(B, NH, DK)"
+        raise ValueError(f"{operator}: q must be a tensor {layout}")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(
             f"{operator}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"

@@ -5,7 +5,7 @@ Its products of matrices are PyTorch's, of float32 whatever the inputs are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import torch
@@ -24,47 +24,12 @@ from xlstm_kernels.mlstm.chunked import (
 from xlstm_kernels.mps.launching import launched
 
 
-class LogGates(NamedTuple):
-    """Of each step, (B, NH, NC, L) float32, but m: see `xlstm_kernels.mlstm.chunked.gates`."""
-
-    prefix: torch.Tensor
-    prefix_rest: torch.Tensor
-    admitted: torch.Tensor
-    admitted_rest: torch.Tensor
-    floor: torch.Tensor
-    m: torch.Tensor
-
-    @property
-    def exponents(self) -> tuple[torch.Tensor, ...]:
-        """G and log i', two parts of each."""
-        return self.prefix, self.prefix_rest, self.admitted, self.admitted_rest
-
-
-class Scan(NamedTuple):
-    """States between chunks, (B, NH, NC, ...), and at the end: see `chunked.state_scan`."""
-
-    c: torch.Tensor
-    n: torch.Tensor
-    c_end: torch.Tensor
-    n_end: torch.Tensor
-
-
 class Call(NamedTuple):
     """The tensors and settings of a call.
 
-    Attributes:
-        q: (B, NH, S, DK), S at least 1.
-        k: (B, NH, S, DK).
-        v: (B, NH, S, DV).
-        i: (B, NH, S).
-        f: (B, NH, S).
-        c: the initial state, (B, NH, DK, DV) float32.
-        n: (B, NH, DK) float32.
-        m: (B, NH, 1) float32.
-        eps: added to the normaliser.
-        length: steps of a chunk.
-        mask: (B, S) booleans, or None for all True.
-        normalizer_grad: whether gradients flow through the normaliser and m.
+    q, k (B, NH, S, DK) and v (B, NH, S, DV) have at least one step, as the gates i and f (B, NH,
+    S). The initial states c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1) are float32. `length`
+    is the steps of a chunk, `mask` (B, S) booleans, or None for all True.
     """
 
     q: torch.Tensor
@@ -80,11 +45,13 @@ class Call(NamedTuple):
     mask: torch.Tensor | None = None
     normalizer_grad: bool = True
 
-    def log_gates(self) -> LogGates:
-        """The log-gates, in chunks."""
+    def log_gates(self) -> Any:
+        """The log-gates in chunks: `LogGates`, of tensors."""
         masks = () if self.mask is None else (self.mask,)
         kernel = gates.KERNELS[bool(masks), False]
-        return LogGates(*launched(kernel, self.i, self.f, self.m, *masks, chunk_size=self.length))
+        return gates.LogGates(
+            *launched(kernel, self.i, self.f, self.m, *masks, chunk_size=self.length)
+        )
 
     def live(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, NH, S, ...), zero where a step is masked: it may hold NaN."""
@@ -109,21 +76,21 @@ def forward_pass(call: Call) -> tuple[torch.Tensor, ...]:
     """Return h (B, NH, S, DV), the last c, n and m, and the normaliser's sums (B, NH, S)."""
     log_gates = call.log_gates()
     q, k, v = (call.in_chunks(call.live(rows)) for rows in (call.q, call.k, call.v))
-    _, before = _states(call, k, v, log_gates)
+    _, c_before, n_before, c_end, n_end = _states(call, k, v, log_gates)
     within, of_state, sums = launched(
         chunk_rows.KERNELS[True],
         _product(q, k.mT),
         q,
-        before.n,
+        n_before,
         *log_gates.exponents,
         log_gates.floor,
         call.eps,
         dtype=mx.float32,
     )
-    h = _product(within, v) + _product(of_state, before.c)
+    h = _product(within, v) + _product(of_state, c_before)
     return (
         call.in_sequence(h).to(call.v.dtype),
-        *(before.c_end, before.n_end, log_gates.m),
+        *(c_end, n_end, log_gates.m),
         call.in_sequence(sums),
     )
 
@@ -133,10 +100,7 @@ def backward_pass(
 ) -> tuple[torch.Tensor, ...]:
     """The exact gradients in q, k, v, i, f and the initial c, n and m.
 
-    Args:
-        call: of the forward pass.
-        given: what it returned.
-        cotangents: of h, c, n and m.
+    `given` is what the forward pass returned, the cotangents are those of h, c, n and m.
     """
     h, c_last, n_last, _, sums = given
     h_cotangent, *of_states, m_cotangent = cotangents
@@ -144,20 +108,18 @@ def backward_pass(
     log_gates = call.log_gates()
     rows = (call.q, call.k, call.v, h_cotangent)
     q, k, v, dh = (call.in_chunks(call.live(each)) for each in rows)
-    weighted, before = _states(call, k, v, log_gates)
+    weighted, c_before, n_before, *_ = _states(call, k, v, log_gates)
     inverse, bias, by_eps = _normalizer_gradients(call, log_gates, h, dh, sums)
     reading, n_pulled = launched(
         weighted_rows.QUERIES, q, log_gates.prefix, inverse, bias, dtype=mx.float32
     )
-    behind = Scan(
-        *launched(
-            state_scan.KERNELS[True, True],
-            _product(reading.mT, dh),
-            n_pulled,
-            log_gates.prefix,
-            c_cotangent,
-            n_cotangent,
-        )
+    c_behind, n_behind, c_start, n_start = launched(
+        state_scan.KERNELS[True, True],
+        _product(reading.mT, dh),
+        n_pulled,
+        log_gates.prefix,
+        c_cotangent,
+        n_cotangent,
     )
     of_values, of_scores, key_dots, past_dots = launched(
         chunk_pairs.CHUNK_PAIRS,
@@ -171,17 +133,17 @@ def backward_pass(
     )
     by_query, from_start = launched(
         state_reads.QUERIES,
-        *(_product(dh, before.c.mT), before.n, q, log_gates.prefix, inverse, bias),
+        *(_product(dh, c_before.mT), n_before, q, log_gates.prefix, inverse, bias),
     )
     by_key, to_end = launched(
-        state_reads.KEYS, _product(v, behind.c.mT), behind.n, k, *log_gates.exponents
+        state_reads.KEYS, _product(v, c_behind.mT), n_behind, k, *log_gates.exponents
     )
     dq = _product(of_scores, k) + by_query
     dk = _product(of_scores.mT, q) + by_key
-    dv = _product(of_values.mT, dh) + _product(weighted, behind.c)
-    (dots,) = launched(normalizer.DOTS, before.c, behind.c)
+    dv = _product(of_values.mT, dh) + _product(weighted, c_behind)
+    (dots,) = launched(normalizer.DOTS, c_before, c_behind)
     across = log_gates.prefix[..., -1].exp() * (
-        dots.sum(dim=-1) + (before.n * behind.n).sum(dim=-1)
+        dots.sum(dim=-1) + (n_before * n_behind).sum(dim=-1)
     )
     # The last states are scaled by exp(-m).
     last = m_cotangent - _inner(c_last, n_last, c_cotangent, n_cotangent)
@@ -190,31 +152,31 @@ def backward_pass(
     by_m = call.in_sequence(by_eps) + pad(last, (call.q.shape[2] - 1, 0))
     admit = key_dots + to_end
     forget = past_dots + from_start.flip(-1).cumsum(dim=-1).flip(-1)
-    forget = forget + pad(to_end.cumsum(dim=-1)[..., :-1], (1, 0)) + across.unsqueeze(-1)
+    forget = forget + pad(to_end.cumsum(dim=-1)[..., :-1], (1, 0)) + across[..., None]
     di, df, dm = _gate_gradients(call, log_gates, admit, forget, by_m)
-    dm = dm + _inner(call.c, call.n, behind.c_end, behind.n_end)
+    dm = dm + _inner(call.c, call.n, c_start, n_start)
     of_rows = (
         call.in_sequence(gradient).to(tensor.dtype)
         for gradient, tensor in ((dq, call.q), (dk, call.k), (dv, call.v))
     )
-    return *of_rows, di.to(call.i.dtype), df.to(call.f.dtype), behind.c_end, behind.n_end, dm
+    return *of_rows, di.to(call.i.dtype), df.to(call.f.dtype), c_start, n_start, dm
 
 
 def _states(
-    call: Call, k: torch.Tensor, v: torch.Tensor, log_gates: LogGates
-) -> tuple[torch.Tensor, Scan]:
-    """The keys by their weight at the chunk's end, and the states before each chunk."""
+    call: Call, k: torch.Tensor, v: torch.Tensor, log_gates: Any
+) -> tuple[torch.Tensor, ...]:
+    """The keys by their weight at the chunk's end, c and n before each chunk, and at the end."""
     weighted, n_added = launched(weighted_rows.KEYS, k, *log_gates.exponents, dtype=mx.float32)
     scanned = launched(
         state_scan.KERNELS[True, False],
         *(_product(weighted.mT, v), n_added, log_gates.prefix, call.c, call.n),
     )
-    return weighted, Scan(*scanned)
+    return (weighted, *scanned)
 
 
 def _normalizer_gradients(
     call: Call,
-    log_gates: LogGates,
+    log_gates: Any,
     h: torch.Tensor,
     dh: torch.Tensor,
     sums: torch.Tensor,
@@ -233,7 +195,7 @@ def _normalizer_gradients(
 
 def _gate_gradients(
     call: Call,
-    log_gates: LogGates,
+    log_gates: Any,
     admit: torch.Tensor,
     forget: torch.Tensor,
     by_m: torch.Tensor,

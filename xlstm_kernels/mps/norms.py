@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.arguments import non_negative, require_shape
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_shape, require_tensors
+from xlstm_kernels.mps.launching import launched, require_tensors
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import EXTRAS, norm_kernel
 

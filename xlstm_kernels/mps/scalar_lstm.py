@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.executors.metal import MetalExecutor
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_mask, require_shape, require_tensors
+from xlstm_kernels.mps.launching import launched, require_mask, require_tensors
 from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
 from xlstm_kernels.recurrent.slstm.arguments import STATES
 from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
@@ -148,10 +149,7 @@ class _Slstm(torch.autograd.Function):
 def _heard(first: torch.Tensor, y: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """The y that R feeds back at each step, (B, T, N, D): that of the last step not masked.
 
-    Args:
-        first: the initial y, (B, N, D).
-        y: after each step, (B, T, N, D), zero where masked.
-        mask: (B, T) booleans, or None.
+    `first` is the initial y (B, N, D); y, (B, T, N, D), is zero where it is masked.
     """
     before = torch.cat((first.unsqueeze(1), y[:, :-1]), dim=1)
     if mask is None:

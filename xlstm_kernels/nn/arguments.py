@@ -8,11 +8,7 @@ from xlstm_kernels.arguments import require_kind
 
 
 def require_sequences(owner: str, x: mx.array, *features: int) -> None:
-    """Accept sequences (B, S, *features).
-
-    Raises:
-        ValueError: for another number of axes, and for other features.
-    """
+    """Accept sequences (B, S, *features); raise a ValueError for other shapes."""
     if x.shape[2:] != features:
         sizes = ", ".join(map(str, features))
         raise ValueError(f"{owner}: x must be (B, S, {sizes}), got {x.shape}")
@@ -21,9 +17,7 @@ def require_sequences(owner: str, x: mx.array, *features: int) -> None:
 def require_tokens(owner: str, inputs: mx.array) -> None:
     """Accept token ids (B, S).
 
-    Raises:
-        TypeError: for what is not an array of integers.
-        ValueError: for another number of axes.
+    Raise a TypeError for what is not an array of integers, a ValueError for another number of axes.
     """
     require_kind(owner, "inputs", inputs, mx.integer, "token ids (B, S)")
     if inputs.ndim != 2:

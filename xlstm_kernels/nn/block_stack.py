@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.arguments import require_tokens
 from xlstm_kernels.nn.block_stack_config import NORM_EPS
-from xlstm_kernels.nn.blocks import keep_states, run_blocks
+from xlstm_kernels.nn.blocks import ResidualBlock, keep_states, run_blocks
 from xlstm_kernels.nn.feed_forward import FeedForward
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer, sLSTMState
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 BlockStackCache: TypeAlias = list[UpProjectionMLSTMState | sLSTMState]
 
 
-class xLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
+class xLSTMBlock(ResidualBlock):  # noqa: N801  (the name that NX-AI's users know)
     """A block of the paper: x + layer(norm(x)), then for an sLSTM x + FFN(norm(x)).
 
     Args:
         config: see `xLSTMBlockStackConfig`, which also says whether the layer is an sLSTM.
         index: of the block in the model.
     """
+
+    _layer, _norm, _ffn_norm = "xlstm", "xlstm_norm", "ffn_norm"
 
     def __init__(self, config: xLSTMBlockStackConfig, index: int) -> None:
         super().__init__()
@@ -48,23 +50,8 @@ class xLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
             )
             self.ffn_dropout = nn.Dropout(config.ffn_dropout)
 
-    def __call__(
-        self,
-        x: mx.array,
-        state: Any = None,
-        mask: mx.array | None = None,
-        seq_idx: mx.array | None = None,
-    ) -> tuple[mx.array, Any]:
-        """Run the block over x (B, S, D); arguments and results are those of its layer."""
-        remembered, last = self.xlstm(self.xlstm_norm(x), state, mask, seq_idx)
-        x = x + remembered
-        if "ffn" in self:
-            x = x + self.ffn_dropout(self.ffn(self.ffn_norm(x)))
-        return x, last
-
-    def init_state(self, batch_size: int) -> UpProjectionMLSTMState | sLSTMState:
-        """The state before the first position, zeros."""
-        return self.xlstm.init_state(batch_size)
+    def _feed_forward(self, x: mx.array) -> mx.array:
+        return self.ffn_dropout(self.ffn(x))
 
 
 class xLSTMBlockStack(nn.Module):  # noqa: N801

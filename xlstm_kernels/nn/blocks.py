@@ -20,11 +20,35 @@ if TYPE_CHECKING:
 _MANY_TOKENS = 512  # a block of them keeps a GPU busy while the host prepares the next one
 
 
-class _Block(nn.Module):
-    """x + layer(norm(x)), then x + FFN(norm(x)); a subclass names the first layer and its norm."""
+class ResidualBlock(nn.Module):
+    """x + layer(norm(x)), then x + FFN(norm(x)), if there is one; a subclass names the parts."""
 
     _layer: ClassVar[str]
     _norm: ClassVar[str]
+    _ffn_norm: ClassVar[str] = "norm_ffn"
+
+    def __call__(
+        self,
+        x: mx.array,
+        state: Any = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
+    ) -> tuple[mx.array, Any]:
+        """Run the block over x (B, S, D); arguments and results are those of its layer."""
+        remembered, last = self[self._layer](self[self._norm](x), state, mask, seq_idx)
+        x = x + remembered
+        return (x + self._feed_forward(self[self._ffn_norm](x)) if "ffn" in self else x), last
+
+    def init_state(self, batch_size: int) -> Any:
+        """The state before the first position, zeros."""
+        return self[self._layer].init_state(batch_size)
+
+    def _feed_forward(self, x: mx.array) -> Any:
+        return self.ffn(x)
+
+
+class _LargeBlock(ResidualBlock):
+    """A block with the norms of xLSTM-7B."""
 
     def __init__(
         self, config: xLSTMConfig, layer: mLSTMLayer | sLSTMLayer, size: int, activation: str
@@ -42,24 +66,8 @@ class _Block(nn.Module):
             num_hidden_layers=config.num_hidden_layers,
         )
 
-    def __call__(
-        self,
-        x: mx.array,
-        state: Any = None,
-        mask: mx.array | None = None,
-        seq_idx: mx.array | None = None,
-    ) -> tuple[mx.array, Any]:
-        """Run the block over x (B, S, D); arguments and results are those of its layer."""
-        remembered, last = self[self._layer](self[self._norm](x), state, mask, seq_idx)
-        x = x + remembered
-        return x + self.ffn(self.norm_ffn(x)), last
 
-    def init_state(self, batch_size: int) -> Any:
-        """The state before the first position, zeros."""
-        return self[self._layer].init_state(batch_size)
-
-
-class mLSTMBlock(_Block):  # noqa: N801  (the name that NX-AI's users know)
+class mLSTMBlock(_LargeBlock):  # noqa: N801  (the name that NX-AI's users know)
     """A block of xLSTM-7B: x + mLSTM(norm(x)), then x + FFN(norm(x)), gated by a silu.
 
     Args:
@@ -72,7 +80,7 @@ class mLSTMBlock(_Block):  # noqa: N801  (the name that NX-AI's users know)
         super().__init__(config, mLSTMLayer(config.mlstm_layer()), config.ffn_size, "silu")
 
 
-class sLSTMBlock(_Block):  # noqa: N801
+class sLSTMBlock(_LargeBlock):  # noqa: N801
     """The paper's sLSTM block: x + sLSTM(norm(x)), then x + FFN(norm(x)), gated by a gelu.
 
     Its norms are those of xLSTM-7B, so that blocks of both kinds go together.
@@ -97,15 +105,7 @@ def run_blocks(
     mask: mx.array | None,
     seq_idx: mx.array | None,
 ) -> tuple[mx.array, list[Any]]:
-    """Run blocks one after the other, each from its state.
-
-    Args:
-        owner: the model, for the error.
-        blocks: the blocks.
-        x: (B, S, D).
-        cache: the state of each block; None for the start.
-        mask: (B, S) booleans, or None.
-        seq_idx: (B, S) integers, or None.
+    """Run blocks one after the other over x (B, S, D), each from its state in the cache, if any.
 
     Returns:
         The output of the last block, and the state of each block after the last position.
@@ -149,11 +149,7 @@ def _follow(given: mx.array, results: Any) -> bool:
 
 
 def keep_states(owner: str, cache: list[Any] | None, after: list[Any]) -> None:
-    """Put the states after the last position into a cache, if there is one.
-
-    Raises:
-        TypeError: for a cache that is not a list.
-    """
+    """Put the states after the last position into a cache, if there is one; it must be a list."""
     if cache is not None:
         if not isinstance(cache, list):
             raise TypeError(

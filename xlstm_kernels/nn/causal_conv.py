@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mlx.core as mx
 from mlx import nn
@@ -55,7 +56,8 @@ class CausalConv1d(nn.Module):
             ValueError: for shapes that do not fit.
         """
         if mask is None and seq_idx is None:
-            return self._convolve(x, state)
+            y, last = self._convolve(x, state)
+            return y, last
         batch, steps, _ = x.shape
         begins = None
         if seq_idx is not None:
@@ -78,9 +80,13 @@ class CausalConv1d(nn.Module):
         channels, kernel_size = self.weight.shape
         return f"{channels}, kernel_size={kernel_size}, activation={self.activation!r}"
 
-    def _convolve(self, x: mx.array, state: mx.array | None) -> tuple[mx.array, mx.array]:
-        y, last = causal_conv1d(x, self.weight, self.bias, state, True, self.activation)
-        return y, last
+    def _convolve(
+        self, x: mx.array, state: mx.array | None, numbers: mx.array | None = None
+    ) -> Any:
+        """Return y and the last inputs; with numbers of sequences y alone."""
+        return causal_conv1d(
+            *(x, self.weight, self.bias, state, numbers is None, self.activation), seq_idx=numbers
+        )
 
     def _convolve_packed(
         self, x: mx.array, state: mx.array | None, begins: mx.array | None, steps: mx.array
@@ -96,16 +102,11 @@ class CausalConv1d(nn.Module):
         numbers = mx.cumsum(begins.astype(mx.int32), axis=1)
         of_rows = mx.pad(numbers, [(0, 0), (before, 0)])
         if state is None:
-            y = self._convolve_sequences(x, numbers)
+            y = self._convolve(x, None, numbers)
         else:
-            y = self._convolve_sequences(rows, of_rows)[:, before:]
+            y = self._convolve(rows, None, of_rows)[:, before:]
         is_own = mx.take_along_axis(of_rows, ends, axis=1) == mx.sum(begins, axis=1, keepdims=True)
         return y, selected(mx.expand_dims(is_own, axis=2), last)
-
-    def _convolve_sequences(self, x: mx.array, numbers: mx.array) -> mx.array:
-        y = causal_conv1d(x, self.weight, self.bias, activation=self.activation, seq_idx=numbers)
-        assert isinstance(y, mx.array)  # no final states were asked for
-        return y
 
 
 def _at(rows: mx.array, indices: mx.array) -> mx.array:

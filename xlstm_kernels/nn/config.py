@@ -76,6 +76,9 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
         return int(self.hidden_size * self.v_dim_factor)
 
 
+_OF_MLSTM = {one.name for one in dataclasses.fields(mLSTMLayerConfig)} - {"mlstm_backend"}
+
+
 @dataclass(frozen=True, slots=True)
 class sLSTMLayerConfig:  # noqa: N801
     """An sLSTM layer as in the sLSTM block of the xLSTM paper.
@@ -247,17 +250,9 @@ class xLSTMConfig:  # noqa: N801
 
     def mlstm_layer(self) -> mLSTMLayerConfig:
         """The part about the mLSTM layers."""
-        return mLSTMLayerConfig(
-            hidden_size=self.hidden_size,
-            num_heads=self.num_heads,
-            qk_dim_factor=self.qk_dim_factor,
-            v_dim_factor=self.v_dim_factor,
-            use_bias=self.use_bias,
-            norm_eps=self.norm_eps,
-            gate_soft_cap=self.gate_soft_cap,
-            num_hidden_layers=self.num_hidden_layers,
-            mlstm_backend=mLSTMBackendConfig(**{name: getattr(self, name) for name in _OF_KERNELS}),
-        )
+        shared = {name: getattr(self, name) for name in _OF_MLSTM}
+        kernels = {name: getattr(self, name) for name in _OF_KERNELS}
+        return mLSTMLayerConfig(**shared, mlstm_backend=mLSTMBackendConfig(**kernels))
 
     def slstm_layer(self, layer_index: int) -> sLSTMLayerConfig:
         """The part about the sLSTM layer of a block."""
@@ -280,9 +275,8 @@ class xLSTMConfig:  # noqa: N801
 def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple[int, ...]:
     """Return the indices of sLSTM blocks as a tuple.
 
-    Raises:
-        TypeError: for no sequence, and for an index that is not an int.
-        ValueError: for one that no block has.
+    Raise a TypeError for no sequence and for an index that is not an int, a ValueError for one that
+    no block has.
     """
     owner = type(config).__name__
     if not isinstance(slstm_at, Iterable):

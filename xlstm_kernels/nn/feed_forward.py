@@ -40,11 +40,7 @@ def _gated(activation: str) -> Callable[[mx.array, mx.array], mx.array]:
 
 
 def require_activation(owner: str, name: str) -> None:
-    """Accept the name of an activation.
-
-    Raises:
-        ValueError: for another one.
-    """
+    """Accept the name of an activation; raise a ValueError for another one."""
     if name not in _ACTIVATIONS:
         raise ValueError(
             f"{owner}: activation must be one of {', '.join(map(repr, _ACTIVATIONS))}, got {name!r}"

@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from xlstm_kernels.nn.linear import Linear
 
+#: Of xLSTM-7B: at first little is let in.
 INPUT_GATE_BIAS = -10.0
 _FORGET_GATE_BIASES = (3.0, 6.0)
 
@@ -45,11 +46,6 @@ def gate_linear(inputs: int, biases: mx.array) -> Linear:
 def small_normal(shape: tuple[int, ...], width: int) -> mx.array:
     """Normal numbers of variance 2 / (5 width), float32."""
     return mx.random.normal(shape, scale=math.sqrt(2 / (5 * width)))
-
-
-def input_gate_biases(num_heads: int) -> mx.array:
-    """-10 for each head (NH,): at first little is let in."""
-    return mx.full((num_heads,), INPUT_GATE_BIAS)
 
 
 def forget_gate_biases(num_heads: int) -> mx.array:

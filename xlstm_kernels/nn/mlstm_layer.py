@@ -12,9 +12,9 @@ from xlstm_kernels.mlstm.arguments import States
 from xlstm_kernels.mlstm.backend import DTYPES, mLSTMBackend
 from xlstm_kernels.nn.arguments import heads_first, require_sequences
 from xlstm_kernels.nn.initialization import (
+    INPUT_GATE_BIAS,
     forget_gate_biases,
     gate_linear,
-    input_gate_biases,
     output_linear,
     small_linear,
 )
@@ -44,7 +44,7 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         self.k = small_linear(width, config.qk_dim, bias=config.use_bias)
         self.v = small_linear(width, config.v_dim, bias=config.use_bias)
         self.ogate_preact = small_linear(width, config.v_dim, bias=config.use_bias)
-        self.igate_preact = gate_linear(width, input_gate_biases(heads))
+        self.igate_preact = gate_linear(width, mx.full((heads,), INPUT_GATE_BIAS))
         self.fgate_preact = gate_linear(width, forget_gate_biases(heads))
         self.mlstm_backend = mLSTMBackend(config.mlstm_backend)
         self.multihead_norm = MultiHeadLayerNorm(

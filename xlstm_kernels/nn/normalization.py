@@ -25,11 +25,12 @@ class _Norm(nn.Module):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        use_weight: bool,
-        use_bias: bool,
-        force_float32_reductions: bool,
-        backend: str | None,
+        eps: float = 1e-6,
+        use_weight: bool = True,
+        use_bias: bool = False,
+        force_float32_reductions: bool = True,
+        *,
+        backend: str | None = None,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -58,18 +59,6 @@ class RMSNorm(_Norm):
         force_float32_reductions: taken for NX-AI's sake; reductions are float32 either way.
         backend: as in `xlstm_kernels.rms_norm`.
     """
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-6,
-        use_weight: bool = True,
-        use_bias: bool = False,
-        force_float32_reductions: bool = True,
-        *,
-        backend: str | None = None,
-    ) -> None:
-        super().__init__(num_features, eps, use_weight, use_bias, force_float32_reductions, backend)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise x (..., num_features); the result has its shape and dtype.
@@ -103,8 +92,10 @@ class _MultiHeadNorm(_Norm):
         *,
         backend: str | None = None,
     ) -> None:
-        features = num_heads * head_dim
-        super().__init__(features, eps, use_weight, use_bias, force_float32_reductions, backend)
+        super().__init__(
+            *(num_heads * head_dim, eps, use_weight, use_bias, force_float32_reductions),
+            backend=backend,
+        )
         self.num_heads = num_heads
         self.head_dim = head_dim
 
@@ -143,14 +134,7 @@ class MultiHeadLayerNorm(_MultiHeadNorm):
 class MultiHeadRMSNorm(_MultiHeadNorm):
     """`xlstm_kernels.multi_head_rms_norm`; as `MultiHeadLayerNorm`, but that no mean is taken away.
 
-    Args:
-        num_heads: NH.
-        head_dim: DH, over which is normalised.
-        eps: added to the mean square.
-        use_weight: whether there is a `weight` (NH*DH,), of ones at first.
-        use_bias: whether there is a `bias` (NH*DH,), of zeros at first.
-        force_float32_reductions: taken for NX-AI's sake; reductions are float32 either way.
-        backend: as in `xlstm_kernels.multi_head_rms_norm`.
+    Arguments are those of `MultiHeadLayerNorm`; eps is added to the mean square.
     """
 
     _normalise = staticmethod(multi_head_rms_norm)

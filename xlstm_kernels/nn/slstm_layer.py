@@ -64,17 +64,7 @@ class HeadwiseLinear(nn.Module):
 
 
 class QuantizedHeadwiseLinear(nn.Module):
-    """A `HeadwiseLinear` with quantized weights, which are frozen.
-
-    Args:
-        weight: (N, DH, DH).
-        group_size: as in `mx.quantize`, like the next two.
-        bits: bits of a weight.
-        mode: the format.
-
-    Raises:
-        ValueError: DH is not a multiple of the group size.
-    """
+    """A `HeadwiseLinear` with quantized weights, which are frozen; see its `to_quantized`."""
 
     def __init__(
         self, weight: mx.array, group_size: int | None, bits: int | None, mode: str
@@ -209,21 +199,9 @@ class sLSTMLayer(nn.Module):  # noqa: N801
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, sLSTMState]:
-        """Run the layer over a sequence, or a piece of one.
+        """Run the layer over x (B, S, D), a sequence or a piece of one.
 
-        Args:
-            x: (B, S, D).
-            state: what an earlier call returned, or `init_state` made; None for the start.
-            mask: (B, S) booleans; what stands where it is False is not seen by any other position,
-                wherever it stands.
-            seq_idx: (B, S) integers; where the number changes, a new sequence begins, which sees
-                nothing of those before it. The first goes on from `state`.
-
-        Returns:
-            y (B, S, D), and the state after the last position.
-
-        Raises:
-            ValueError: for shapes that do not fit.
+        Arguments, errors and y (B, S, D) are those of `mLSTMLayer`, with this layer's state.
         """
         require_sequences("sLSTMLayer", x, self.config.hidden_size)
         before = self.init_state(x.shape[0]) if state is None else state

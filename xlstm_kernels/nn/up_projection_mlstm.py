@@ -74,21 +74,9 @@ class UpProjectionMLSTMLayer(nn.Module):
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, UpProjectionMLSTMState]:
-        """Run the layer over a sequence, or a piece of one.
+        """Run the layer over x (B, S, D), a sequence or a piece of one.
 
-        Args:
-            x: (B, S, D).
-            state: what an earlier call returned, or `init_state` made; None for the start.
-            mask: (B, S) booleans; what stands where it is False is not seen by any other position,
-                wherever it stands.
-            seq_idx: (B, S) integers; where the number changes, a new sequence begins, which sees
-                nothing of those before it. The first goes on from `state`.
-
-        Returns:
-            y (B, S, D), and the state after the last position.
-
-        Raises:
-            ValueError: for shapes that do not fit.
+        Arguments, errors and y (B, S, D) are those of `mLSTMLayer`, with this layer's state.
         """
         require_sequences("UpProjectionMLSTMLayer", x, self.config.embedding_dim)
         conv, c, n, m = state or (None,) * 4

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlstm_kernels import executors
 from xlstm_kernels.mlstm.backend import DTYPES
-from xlstm_kernels.recurrent.lstm import lstm
-from xlstm_kernels.recurrent.single_state import elman, gru
+from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _BACKENDS = {
     "vanilla_fwbw": "native",
 }
 #: The functions without a kernel.
-_NATIVE = {"lstm": lstm, "gru": gru, "elman": elman}
+_NATIVE = {cell.name: cell for cell in (LSTM, GRU, ELMAN)}
 
 
 def flashrnn(
@@ -67,7 +66,7 @@ def flashrnn(
     if function == "slstm":
         results = slstm(Wx, R, b, states, backend=chosen)
     elif function in _NATIVE:
-        results = _NATIVE[function](Wx, R, b, states)
+        results = run(_NATIVE[function], Wx, R, b, states)
     else:
         raise ValueError(
             f"flashrnn: function must be one of slstm, {', '.join(_NATIVE)}, got {function!r}"

@@ -1,26 +1,46 @@
-"""The LSTM with the shapes of the sLSTM: N heads of D units, whose recurrence stays in the head.
+"""Recurrent networks without a kernel: FlashRNN's LSTM, GRU and Elman network.
 
-With the pre-activations g_t = Wx_t + R y_{t-1} + b of the gates i, f and o and of the candidate z,
+With the pre-activations g_t = Wx_t + R y_{t-1} + b of the gates,
 
-    c_t = sigmoid(f_t) c_{t-1} + sigmoid(i_t) tanh(z_t),   y_t = sigmoid(o_t) tanh(c_t)
+    LSTM:   c_t = sigmoid(f_t) c_{t-1} + sigmoid(i_t) tanh(z_t),   y_t = sigmoid(o_t) tanh(c_t)
+    Elman:  y_t = tanh(g_t)
+    GRU:    y_t = sigmoid(z_t) y_{t-1} + (1 - sigmoid(z_t)) tanh(n_t + sigmoid(r_t) g_t)
 
-(Hochreiter and Schmidhuber, 1997; Gers et al., 2000; Poeppel et al., "FlashRNN", 2024). It runs in
-MLX operations, a few for each step. The kernels of the sLSTM are mostly its stabiliser, which the
-LSTM lacks: one text for both would be harder to read than two. The gradient is written by hand. It
-needs the states alone, and computes the gates of all steps again by one product.
+(Hochreiter and Schmidhuber, 1997; Gers et al., 2000; Elman, 1990; Cho et al., 2014, in cuDNN's
+form, where Wx has no part in g and R none in n; Poeppel et al., "FlashRNN", 2024), in MLX
+operations, a few for each step. The kernels of the sLSTM are mostly its stabiliser, which these
+lack. The gradient needs the states alone. What doesn't go backward in it is computed for all steps
+at once: the gates again by one product, the slopes of a step, and the gradient in R.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import mlx.core as mx
 
 from xlstm_kernels import products
-from xlstm_kernels.differentiation import Arrays, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.recurrent.slstm.arguments import initial_states, require_inputs
 
-_STATES = 2
-_GATES = 4
-_PLAIN = products.Products(mx.float32)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A recurrent network of N heads with D units each."""
+
+    name: str  # of the operator
+    # From the gates and the states, y first, all of one shape, to the next states.
+    step: Callable[..., list[mx.array]]
+    gates: str  # those of Wx, a letter each, which are the last ones of b
+    recurrent: int  # how many R contributes to, the first ones of b
+    biased: int  # how many gates there are
+    states: int = 1  # of a unit
 
 
 def lstm(
@@ -50,166 +70,148 @@ def lstm(
         TypeError: for a dtype that is not listed.
         ValueError: for shapes that do not fit.
     """
-    require_inputs("lstm", Wx, R, b)
+    return run(LSTM, Wx, R, b, states)
+
+
+def run(
+    cell: Cell,
+    Wx: mx.array,  # noqa: N803
+    R: mx.array,  # noqa: N803
+    b: mx.array,
+    states: mx.array | None,
+) -> tuple[mx.array, mx.array]:
+    """Return the states after each step, (S, B, T, N, D), and after the last, (S, B, 1, N, D)."""
+    require_inputs(
+        *(cell.name, Wx, R, b), gates=cell.gates, recurrent=cell.recurrent, biased=cell.biased
+    )
     batch, steps, _, heads, units = Wx.shape
-    initial = initial_states("lstm", states, (batch, heads, units), count=_STATES)
+    initial = initial_states(cell.name, states, (batch, heads, units), count=cell.states)
     if not Wx.size:
-        nothing = mx.zeros((_STATES, batch, steps, heads, units), dtype=mx.float32)
+        nothing = mx.zeros((cell.states, batch, steps, heads, units), dtype=mx.float32)
         return nothing, mx.expand_dims(initial, axis=2)
-    after_each = _lstm(Wx, R, b, initial)
+    if cell.biased > len(cell.gates):
+        Wx = mx.pad(Wx, [(0, 0), (0, 0), (cell.biased - len(cell.gates), 0), (0, 0), (0, 0)])  # noqa: N806
+        R = mx.pad(R, [(0, cell.biased - cell.recurrent), (0, 0), (0, 0), (0, 0)])  # noqa: N806
+    after_each = _operation(cell.step, cell.states)(Wx, R, b, initial)
     return after_each, after_each[:, :, -1:]
 
 
-def lstm_reference(
-    gate_input: mx.array,
-    recurrent: mx.array,
-    bias: mx.array,
-    initial: mx.array,
-    *,
-    multiply: products.Products = _PLAIN,
-) -> mx.array:
-    """Return the states (2, B, T, N, D) of `lstm`.
+@functools.cache
+def _operation(step: Callable[..., list[mx.array]], count: int) -> Operation:
+    """The differentiable (Wx (B, T, G, N, D), R, b, initial) -> states (S, B, T, N, D)."""
 
-    Args:
-        gate_input: (B, T, 4, N, D), not empty.
-        recurrent: (4, N, D, D), indexed [gate, head, out, in].
-        bias: (4, N, D).
-        initial: (2, B, N, D), y and c, float32.
-        multiply: the product of R and y.
-    """
-    arriving = by_step(gate_input.astype(mx.float32) + bias.astype(mx.float32))
-    weights = multiply.operand(by_head(recurrent)).transposed
-    y, c = initial.transpose(0, 2, 1, 3)
-    trace = []
-    for arrival in arriving:
-        y, c = _step(arrival + multiply.operand(y) @ weights, c)
-        trace.append(mx.stack([y, c]))
-    return mx.stack(trace, axis=2).transpose(0, 3, 2, 1, 4)
+    @mx.compile
+    def step_on(gates: mx.array, *states: mx.array) -> list[mx.array]:
+        return step(*mx.split(gates, gates.shape[-1] // states[0].shape[-1], axis=-1), *states)
+
+    def forward(wx: mx.array, r: mx.array, b: mx.array, initial: mx.array) -> mx.array:
+        multiply = products.exact()
+        weights = multiply.operand(_by_head(r)).transposed
+        states = list(initial.swapaxes(1, 2))
+        trace = []
+        for arrival in _by_step(wx.astype(mx.float32) + b.astype(mx.float32)):
+            states = step_on(arrival + multiply.operand(states[0]) @ weights, *states)
+            trace.append(mx.stack(states))
+        return mx.stack(trace, axis=2).transpose(0, 3, 2, 1, 4)
+
+    @mx.compile
+    def step_back(*arrays: mx.array) -> list[mx.array]:
+        """The gradients in the gates of a step, (N, B, G D), and in the states before it."""
+        carried, own, slopes = arrays[:count], arrays[count : 2 * count], arrays[2 * count :]
+        after = [a + b for a, b in zip(carried, own, strict=True)]
+        width = len(slopes) // count
+        found = [slope * after[0] for slope in slopes[:width]]
+        for k in range(1, count):
+            of_state = slopes[k * width : (k + 1) * width]
+            found = [a + slope * after[k] for a, slope in zip(found, of_state, strict=True)]
+        return [mx.concatenate(found[:-count], axis=-1), *found[-count:]]
+
+    def backward(*arrays: mx.array) -> Arrays:
+        wx, r, b, initial, cotangent, after = arrays
+        batch, steps, gates, heads, units = wx.shape
+        multiply = products.exact()
+        weights = multiply.operand(_by_head(r))
+        before = mx.concatenate([mx.expand_dims(initial, 2), after[:, :, :-1]], axis=2)
+        heard = multiply.operand(before[0].reshape((-1, heads, units)).swapaxes(0, 1))
+        fed_back = (heard @ weights.transposed).reshape((heads, batch, steps, gates, units))
+        opened = wx.astype(mx.float32) + b.astype(mx.float32) + fed_back.transpose(1, 2, 3, 0, 4)
+        # Of each state by all gates and states before, (B, T, N, D) each.
+        taken, ones = [*mx.moveaxis(opened, 2, 0), *before], mx.eye(count)
+        slopes = [
+            mx.vjp(step, taken, [mx.broadcast_to(one, after[0].shape) for one in of_state])[1]
+            for of_state in ones
+        ]
+        each = mx.stack([*cotangent, *itertools.chain(*slopes)])
+        parts = mx.split(
+            each.transpose(2, 0, 3, 1, 4).reshape((-1, batch, units)), steps * len(each)
+        )
+        carried = list(mx.zeros((count, heads, batch, units)))
+        trace = []
+        for end in range(len(parts), 0, -len(each)):
+            by_gates, *carried = step_back(*carried, *parts[end - len(each) : end])
+            carried[0] = multiply.operand(by_gates).times(weights, plus=carried[0])
+            trace.append(by_gates)
+        by_gates = mx.stack(trace[::-1], axis=2)  # (N, B, T, G D)
+        rows = multiply.operand(by_gates.reshape((heads, batch * steps, gates * units)))
+        by_r = (rows.transposed @ heard).reshape((heads, gates, units, units))
+        by_wx = by_gates.reshape((heads, batch, steps, gates, units)).transpose(1, 2, 3, 0, 4)
+        return (
+            by_wx.astype(wx.dtype),
+            by_r.swapaxes(0, 1).astype(r.dtype),
+            mx.sum(by_wx, axis=(0, 1)).astype(b.dtype),
+            mx.stack(carried).swapaxes(1, 2),
+        )
+
+    def same_by_reference(*arrays: mx.array) -> Arrays:
+        # The states, last, are a function of the others, and count there.
+        return gradient_of(forward)(arrays[:4], arrays[4:5])
+
+    gradient = differentiable(backward, gradient_of(same_by_reference))
+
+    def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        gradients: Arrays = gradient(*primals, *cotangents, *outputs)
+        return gradients
+
+    return differentiable(forward, pull_back, of_outputs=True)
 
 
-@mx.compile
-def _step(gates: mx.array, c: mx.array) -> Arrays:
-    """Return y and c after a step; gates are (N, B, 4 D)."""
-    admit, forget, candidate, output = mx.split(gates, _GATES, axis=-1)
-    c = mx.sigmoid(forget) * c + mx.sigmoid(admit) * mx.tanh(candidate)
-    return mx.sigmoid(output) * mx.tanh(c), c
-
-
-def by_step(gate_input: mx.array) -> list[mx.array]:
+def _by_step(arrays: mx.array) -> list[mx.array]:
     """(B, T, G, N, D) as T arrays (N, B, G D)."""
-    batch, steps, gates, heads, units = gate_input.shape
-    whole = gate_input.transpose(1, 3, 0, 2, 4)
+    batch, steps, gates, heads, units = arrays.shape
+    whole = arrays.transpose(1, 3, 0, 2, 4)
     # Split, not indexed: the gradient of each index would be as big as the whole.
     return list(mx.split(whole.reshape((steps * heads, batch, gates * units)), steps))
 
 
-def by_head(recurrent: mx.array) -> mx.array:
+def _by_head(recurrent: mx.array) -> mx.array:
     """(G, N, D, D) as (N, G D, D), float32."""
     gates, heads, units, _ = recurrent.shape
-    by_head = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
-    return by_head.reshape((heads, gates * units, units))
+    return recurrent.astype(mx.float32).swapaxes(0, 1).reshape((heads, gates * units, units))
 
 
-# --- the gradient ------------------------------------------------------------------------------
+def _sigmoid(x: mx.array) -> mx.array:
+    """The logistic function, whose derived slope keeps its digits in both tails."""
+    least, one = (mx.array(number, dtype=x.dtype) for number in (-80, 1))
+    value = one / (one + mx.exp(mx.negative(mx.maximum(x, least))))
+    return mx.where(x < least, mx.zeros_like(x), value)
 
 
-def _gradient(*arrays: mx.array) -> Arrays:
-    """The gradients in Wx, R, b and the initial states, of these, the cotangent and the states."""
-    gate_input, recurrent, bias, initial, cotangent, states = arrays
-    batch, steps, gates, heads, units = gate_input.shape
-    rows = batch * steps
-    multiply = products.exact()
-    weights = multiply.operand(by_head(recurrent))
-    y_before, c_before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
-    heard = multiply.operand(y_before.reshape((rows, heads, units)).transpose(1, 0, 2))
-    fed_back = (heard @ weights.transposed).reshape((heads, batch, steps, gates, units))
-    arriving = gate_input.astype(mx.float32) + bias.astype(mx.float32)
-    admit, forget, candidate, output = mx.moveaxis(
-        arriving + fed_back.transpose(1, 2, 3, 0, 4), 2, 0
-    )
-    factors = _factors(admit, forget, candidate, output, c_before, states[1])
-    # From (B, T, N, D) each to (N, B, D), those of a step together.
-    parts = mx.stack([*cotangent, *factors]).transpose(2, 0, 3, 1, 4)
-    parts = mx.split(parts.reshape((-1, batch, units)), (_STATES + len(factors)) * steps)
-    y, c = mx.zeros((_STATES, heads, batch, units), dtype=mx.float32)
-    trace = []
-    for step in reversed(range(steps)):
-        begin = (_STATES + len(factors)) * step
-        slopes, c = _step_back(y, c, *parts[begin : begin + _STATES + len(factors)])
-        trace.append(slopes)
-        y = multiply.operand(slopes) @ weights
-    slopes = mx.stack(trace[::-1], axis=2)  # (N, B, T, 4 D)
-    flat = multiply.operand(slopes.reshape((heads, rows, gates * units)))
-    by_weights = (flat.transposed @ heard).reshape((heads, gates, units, units))
-    by_gates = slopes.reshape((heads, batch, steps, gates, units)).transpose(1, 2, 3, 0, 4)
-    return (
-        by_gates.astype(gate_input.dtype),
-        by_weights.transpose(1, 0, 2, 3).astype(recurrent.dtype),
-        mx.sum(slopes.reshape((heads, rows, gates, units)), axis=1)
-        .transpose(1, 0, 2)
-        .astype(bias.dtype),
-        mx.stack([y, c]).transpose(0, 2, 1, 3),
-    )
+def _lstm(
+    i: mx.array, f: mx.array, z: mx.array, o: mx.array, _y: mx.array, c: mx.array
+) -> list[mx.array]:
+    c = _sigmoid(f) * c + _sigmoid(i) * mx.tanh(z)
+    return [_sigmoid(o) * mx.tanh(c), c]
 
 
-def _factors(
-    admit: mx.array,
-    forget: mx.array,
-    candidate: mx.array,
-    output: mx.array,
-    c_before: mx.array,
-    c: mx.array,
-) -> Arrays:
-    """The factors of `_step_back` for all steps, (B, T, N, D) each."""
-    admitted, kept, opened = (mx.sigmoid(gate) for gate in (admit, forget, output))
-    value, shown = mx.tanh(candidate), mx.tanh(c)
-    one = mx.ones_like(c)
-    return (
-        opened * (one - mx.square(shown)),
-        kept,
-        value * admitted * mx.sigmoid(mx.negative(admit)),
-        c_before * kept * mx.sigmoid(mx.negative(forget)),
-        admitted * (one - mx.square(value)),
-        shown * opened * mx.sigmoid(mx.negative(output)),
-    )
+def _gru(g: mx.array, r: mx.array, z: mx.array, n: mx.array, y: mx.array) -> list[mx.array]:
+    candidate = mx.tanh(n + _sigmoid(r) * g)
+    return [candidate + _sigmoid(z) * (y - candidate)]
 
 
-@mx.compile
-def _step_back(y: mx.array, c: mx.array, *parts: mx.array) -> Arrays:
-    """The gradients in the gates of a step, (N, B, 4 D), and in the c before it.
-
-    Args:
-        y: the gradient in y by the steps after it, (N, B, D).
-        c: that in c.
-        *parts: the cotangents of y and c, and the factors: of y in c, of c in the c before, of c
-            in i, f and z, and of y in o.
-    """
-    own_y, own_c, of_y, kept, by_admit, by_forget, by_candidate, by_output = parts
-    y = y + own_y
-    c = c + own_c + y * of_y
-    gates = [c * by_admit, c * by_forget, c * by_candidate, y * by_output]
-    return mx.concatenate(gates, axis=-1), c * kept
+def _elman(g: mx.array, _y: mx.array) -> list[mx.array]:
+    return [mx.tanh(g)]
 
 
-def _by_reference(*arrays: mx.array) -> Arrays:
-    """The same gradient, of which MLX derives another one."""
-    return gradient_of(lstm_reference)(arrays[:4], arrays[4:5])
-
-
-def _second(primals: Arrays, cotangents: Arrays) -> Arrays:
-    # The states, last, are a function of the other primals, and count there.
-    gradients = gradient_of(_by_reference)(primals[:5], cotangents)
-    return (*gradients, mx.zeros_like(primals[5]))
-
-
-_exact_gradient = differentiable(_gradient, _second)
-
-
-def _pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
-    gradients: Arrays = _exact_gradient(*primals, *cotangents, *outputs)
-    return gradients
-
-
-_lstm = differentiable(
-    lambda *arrays: lstm_reference(*arrays, multiply=products.exact()), _pull_back, of_outputs=True
-)
+LSTM = Cell("lstm", _lstm, "ifzo", recurrent=4, biased=4, states=2)
+GRU = Cell("gru", _gru, "rzn", recurrent=3, biased=4)
+ELMAN = Cell("elman", _elman, "g", recurrent=1, biased=1)

@@ -42,6 +42,10 @@ class InvertedIndex(VectorIndex):
 
     #: The name of the vectors, or of their codes, in a file.
     rows: ClassVar[str]
+    #: The number of codewords of a part of a vector.
+    codewords: ClassVar[int] = 0
+    #: The backends that read the rows of pages; others read them interleaved.
+    rows_on: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, dimension: int, nlist: int, metric: Metric | str = Metric.L2, *, nprobe: int = 1
@@ -79,7 +83,9 @@ class InvertedIndex(VectorIndex):
         max_points_per_centroid: int = 64,
         seed: int = 1234,
     ) -> None:
-        """Find centroids of vectors (N, D), float32, N at least nlist, by k-means; evaluates them.
+        """Find centroids of vectors (N, D), float32, by k-means, and codewords; evaluates them.
+
+        N is at least nlist, and for codewords at least 256.
 
         Args:
             vectors: a sample of those that are added.
@@ -92,16 +98,19 @@ class InvertedIndex(VectorIndex):
             ValueError: for another shape, too few vectors, or vectors in the index.
         """
         given = self._accepted("train", "vectors", vectors)
-        if given.shape[0] < self.nlist:
-            raise ValueError(
-                f"{self._name}.train: {self.nlist} lists need as many vectors, got {given.shape[0]}"
-            )
+        for count, parts in ((self.nlist, "lists"), (self.codewords, "codewords")):
+            if given.shape[0] < count:
+                raise ValueError(
+                    f"{self._name}.train: {count} {parts} need as many vectors, "
+                    f"got {given.shape[0]}"
+                )
         if self.ntotal:
             raise ValueError(f"{self._name}.train: the index has vectors already")
         sample = evenly_spaced(given, self.nlist, max_points_per_centroid)
         centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
         mx.eval(centroids)
         self._centroids = centroids
+        self._train_codes(given, centroids, iterations, max_points_per_centroid, seed)
 
     def search(
         self, queries: mx.array, k: int, *, backend: str | None = None
@@ -123,7 +132,7 @@ class InvertedIndex(VectorIndex):
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)
             return distances, self._identified(places)
-        pages = self._paged(interleaved=self._interleaved(resolved))
+        pages = self._paged(interleaved=resolved not in self.rows_on)
         limit = self._page_limit(nprobe, most, pages)
         step = min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist))
 
@@ -162,21 +171,19 @@ class InvertedIndex(VectorIndex):
             settings["max_codes"] = self.max_codes
         return {self.rows: rows, "lists": lists, "centroids": centroids}, settings
 
+    def _train_codes(
+        self, vectors: mx.array, centroids: mx.array, iterations: int, most: int, seed: int
+    ) -> None:
+        """Find what the codes of vectors (N, D) need, from at most so many of each codeword."""
+        return  # whole vectors need nothing
+
     @abstractmethod
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
         """The values that the index keeps of vectors (N, D) in lists (N)."""
 
     @abstractmethod
-    def _no_rows(self) -> mx.array:
-        """The values that the index keeps of no vectors."""
-
-    @abstractmethod
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        """The terms of keys (N), float32, that no query changes."""
-
-    @abstractmethod
-    def _interleaved(self, backend: str) -> bool:
-        """The layout of pages that the scan reads."""
+        """The terms of L2's keys (N), float32, that no query changes."""
 
     @abstractmethod
     def _nearest(
@@ -210,15 +217,18 @@ class InvertedIndex(VectorIndex):
 
     def _whole(self) -> tuple[mx.array, mx.array]:
         """All vectors, or their codes, and their lists, by id."""
-        rows = [] if self._pages is None else [self._pages.by_id()]
+        none = mx.zeros((0,), dtype=mx.int32)
+        rows = [self._encode(mx.zeros((0, self.dimension)), none)]
+        rows += [] if self._pages is None else [self._pages.by_id()]
         rows += [part for part, _ in self._parts]
         lists = mx.concatenate([self._lists, *(of_part for _, of_part in self._parts)])
-        return mx.concatenate([*rows, self._no_rows()]), lists
+        return mx.concatenate(rows), lists
 
     def _paged(self, *, interleaved: bool) -> Pages:
         if self._pages is None or self._parts or self._pages.interleaved != interleaved:
             rows, self._lists = self._whole()
-            norms = self._norms(rows, self._lists)
+            is_squared = self.metric is Metric.L2
+            norms = self._norms(rows, self._lists) if is_squared else mx.zeros(self._lists.shape)
             self._pages = paged(rows, norms, self._lists, self.nlist, interleaved=interleaved)
             self._parts = []
         return self._pages

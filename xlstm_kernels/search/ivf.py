@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.search.inverted import InvertedIndex
-from xlstm_kernels.search.metric import Metric, candidates, nearest_of
+from xlstm_kernels.search.metric import candidates, nearest_of
 from xlstm_kernels.search.scan import scan
 
 if TYPE_CHECKING:
@@ -23,20 +23,13 @@ class IVFFlatIndex(InvertedIndex):
 
     kind = "ivf_flat"
     rows = "vectors"
+    rows_on = (executors.NATIVE,)
 
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
         return vectors
 
-    def _no_rows(self) -> mx.array:
-        return mx.zeros((0, self.dimension))
-
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        if self.metric is not Metric.L2:
-            return mx.zeros(lists.shape)
         return mx.sum(mx.square(rows), axis=1)
-
-    def _interleaved(self, backend: str) -> bool:
-        return backend != executors.NATIVE
 
     def _nearest(
         self, queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, backend: str

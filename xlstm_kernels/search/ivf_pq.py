@@ -42,6 +42,7 @@ class IVFPQIndex(InvertedIndex):
 
     kind = "ivf_pq"
     rows = "codes"
+    codewords = CODEWORDS
 
     def __init__(
         self,
@@ -65,32 +66,10 @@ class IVFPQIndex(InvertedIndex):
             raise ValueError(f"{self._name}: dimension must be a multiple of {m}, got {dimension}")
         self._codebooks: mx.array | None = None
 
-    def train(
-        self,
-        vectors: mx.array,
-        *,
-        iterations: int = 10,
-        max_points_per_centroid: int = 64,
-        seed: int = 1234,
+    def _train_codes(
+        self, vectors: mx.array, centroids: mx.array, iterations: int, most: int, seed: int
     ) -> None:
-        """Find centroids and codewords of vectors (N, D), N at least nlist and 256; evaluates them.
-
-        Arguments and errors are those of `InvertedIndex.train`.
-        """
-        given = self._accepted("train", "vectors", vectors)
-        if given.shape[0] < CODEWORDS:
-            raise ValueError(
-                f"{self._name}.train: {CODEWORDS} codewords need as many vectors, "
-                f"got {given.shape[0]}"
-            )
-        super().train(
-            given,
-            iterations=iterations,
-            max_points_per_centroid=max_points_per_centroid,
-            seed=seed,
-        )
-        sample = evenly_spaced(given, CODEWORDS, max_points_per_centroid)
-        centroids = self._require_trained("train")
+        sample = evenly_spaced(vectors, CODEWORDS, most)
         lists = nearest_centroids(sample, centroids, self.metric)
         codebooks = [
             k_means(part, CODEWORDS, Metric.L2, iterations=iterations, seed=seed)
@@ -117,17 +96,12 @@ class IVFPQIndex(InvertedIndex):
         return list(mx.split(vectors, self.m, axis=1))
 
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
-        if not vectors.shape[0]:
-            return self._no_rows()
         residuals = self._parts_of(vectors - self._require_trained("add")[lists])
         codes = [
             nearest_centroids(part, codebook, Metric.L2)
             for part, codebook in zip(residuals, self._require_codebooks(), strict=True)
         ]
         return mx.stack(codes, axis=1).astype(mx.uint8)
-
-    def _no_rows(self) -> mx.array:
-        return mx.zeros((0, self.m), dtype=mx.uint8)
 
     def _centered(self) -> tuple[mx.array, mx.array]:
         """A point near the mean of the centroids, and the centroids relative to it."""
@@ -136,8 +110,6 @@ class IVFPQIndex(InvertedIndex):
         return origin, centroids - origin
 
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
-        if self.metric is not Metric.L2:
-            return mx.zeros(lists.shape)
         _, centroids = self._centered()
         codebooks = self._require_codebooks()
         step = max(1, _TILE // self.dimension)
@@ -149,9 +121,6 @@ class IVFPQIndex(InvertedIndex):
             doubled = centroids[lists[start : start + step]]
             norms.append(mx.sum(residuals * (residuals + doubled + doubled), axis=1))
         return mx.concatenate(norms)
-
-    def _interleaved(self, backend: str) -> bool:
-        return True
 
     def _nearest(
         self, queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, backend: str

@@ -7,7 +7,6 @@ from enum import Enum
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_kind
 from xlstm_kernels.products import exact
 from xlstm_kernels.search.selection import top_k
 
@@ -28,21 +27,6 @@ class Metric(Enum):
     @classmethod
     def _missing_(cls, value: object) -> None:
         raise ValueError(f"metric must be one of {[each.value for each in cls]}, got {value!r}")
-
-
-def require_vectors(operator: str, argument: str, vectors: object, dimension: int) -> mx.array:
-    """Accept a float32 array (N, dimension).
-
-    Raises:
-        TypeError: for another dtype, or for what is not an array.
-        ValueError: for another shape.
-    """
-    given = require_kind(operator, argument, vectors, mx.float32, "a float32 array")
-    if given.ndim != 2 or given.shape[1] != dimension:
-        raise ValueError(
-            f"{operator}: {argument} must have shape (N, {dimension}), got {given.shape}"
-        )
-    return given
 
 
 def normalized(vectors: mx.array) -> mx.array:
@@ -96,13 +80,8 @@ def nearest_of(
 ) -> tuple[mx.array, mx.array]:
     """Compute the metric of candidates anew, without cancellation, and order the k nearest.
 
-    Args:
-        queries: (Q, D).
-        found: (Q, C, D), the candidates.
-        ids: (Q, C), int32; negative ones are ignored.
-        k: how many to return.
-        metric: of the index.
-        backend: as `executors.resolve` returned it.
+    Queries are (Q, D), the candidates `found` (Q, C, D), and their ids (Q, C), int32, of which
+    negative ones are ignored.
 
     Returns:
         Distances and ids, (Q, k); infinite (minus infinity if not L2) and -1 where there are

@@ -18,26 +18,15 @@ from xlstm_kernels.search.metal import LANES
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The vectors of all lists, or their codes.
+    """The vectors of all lists, or their codes."""
 
-    Attributes:
-        vectors: (P, D, 32); zero in free places.
-        norms: (P, 32), float32, the term of each vector that no query changes; infinity in free
-            places.
-        ids: (P, 32), int32, ascending in a list; -1 in free places.
-        first: (nlist), int32, the first page of each list.
-        counts: (nlist), int32, the pages of each list.
-        places: (N), int32, the place of each vector, 32 to a page.
-        interleaved: True if `vectors` is contiguous, False if its pages are transposed rows.
-    """
-
-    vectors: mx.array
-    norms: mx.array
-    ids: mx.array
-    first: mx.array
-    counts: mx.array
-    places: mx.array
-    interleaved: bool
+    vectors: mx.array  # (P, D, 32); zero in free places
+    norms: mx.array  # (P, 32), float32, the term that no query changes; infinity in free places
+    ids: mx.array  # (P, 32), int32, ascending in a list; -1 in free places
+    first: mx.array  # (nlist), int32, the first page of each list
+    counts: mx.array  # (nlist), int32, the pages of each list
+    places: mx.array  # (N), int32, the place of each vector, 32 to a page
+    interleaved: bool  # `vectors` is contiguous; else its pages are transposed rows
 
     def by_id(self) -> mx.array:
         """The vectors (N, D) in the order of their ids."""

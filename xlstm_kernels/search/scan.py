@@ -36,16 +36,10 @@ def scan(
     metric: Metric,
     backend: str,
 ) -> tuple[mx.array, mx.array]:
-    """Find candidates of queries (Q, D) in the lists `probes` (Q, nprobe), int32.
+    """Find the k candidates of each of float32 queries (Q, D) in the lists `probes`.
 
-    Args:
-        queries: float32.
-        probes: the nearest list first, or -1 for none.
-        pages: the lists.
-        k: how many candidates of a query.
-        limit: the most pages that are read for a query.
-        metric: of the index.
-        backend: as `executors.resolve` returned it.
+    Probes (Q, nprobe) are int32, the nearest list first, or -1 for none. At most `limit` pages are
+    read for a query.
 
     Returns:
         The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.

@@ -39,18 +39,10 @@ def scan_codes(
     limit: int,
     backend: str,
 ) -> tuple[mx.array, mx.array]:
-    """Find the codes with the smallest keys in the lists `probes` (Q, nprobe), int32.
+    """Find the k codes with the smallest keys in the lists of each query, as `scan` does.
 
-    A key is the bias of its list, the norm of its code, and a number from each table.
-
-    Args:
-        tables: (m, Q, 256), float32.
-        biases: (Q, nprobe), float32.
-        probes: the nearest list first, or -1 for none.
-        pages: the lists; `vectors` are codes (P, m, 32), uint8.
-        k: how many codes of a query.
-        limit: the most pages that are read for a query.
-        backend: as `executors.resolve` returned it.
+    A key is the bias of its list (Q, nprobe), the norm of its code, and a number from each of the
+    tables (m, Q, 256). Pages hold codes (P, m, 32), uint8.
 
     Returns:
         Keys and ids (Q, k); infinity and -1 where there are fewer.

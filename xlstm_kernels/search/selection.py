@@ -59,9 +59,7 @@ def top_k(
 def require_k(operator: str, k: object) -> int:
     """Accept a number of neighbors.
 
-    Raises:
-        TypeError: for what is not an integer.
-        ValueError: for one below 1 or above 1024.
+    Raise a TypeError for what is not an integer, a ValueError for one below 1 or above 1024.
     """
     number = host_integer(operator, "k", k, least=1)
     if number > MOST:
@@ -132,31 +130,18 @@ def _launched(
     keys: mx.array, k: int, ids: mx.array | None, backend: str
 ) -> tuple[mx.array, mx.array]:
     """One launch; for long rows another one, for the best of their segments."""
-    rows = math.ceil(k / LANES)
-    segments = max(1, min(_MOST_SEGMENTS, keys.shape[1] // (8 * LANES * rows)))
+    many = max(1, min(_MOST_SEGMENTS, keys.shape[1] // (8 * LANES * math.ceil(k / LANES))))
     numbered = ids is not None
     if ids is None:
         ids = mx.zeros((1, 1), dtype=mx.int32)
-    last = (k - 1) % LANES
-    best, best_ids = _KERNEL(
-        keys,
-        ids,
-        backend=backend,
-        segments=segments,
-        rows=rows,
-        last=last,
-        numbered=numbered,
-    )
-    if segments > 1:
-        best, best_ids = _KERNEL(
-            best, best_ids, backend=backend, segments=1, rows=rows, last=last, numbered=True
-        )
-    return best[:, :k], best_ids[:, :k]
+    for segments in (many, 1) if many > 1 else (1,):
+        keys, ids = _KERNEL(keys, ids, backend=backend, segments=segments, k=k, numbered=numbered)
+        numbered = True
+    return keys[:, :k], ids[:, :k]
 
 
-def _launch(
-    keys: mx.array, _ids: mx.array, *, segments: int, rows: int, last: int, numbered: bool
-) -> Launch:
+def _launch(keys: mx.array, _ids: mx.array, *, segments: int, k: int, numbered: bool) -> Launch:
+    rows, last = math.ceil(k / LANES), (k - 1) % LANES
     shape = (keys.shape[0], segments * rows * LANES)
     simdgroups = min(segments, _SIMDGROUPS)
     return Launch(

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer, require_kind, require_shape
 from xlstm_kernels.search import storage
-from xlstm_kernels.search.metric import Metric, normalized, require_vectors
+from xlstm_kernels.search.metric import Metric, normalized
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -32,12 +32,7 @@ class VectorIndex(ABC):
     kind: ClassVar[str]
 
     def __init__(self, dimension: int, metric: Metric | str) -> None:
-        """Make an index without vectors.
-
-        Raises:
-            TypeError: for a dimension that is not an integer.
-            ValueError: for one below 1, or an unknown metric.
-        """
+        """Make an index without vectors."""
         self.dimension = host_integer(self._name, "dimension", dimension, least=1)
         self.metric = Metric(metric)
         # -1, and then the ids in the order of vectors; None while these are 0 to N - 1.
@@ -146,8 +141,13 @@ class VectorIndex(ABC):
 
     def _accepted(self, method: str, argument: str, vectors: mx.array) -> mx.array:
         """Vectors (N, D), float32; for COSINE of length 1."""
-        accepted = require_vectors(f"{self._name}.{method}", argument, vectors, self.dimension)
-        return normalized(accepted) if self.metric is Metric.COSINE else accepted
+        operator = f"{self._name}.{method}"
+        given = require_kind(operator, argument, vectors, mx.float32, "a float32 array")
+        if given.ndim != 2 or given.shape[1] != self.dimension:
+            raise ValueError(
+                f"{operator}: {argument} must have shape (N, {self.dimension}), got {given.shape}"
+            )
+        return normalized(given) if self.metric is Metric.COSINE else given
 
     def _integers(self, method: str, ids: object) -> mx.array:
         """Ids (N) as int64."""

@@ -200,7 +200,7 @@ def test_transposed_input_is_not_copied(simulator, draw):
             (
                 {"initial_states": mx.ones(shape)},
                 ValueError,
-                r"initial_states must be \(B, K-1, C\) = \(2, 3, 3\)",
+                r"initial_states must have shape \(2, 3, 3\), \(B, K-1, C\)",
             )
             for shape in ((2, 4, 3), (1, 3, 3), (2, 3, 1), (3, 3))
         ),
@@ -269,7 +269,7 @@ def test_update_rejects_x_of_other_ranks(shape):
 @pytest.mark.parametrize("shape", [(2, 4, 3), (2, 3, 4), (3, 3)], ids=str)
 def test_update_rejects_states_that_do_not_fit(shape):
     """Among them the K rows of xlstm's own state."""
-    message = r"causal_conv1d_update: conv_state must be \(B, K-1, C\) = \(2, 3, 3\), got"
+    message = r"causal_conv1d_update: conv_state must have shape \(2, 3, 3\), \(B, K-1, C\); got"
     with pytest.raises(ValueError, match=message):
         causal_conv1d_update(mx.ones((2, 3)), mx.ones(shape), mx.ones((3, 4)))
 

@@ -13,15 +13,10 @@ STATES = 4
 
 @dataclass(frozen=True, slots=True)
 class RecurrentGradient:
-    """The treatment of the gradient in a y that R feeds back, before others are added.
+    """The treatment of the gradient in a y that R feeds back, before others are added."""
 
-    Attributes:
-        clipval: each element is brought into [-clipval, clipval]; None for no limit.
-        cut: whether it is zero.
-    """
-
-    clipval: float | None = None
-    cut: bool = False
+    clipval: float | None = None  # each element is brought into [-clipval, clipval], if at all
+    cut: bool = False  # it is zero
 
 
 EXACT = RecurrentGradient()
@@ -30,9 +25,7 @@ EXACT = RecurrentGradient()
 def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> RecurrentGradient:
     """Accept a limit, None or a number that is not negative, and a bool.
 
-    Raises:
-        TypeError: for anything else.
-        ValueError: for a limit that is negative, or not finite in float32.
+    Raise a TypeError for anything else, a ValueError for a limit that is negative or not finite.
     """
     if not isinstance(cut, bool):
         raise TypeError(
@@ -55,18 +48,8 @@ def require_inputs(
 ) -> None:
     """Accept Wx (B, T, G, N, D), R (G, N, D, D) and b (G, N, D) that fit each other.
 
-    Args:
-        operator: names itself in messages.
-        Wx: G is the number of `gates`, each a letter.
-        R: G is `recurrent`.
-        b: G is `biased`.
-        gates: those of Wx.
-        recurrent: how many R contributes to.
-        biased: how many have a bias.
-
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16.
-        ValueError: for shapes that do not fit.
+    G is the number of `gates`, a letter each, for Wx, `recurrent` for R, and `biased` for b. Raise
+    a TypeError for a dtype other than float32, float16 and bfloat16, a ValueError for other shapes.
     """
     for name, array in (("Wx", Wx), ("R", R), ("b", b)):
         require_floating(operator, name, array)
@@ -83,17 +66,11 @@ def require_inputs(
 def initial_states(
     operator: str, states: mx.array | None, shape: tuple[int, int, int], *, count: int = STATES
 ) -> mx.array:
-    """The states that a call begins with, (count, B, N, D) float32.
+    """The states that a call begins with, (count, B, N, D) float32; zeros for None.
 
-    Args:
-        operator: names itself in messages.
-        states: (count, B, 1, N, D) or (count, B, N, D), None for zeros.
-        shape: (B, N, D).
-        count: 4 of the sLSTM, 2 of the LSTM, 1 of the GRU and the Elman network.
-
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16.
-        ValueError: for another shape.
+    `states` are these or (count, B, 1, N, D), `shape` is (B, N, D). `count` is 4 of the sLSTM, 2 of
+    the LSTM, 1 of the GRU and the Elman network. Raise a TypeError for a dtype other than float32,
+    float16 and bfloat16, a ValueError for another shape.
     """
     batch, heads, units = shape
     plain, of_one_step = (count, batch, heads, units), (count, batch, 1, heads, units)

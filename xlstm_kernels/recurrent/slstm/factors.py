@@ -17,38 +17,23 @@ _HANDED_ON = ("kept", "past")
 
 
 class Factors(NamedTuple):
-    """Factors of a step, (B, T, N, D) each, where f* stands for log sigmoid(f) + m_{t-1}.
+    """Factors of a step, (B, T, N, D) each, where f* stands for log sigmoid(f) + m_{t-1}."""
 
-    Attributes:
-        add_y: the step's own gradient in y; add_h, add_l, add_e likewise, of its c, n and m.
-        opened: of Y_t in H_t.
-        output: of Y_t in do_t.
-        value: of H_t in dz_t.
-        share: of L_t in di_t.
-        moved: of H_t in di_t.
-        kept: of H_t in H_{t-1}, and of L_t in L_{t-1}.
-        lost: of H_t in L_{t-1}.
-        past: 1 where m_t is f*, whose E goes on; 0 where it is i_t, which gets E.
-        forgetting: of what f* gets in df_t.
-        alone: of H_t in df_t, where there was no n.
-        limited: of H_t in E_{t-1}, where there was no n.
-    """
-
-    add_y: mx.array
-    add_h: mx.array
+    add_y: mx.array  # the step's own gradient in y
+    add_h: mx.array  # likewise, of its c, n and m
     add_l: mx.array
     add_e: mx.array
-    opened: mx.array
-    output: mx.array
-    value: mx.array
-    share: mx.array
-    moved: mx.array
-    kept: mx.array
-    lost: mx.array
-    past: mx.array
-    forgetting: mx.array
-    alone: mx.array
-    limited: mx.array
+    opened: mx.array  # of Y_t in H_t
+    output: mx.array  # of Y_t in do_t
+    value: mx.array  # of H_t in dz_t
+    share: mx.array  # of L_t in di_t
+    moved: mx.array  # of H_t in di_t
+    kept: mx.array  # of H_t in H_{t-1}, and of L_t in L_{t-1}
+    lost: mx.array  # of H_t in L_{t-1}
+    past: mx.array  # 1 where m_t is f*, whose E goes on; 0 where it is i_t, which gets E
+    forgetting: mx.array  # of what f* gets in df_t
+    alone: mx.array  # of H_t in df_t, where there was no n
+    limited: mx.array  # of H_t in E_{t-1}, where there was no n
 
 
 def factors_of(
@@ -60,12 +45,9 @@ def factors_of(
 ) -> Factors:
     """Return the factors of all steps.
 
-    Args:
-        gates: i and f as pairs, z and o, (B, T, N, D) each.
-        before: y, c, n and m before each step, (4, B, T, N, D).
-        after: the same after it.
-        cotangents: of `after`.
-        mask: (B, T) booleans, or None for all True.
+    Gates are i and f as pairs, z and o, (B, T, N, D) each; `before` and `after` are y, c, n and m
+    around each step, (4, B, T, N, D), the cotangents those of `after`, the mask (B, T) booleans or
+    None.
     """
     admit, forget, candidate, output = gates
     _, old_c, old_n, old_m = before

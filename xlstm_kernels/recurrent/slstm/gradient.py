@@ -195,9 +195,7 @@ def _forgotten(values: mx.array, begins: mx.array | None) -> mx.array:
 def _heard(before: mx.array, mask: mx.array | None) -> mx.array:
     """The y that each step hears, (B, T, N, D): of the last step before it that is not masked.
 
-    Args:
-        before: the initial y, then that of each step but the last, zero where it is masked.
-        mask: (B, T) booleans, or None for all True.
+    `before` is the initial y, then that of each step but the last, zero where it is masked.
     """
     if mask is None:
         return before

@@ -34,19 +34,12 @@ def most_threads(backend: str, units: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The distribution of R over the threads of a threadgroup.
+    """The distribution of R over the threads of a threadgroup."""
 
-    Attributes:
-        columns: of one slot, one for each thread of a slice.
-        slots: columns of a thread.
-        slices: of the rows, with a thread for each slice of a column.
-        rows: the units, rounded up to whole blocks of each slice.
-    """
-
-    columns: int
-    slots: int
-    slices: int
-    rows: int
+    columns: int  # of one slot, one for each thread of a slice
+    slots: int  # columns of a thread
+    slices: int  # of the rows, with a thread for each slice of a column
+    rows: int  # the units, rounded up to whole blocks of each slice
 
     @staticmethod
     def of(units: int, threads: int) -> Shares:

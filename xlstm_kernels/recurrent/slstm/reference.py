@@ -24,16 +24,7 @@ def slstm_reference(
     *,
     rule: RecurrentGradient = EXACT,
 ) -> tuple[mx.array, mx.array]:
-    """Run the sLSTM over at least one step.
-
-    Args:
-        gate_input: (B, T, 4, N, D).
-        recurrent: (4, N, D, D), indexed [gate, head, out, in].
-        bias: (4, N, D).
-        initial: (4, B, N, D): y, c, n and m, float32.
-        mask: (B, T) booleans, or None for all True.
-        begins: (B, T) booleans, where a step goes on from zeros; or None for nowhere.
-        rule: what is done to the gradient that `recurrent` feeds back.
+    """Run the sLSTM over at least one step, with arguments as `slstm_gradient` has them.
 
     Returns:
         The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
