@@ -16,7 +16,6 @@ at once: the gates again by one product, the slopes of a step, and the gradient 
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,16 +114,10 @@ def _operation(step: Callable[..., list[mx.array]], count: int) -> Operation:
         return mx.stack(trace, axis=2).transpose(0, 3, 2, 1, 4)
 
     @mx.compile
-    def step_back(*arrays: mx.array) -> list[mx.array]:
-        """The gradients in the gates of a step, (N, B, G D), and in the states before it."""
-        carried, own, slopes = arrays[:count], arrays[count : 2 * count], arrays[2 * count :]
-        after = [a + b for a, b in zip(carried, own, strict=True)]
-        width = len(slopes) // count
-        found = [slope * after[0] for slope in slopes[:width]]
-        for k in range(1, count):
-            of_state = slopes[k * width : (k + 1) * width]
-            found = [a + slope * after[k] for a, slope in zip(found, of_state, strict=True)]
-        return [mx.concatenate(found[:-count], axis=-1), *found[-count:]]
+    def step_back(slopes: mx.array, own: mx.array, handed: mx.array) -> list[mx.array]:
+        """The gradients in gates (N, B, G D), and in the states before them, (N, B, S, D)."""
+        found = mx.sum(slopes * mx.expand_dims(own + handed, axis=3), axis=2)
+        return [mx.flatten(found[:, :, :-count], 2), found[:, :, -count:]]
 
     def backward(*arrays: mx.array) -> Arrays:
         wx, r, b, initial, cotangent, after = arrays
@@ -141,15 +134,14 @@ def _operation(step: Callable[..., list[mx.array]], count: int) -> Operation:
             mx.vjp(step, taken, [mx.broadcast_to(one, after[0].shape) for one in of_state])[1]
             for of_state in ones
         ]
-        each = mx.stack([*cotangent, *itertools.chain(*slopes)])
-        parts = mx.split(
-            each.transpose(2, 0, 3, 1, 4).reshape((-1, batch, units)), steps * len(each)
-        )
-        carried = list(mx.zeros((count, heads, batch, units)))
+        of_steps = mx.stack([mx.stack(row) for row in slopes]).transpose(3, 4, 2, 0, 1, 5)
+        given = (mx.split(array, steps) for array in (of_steps, cotangent.transpose(2, 3, 1, 0, 4)))
+        handed = mx.zeros((heads, batch, count, units))
         trace = []
-        for end in range(len(parts), 0, -len(each)):
-            by_gates, *carried = step_back(*carried, *parts[end - len(each) : end])
-            carried[0] = multiply.operand(by_gates).times(weights, plus=carried[0])
+        for slope, own in reversed(list(zip(*given, strict=True))):
+            by_gates, handed = step_back(mx.squeeze(slope, 0), mx.squeeze(own, 0), handed)
+            of_y = mx.expand_dims(multiply.operand(by_gates) @ weights, axis=2)
+            handed = handed + mx.pad(of_y, [(0, 0), (0, 0), (0, count - 1), (0, 0)])
             trace.append(by_gates)
         by_gates = mx.stack(trace[::-1], axis=2)  # (N, B, T, G D)
         rows = multiply.operand(by_gates.reshape((heads, batch * steps, gates * units)))
@@ -159,7 +151,7 @@ def _operation(step: Callable[..., list[mx.array]], count: int) -> Operation:
             by_wx.astype(wx.dtype),
             by_r.swapaxes(0, 1).astype(r.dtype),
             mx.sum(by_wx, axis=(0, 1)).astype(b.dtype),
-            mx.stack(carried).swapaxes(1, 2),
+            handed.transpose(2, 1, 0, 3),
         )
 
     def same_by_reference(*arrays: mx.array) -> Arrays:
