@@ -471,6 +471,8 @@ class Net(nn.Module):
     "tracers": (
         "COMPILE-006",
         """
+import functools
+import operator
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -576,6 +578,10 @@ class Fixed:
     def __call__(self, x):
         y, self.seen = self.run(x)
         return y
+
+@mx.compile
+def total(a, b):
+    return functools.reduce(operator.add, [a, operator.add(a, b)])
 """,
     ),
 }

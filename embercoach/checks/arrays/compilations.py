@@ -622,6 +622,8 @@ def _leaks(
         return False
     name = path.partition(".")[0]
     is_self = info.is_method and bool(info.parameters) and info.parameters[0].name == name
+    if path == name and _is_module(name, info):
+        return False  # ``operator.add``
     if is_self:
         assert info.cls is not None
         init = find_method(info.cls, "__init__")
@@ -651,6 +653,15 @@ def _attribute(target: cst.CSTNode) -> str | None:
     if _is_added(target) or isinstance(target, cst.Subscript):
         target = _owner(target)
     return target.attr.value if isinstance(target, cst.Attribute) else None
+
+
+def _is_module(name: str, info: FunctionInfo) -> bool:
+    """Return whether a name is bound by imports of modules alone."""
+    found = scope_of(info.module, info).find(name)
+    if found is None:
+        return False
+    bindings = found[0].reaching.bindings.get(name, ())
+    return bool(bindings) and all(isinstance(one.node, cst.Import) for one in bindings)
 
 
 def _outlives(name: str, info: FunctionInfo, functions: frozenset[FunctionInfo]) -> bool:
