@@ -167,6 +167,8 @@ def run_mlstm() -> None:
             differentiate(form, *arrays, *states, m, **settings)
     numbers = mx.zeros((BATCH, STEPS), dtype=mx.int32)
     differentiate(pack.mlstm_chunkwise, *arrays, chunk_size=32, seq_idx=numbers)
+    halves = (array.astype(mx.bfloat16) for array in arrays)
+    differentiate(pack.mlstm_chunkwise, *halves, chunk_size=32)
     for settings in each_setting(**shared, normalize=(True, False), chunk_size=(32, 128)):
         differentiate(pack.mlstm_siging_chunkwise, *arrays, **settings)
         differentiate(pack.mlstm_siging_chunkwise, *arrays, *states, **settings)
