@@ -155,7 +155,7 @@ CHUNK_PAIRS = Kernel(
                 for (uint k = 0; k < PACK; ++k) {
                     thread float& slope_of_pair = slope.at[group].at[k];
                     thread float& score_of_pair = score.at[group].at[k];
-                    const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
+                    const float weight = root * xlstm_chunk_exp(here, exponents[group * PACK + k]);
                     const bool is_past = column + group * 32 * PACK + k <= row;
                     slope_of_pair =
                         is_past ? weight * (of_row * slope_of_pair + bias_of_row) : 0.0f;

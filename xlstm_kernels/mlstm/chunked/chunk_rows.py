@@ -172,7 +172,7 @@ def _kernel(normalize: bool) -> Kernel:
             if (group * 32 * PACK <= row) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    const float weight = root * xlstm_pair_exp(here, exponents[group * PACK + k]);
+                    const float weight = root * xlstm_chunk_exp(here, exponents[group * PACK + k]);
                     const bool is_past = column + group * 32 * PACK + k <= row;
                     weights.at[group].at[k] = is_past ? weight * weights.at[group].at[k] : 0.0f;
                     sum += weights.at[group].at[k];
