@@ -187,12 +187,15 @@ _BODY = """
     const auto value_own = xlstm_load<PACK>(
         value + batch * value_strides[0] + head * value_strides[1] + column * value_strides[2],
         value_strides[2], column < values ? PACK : 0);
-    const float2 admitted = float2(static_cast<float>(
-        input_gate[batch * input_gate_strides[0] + head * input_gate_strides[1]]), 0.0f);
-    const float2 log_forget = xlstm_log_sigmoid_pair(static_cast<float>(
-        forget_gate[batch * forget_gate_strides[0] + head * forget_gate_strides[1]]));
-    const float2 kept = xlstm_pair_add(log_forget, static_cast<float>(
-        m_before[batch * m_before_strides[0] + head * m_before_strides[1]]));
+    float3 given = 0.0f;
+    if (lane == 0) {
+        given.x = input_gate[batch * input_gate_strides[0] + head * input_gate_strides[1]];
+        given.y = forget_gate[batch * forget_gate_strides[0] + head * forget_gate_strides[1]];
+        given.z = m_before[batch * m_before_strides[0] + head * m_before_strides[1]];
+    }
+    given = simd_broadcast(given, 0);
+    const float2 admitted = float2(given.x, 0.0f);
+    const float2 kept = xlstm_pair_add(xlstm_log_sigmoid_pair(given.y), given.z);
     // m is one float, and it is that by which C and n are scaled; what its rounding to State
     // changes, they make up for.
     const float2 m = float2(xlstm_pair_max(kept, admitted).x, 0.0f);
