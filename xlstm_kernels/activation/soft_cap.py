@@ -69,7 +69,8 @@ def soft_cap_reference(values: mx.array, cap: mx.array) -> mx.array:
 
 def soft_cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
     """The cotangent times the slope of the soft cap, in the shape and dtype of `values`."""
-    slope = _slope(values.astype(mx.float32) / cap)
+    # Not of x / cap: `mx.compile` would store that in memory, once for both passes.
+    slope = _slope(mx.abs(values).astype(mx.float32) / cap)
     return (cotangent.astype(mx.float32) * slope).astype(values.dtype)
 
 
@@ -100,10 +101,10 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
 
 def _slope(scaled: mx.array) -> mx.array:
     """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
-    magnitude = mx.abs(scaled)
-    decay = mx.exp(mx.negative(magnitude + magnitude))
-    four = mx.array(4, dtype=decay.dtype)
-    return four * decay / mx.square(mx.ones_like(decay) + decay)
+    # An array of ones would be a launch of its own.
+    minus_two, one, four = (mx.array(number, dtype=scaled.dtype) for number in (-2, 1, 4))
+    decay = mx.exp(minus_two * mx.abs(scaled))
+    return four * decay / mx.square(one + decay)
 
 
 def require_cap(cap_value: float) -> float:

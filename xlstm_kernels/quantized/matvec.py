@@ -71,8 +71,11 @@ def quantized_matvec(
     resolved = executors.resolve(backend)
     if not (x.size and w.size):
         return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
+    rows = x.size // x.shape[-1]
+    # MLX reads the matrix for each of a few rows.
+    operator = "quantized_matvec_rows" if 1 < rows < _ROWS else "quantized_matvec"
     by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
-        "quantized_matvec", backend, x.size, x.dtype
+        operator, backend, w.shape[0] * x.shape[-1], x.dtype
     )
     operation = _quantized_matvec(resolved, group_size, bits, by_mlx)
     product: mx.array = operation(x, _without_gradient(w), scales, biases)
@@ -146,7 +149,10 @@ def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) ->
     """The differentiable operation (x, w, scales, biases) -> (..., N) on one backend."""
 
     def matmul(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
-        return mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)
+        # With an axis before the rows, MLX reads the matrix for each row.
+        flat = x.reshape(-1, x.shape[-1])
+        y = mx.quantized_matmul(flat, w, scales, biases, group_size=group_size, bits=bits)
+        return y.reshape(*x.shape[:-1], w.shape[0])
 
     def launch(x: mx.array, *matrix: mx.array) -> mx.array:
         rows = x.size // x.shape[-1]
