@@ -43,20 +43,11 @@ def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
 def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
     """Return signs and logarithms of determinants, without overflow: `numpy.linalg.slogdet`.
 
-    Differentiable as `det`; the sign has no gradient.
-
-    Args:
-        a: (..., N, N) float32.
-        backend: as for `lu`.
+    Differentiable as `det`, whose arguments and errors these are; the sign has no gradient.
 
     Returns:
         sign (...) and logabsdet (...), float32. Zero and minus infinity for a singular matrix,
         NaN for one that is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("slogdet", a, backend)
     signs = mx.prod(mx.sign(mx.stop_gradient(diagonal)), axis=-1)

@@ -61,19 +61,12 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
 
 @in_float32
 def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
-    """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
+    """Invert matrices (..., N, N): `numpy.linalg.inv`, which solves a x = 1 as this does.
 
-    Args:
-        a: (..., N, N) float32.
-        backend: as for `solve`.
+    Arguments and errors are those of `solve`.
 
     Returns:
         (..., N, N) float32. All NaN for a matrix that is singular, as in `solve`, or not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("inv", "a", a, square=True)
     if not a.size:
@@ -91,7 +84,8 @@ def lu_solve(
 ) -> mx.array:
     """Solve a x = b, or a^T x = b, with the factors of `lu_factor`: `scipy.linalg.lu_solve`.
 
-    Differentiable any number of times in the factors and `b`.
+    Differentiable any number of times in the factors and `b`. Errors are those of
+    `solve_triangular`.
 
     Args:
         lu_and_piv: lu (..., N, N) float32 and piv (..., N) int32, of `lu_factor`.
@@ -101,12 +95,6 @@ def lu_solve(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a singular matrix.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, another `trans`, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     compact, pivots = lu_and_piv
     if trans not in {0, 1, 2}:
@@ -119,7 +107,8 @@ def cho_solve(
 ) -> mx.array:
     """Solve a x = b with the factor of `cholesky`: `scipy.linalg.cho_solve`.
 
-    Differentiable any number of times in the factor and `b`.
+    Differentiable any number of times in the factor and `b`. Errors are those of
+    `solve_triangular`.
 
     Args:
         c_and_lower: the factor (..., N, N) float32, and whether it is lower triangular. The other
@@ -129,12 +118,6 @@ def cho_solve(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a factor with a zero on its diagonal.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     factor, lower = c_and_lower
     return _cho_solve(factor, b, lower=bool(lower), backend=backend)

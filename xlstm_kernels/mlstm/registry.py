@@ -48,11 +48,7 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
 def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
     """A form of the mLSTM that goes through a sequence step by step: `mlstm_sequence`.
 
-    Args:
-        name: one of `get_available_mlstm_sequence_kernels()`.
-
-    Raises:
-        ValueError: for an unknown name; the message lists those known.
+    `name` is one of `get_available_mlstm_sequence_kernels()`; another one is a ValueError.
     """
     return _found("mLSTM sequence kernel", name, _SEQUENCE_KERNELS)
 
@@ -60,11 +56,7 @@ def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
 def get_mlstm_step_kernel(name: str) -> MLSTMKernel:
     """One step of the mLSTM: `mlstm_step`.
 
-    Args:
-        name: one of `get_available_mlstm_step_kernels()`.
-
-    Raises:
-        ValueError: for an unknown name; the message lists those known.
+    `name` is one of `get_available_mlstm_step_kernels()`; another one is a ValueError.
     """
     return _found("mLSTM step kernel", name, _STEP_KERNELS)
 

@@ -30,29 +30,9 @@ def causal_conv1d(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Convolve each channel of `x` with its own filter, which sees the present and the past.
 
-    Computed in float32 and rounded once. `x` is read as it lies.
-
-    Args:
-        x: (B, S, C); float32, float16 or bfloat16, not empty.
-        weight: (C, K) of any of these dtypes, 1 <= K <= 32; weight[:, K-1] applies to the current
-            step.
-        bias: (C,) of any of these dtypes, or None for none.
-        initial_states: (B, K-1, C), the steps before the first of x, the latest last; None for
-            zeros. K is at least 2 with them.
-        return_final_states: whether to return the state after the last step as well; K is at least
-            2 then.
-        activation: None; or "silu", also called "swish".
-        seq_idx: (B, S) int32 or int64, for sequences packed into one row: a step sees only steps
-            with its number. It allows neither initial nor final states.
-
-    Returns:
-        y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states), states
-        (B, K-1, C) in the dtype of x.
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, an unknown activation, states with `seq_idx` or with
-            one tap, a tensor on another device than "mps".
+    As `xlstm_kernels.causal_conv1d`, whose arguments, results and errors these are, with four
+    differences: x (B, S, C) is not empty, states (B, K-1, C) need a K of at least 2, `seq_idx`
+    (B, S) is int32 or int64, and a tensor on another device than "mps" is a ValueError.
     """
     require_tensors(_OPERATOR, x=x, weight=weight, bias=bias, initial_states=initial_states)
     if x.ndim != 3 or not x.numel():

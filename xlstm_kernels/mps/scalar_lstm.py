@@ -29,26 +29,12 @@ def slstm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run the sLSTM over a sequence: T steps of N heads with D units each.
 
+    As `xlstm_kernels.slstm`, whose arguments, results and errors these are: Wx (B, T, 4, N, D), not
+    empty; R (4, N, D, D); b (4, N, D); states (4, B, 1, N, D) or (4, B, N, D); and mask (B, T). D
+    is at most 4096, and a tensor on another device than "mps" is a ValueError.
+
     Everything inside is float32, and so are both results. The gradient is exact: it includes the
     stabiliser m, so that c, n and m may be used like y.
-
-    Args:
-        Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order; float32,
-            float16 or bfloat16, not empty. It is read as it lies.
-        R: (4, N, D, D), the recurrent weights of each head, indexed [gate, head, out, in].
-        b: (4, N, D), the bias.
-        states: (4, B, 1, N, D) or (4, B, N, D), the initial y, c, n and m; None for zeros.
-        mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
-            are, and its y is zero.
-
-    Returns:
-        The states after each step, (4, B, T, N, D), and after the last, (4, B, 1, N, D); y, c, n
-        and m, in this order, all float32.
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, more than 4096 units a head, a tensor on another
-            device than "mps".
     """
     require_tensors(_OPERATOR, Wx=Wx, R=R, b=b, states=states)
     if Wx.ndim != 5 or Wx.shape[2] != _GATES or not Wx.numel():

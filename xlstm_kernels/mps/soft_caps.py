@@ -15,17 +15,8 @@ from xlstm_kernels.mps.launching import launched, require_tensors
 def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor | None) -> torch.Tensor:
     """Bound `values` smoothly to the interval [-cap_value, cap_value].
 
-    Args:
-        values: any shape; float32, float16 or bfloat16.
-        cap_value: a positive number; a tensor of no dimension, which gets a gradient; or None.
-
-    Returns:
-        A tensor of the shape and dtype of `values`.
-
-    Raises:
-        TypeError: for a dtype or a kind of cap that is not listed.
-        ValueError: for a number that is not positive and finite, for a tensor with dimensions, or
-            on another device than "mps".
+    Arguments, result and errors are those of `xlstm_kernels.soft_cap`; a tensor on another device
+    than "mps" is a ValueError.
     """
     require_tensors("soft_cap", values=values)
     if cap_value is None:

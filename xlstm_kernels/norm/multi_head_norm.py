@@ -75,25 +75,8 @@ def multi_head_rms_norm(
 ) -> mx.array:
     """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
 
-    As `multi_head_layer_norm`, but that no mean is taken away.
-
-    Args:
-        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
-        weight: (NH*DH,) of any of these dtypes, or None for ones.
-        eps: a number, zero or positive, added to the mean square.
-        bias: (NH*DH,) of any of these dtypes, or None for zeros.
-        gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
-            for no gate.
-        backend: as in `multi_head_layer_norm`.
-
-    Returns:
-        (B, S, NH*DH), in the dtype of `x`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, an `eps` that is negative or not finite, an unknown
-            backend.
-        RuntimeError: for a backend that cannot run here.
+    As `multi_head_layer_norm`, whose arguments, result (B, S, NH*DH) and errors these are, but that
+    no mean is taken away: eps is added to the mean square.
     """
     extras = {"weight": weight, "bias": bias, "gate": gate}
     return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
