@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import operator as operators
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 FLOATING = (mx.float32, mx.float16, mx.bfloat16)
 
@@ -78,6 +82,15 @@ def host_integer(operator: str, argument: str, number: object, *, least: int | N
     if least is not None and value < least:
         raise ValueError(f"{operator}: {argument} must be at least {least}, got {value}")
     return value
+
+
+def require_choice(
+    operator: str, argument: str, value: object, choices: Collection[object]
+) -> None:
+    """Accept one of the choices; raise a ValueError for another value."""
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{operator}: {argument} must be one of {listed}, got {value!r}")
 
 
 def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:

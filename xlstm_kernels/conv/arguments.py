@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
 MAX_WIDTH = 32
-_ACTIVATIONS = (None, "silu", "swish")
+#: Of a convolution; "swish" is another name of "silu".
+ACTIVATIONS = (None, "silu", "swish")
 
 
 def require_filter(
@@ -45,11 +46,3 @@ def require_filter(
     if held is not None:
         require_floating(operator, name, held)
         require_shape(operator, name, held, (batch, width - 1, channels), "(B, K-1, C)")
-
-
-def require_activation(operator: str, activation: str | None) -> None:
-    """Accept None, "silu", and its other name "swish"; raise a ValueError for anything else."""
-    if activation not in _ACTIVATIONS:
-        raise ValueError(
-            f"{operator}: activation must be None, 'silu' or 'swish', got {activation!r}"
-        )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.conv.arguments import require_activation, require_filter
+from xlstm_kernels.arguments import require_choice, require_floating
+from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import (
     RESIDENT_THREADGROUPS,
@@ -85,7 +85,7 @@ def causal_conv1d(
     if x.ndim != 3:
         raise ValueError(f"causal_conv1d: x must be (B, S, C), channels last, got {x.shape}")
     require_filter("causal_conv1d", x, weight, bias, ("initial_states", initial_states))
-    require_activation("causal_conv1d", activation)
+    require_choice("causal_conv1d", "activation", activation, ACTIVATIONS)
     options = ConvOptions(
         bias is not None,
         initial_states is not None,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.conv.arguments import require_activation, require_filter
+from xlstm_kernels.arguments import require_choice, require_floating
+from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 
 _NAME = "causal_conv1d_update"
@@ -53,6 +53,6 @@ def causal_conv1d_update(
     # None would mean zeros to `causal_conv1d`: here it is a cache that nobody made.
     require_floating(_NAME, "conv_state", conv_state)
     require_filter(_NAME, steps, weight, bias, ("conv_state", conv_state))
-    require_activation(_NAME, activation)
+    require_choice(_NAME, "activation", activation, ACTIVATIONS)
     y, new_state = causal_conv1d(steps, weight, bias, conv_state, True, activation, backend=backend)
     return y.reshape(x.shape), new_state

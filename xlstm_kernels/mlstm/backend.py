@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.arguments import non_negative, require_choice
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
@@ -78,15 +78,11 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         get_mlstm_kernel(self.chunkwise_kernel)
         get_mlstm_sequence_kernel(self.sequence_kernel)
         get_mlstm_step_kernel(self.step_kernel)
-        _require_mode(owner, self.mode)
+        require_choice(owner, "mode", self.mode, MODES)
         object.__setattr__(self, "chunk_size", require_chunk_size(owner, self.chunk_size))
         non_negative(owner, "eps", self.eps)
         for name in ("autocast_kernel_dtype", "inference_state_dtype"):
-            if getattr(self, name) not in DTYPES:
-                raise ValueError(
-                    f"{owner}: {name} must be one of {', '.join(map(repr, DTYPES))}, "
-                    f"got {getattr(self, name)!r}"
-                )
+            require_choice(owner, name, getattr(self, name), DTYPES)
         if self.return_last_states:
             _refuse_padded_states(owner, self.mode)
             if self.chunkwise_kernel.startswith("parallel") and self.mode != "inference":
@@ -161,11 +157,13 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             ValueError: for shapes that do not fit, an unknown mode, and for last states of
                 `"train_with_padding"`.
         """
-        config, in_inference = self.config, self._mode(mode) == "inference"
+        config, mode = self.config, self.config.mode if mode is None else mode
+        require_choice(type(self).__name__, "mode", mode, MODES)
+        in_inference = mode == "inference"
         if return_last_states is None or in_inference:
             return_last_states = config.return_last_states or in_inference
         if return_last_states:
-            _refuse_padded_states(type(self).__name__, self._mode(mode))
+            _refuse_padded_states(type(self).__name__, mode)
         require_sequence(type(self).__name__, q, k, v, i, f)
         arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
         backend, form = executors.resolve(backend), choice.CHUNKWISE
@@ -196,19 +194,8 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             return h, last.stored(stored_as)
         return h, tuple(state.astype(stored_as) for state in last)
 
-    def _mode(self, mode: str | None) -> str:
-        return self.config.mode if mode is None else _require_mode(type(self).__name__, mode)
-
     def _extra_repr(self) -> str:
         return str(self.config)
-
-
-def _require_mode(owner: str, mode: str) -> str:
-    if mode not in MODES:
-        raise ValueError(
-            f"{owner}: mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}"
-        )
-    return mode
 
 
 def _refuse_padded_states(owner: str, mode: str) -> None:

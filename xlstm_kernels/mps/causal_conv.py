@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from xlstm_kernels.arguments import require_shape
-from xlstm_kernels.conv.arguments import MAX_WIDTH, require_activation
+from xlstm_kernels.arguments import require_choice, require_shape
+from xlstm_kernels.conv.arguments import ACTIVATIONS, MAX_WIDTH
 from xlstm_kernels.conv.causal_conv1d import conv_kernel
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import ConvOptions
@@ -48,7 +48,7 @@ def causal_conv1d(
     require_shape(_OPERATOR, "bias", bias, (channels,), "(C,)")
     shape = (batch, taps - 1, channels)
     require_shape(_OPERATOR, "initial_states", initial_states, shape, "(B, K-1, C)")
-    require_activation(_OPERATOR, activation)
+    require_choice(_OPERATOR, "activation", activation, ACTIVATIONS)
     has_states = initial_states is not None or return_final_states
     if has_states and (taps == 1 or seq_idx is not None):
         raise ValueError(f"{_OPERATOR}: states need 2 taps at least, and no seq_idx")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from xlstm_kernels.arguments import host_integer, host_number
+from xlstm_kernels.arguments import host_integer, host_number, require_choice
 from xlstm_kernels.nn.config import (
     block_indices,
     mLSTMLayerConfig,
@@ -17,7 +17,7 @@ from xlstm_kernels.nn.config import (
     require_filter,
     sLSTMLayerConfig,
 )
-from xlstm_kernels.nn.feed_forward import require_activation
+from xlstm_kernels.nn.feed_forward import ACTIVATIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # type checkers bring it
@@ -94,7 +94,7 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
             if not isinstance(getattr(self, name), bool):
                 kind = type(getattr(self, name)).__name__
                 raise TypeError(f"{owner}: {name} must be a bool, got {kind}")
-        require_activation(owner, self.ffn_act_fn)
+        require_choice(owner, "activation", self.ffn_act_fn, ACTIVATIONS)
         indices = block_indices(self, self.slstm_at, self.num_blocks)
         object.__setattr__(self, "slstm_at", indices)
         if len(self.slstm_at) < self.num_blocks:
