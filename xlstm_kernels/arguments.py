@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+    from typing import TypeAlias
+
+    #: Accepts an operator's argument by its name: `require_floating`, or what tensors have for it.
+    Accept: TypeAlias = Callable[[str, str, object], None]
 
 FLOATING = (mx.float32, mx.float16, mx.bfloat16)
 

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from xlstm_kernels.arguments import require_choice, require_shape
-from xlstm_kernels.conv.arguments import ACTIVATIONS, MAX_WIDTH
+from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d import conv_kernel
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import ConvOptions
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_device, require_tensors
+from xlstm_kernels.mps.launching import launched, require_device, require_tensor
 
 _OPERATOR = "causal_conv1d"
 _INTEGERS = (torch.int32, torch.int64)
@@ -34,33 +34,24 @@ def causal_conv1d(
     differences: x (B, S, C) is not empty, states (B, K-1, C) need a K of at least 2, `seq_idx`
     (B, S) is int32 or int64, and a tensor on another device than "mps" is a ValueError.
     """
-    require_tensors(_OPERATOR, x=x, weight=weight, bias=bias, initial_states=initial_states)
+    require_tensor(_OPERATOR, "x", x)
     if x.ndim != 3 or not x.numel():
         raise ValueError(f"{_OPERATOR}: x must be (B, S, C), not empty, got {tuple(x.shape)}")
-    batch, steps, channels = x.shape
-    if weight.ndim != 2 or not 1 <= weight.shape[1] <= MAX_WIDTH:
-        raise ValueError(
-            f"{_OPERATOR}: weight must be (C, K), K from 1 to {MAX_WIDTH}, "
-            f"got {tuple(weight.shape)}"
-        )
-    taps = weight.shape[1]
-    require_shape(_OPERATOR, "weight", weight, (channels, taps), "(C, K)")
-    require_shape(_OPERATOR, "bias", bias, (channels,), "(C,)")
-    shape = (batch, taps - 1, channels)
-    require_shape(_OPERATOR, "initial_states", initial_states, shape, "(B, K-1, C)")
+    states = ("initial_states", initial_states)
+    require_filter(_OPERATOR, x, weight, bias, states, require_tensor)
     require_choice(_OPERATOR, "activation", activation, ACTIVATIONS)
     has_states = initial_states is not None or return_final_states
-    if has_states and (taps == 1 or seq_idx is not None):
+    if has_states and (weight.shape[1] == 1 or seq_idx is not None):
         raise ValueError(f"{_OPERATOR}: states need 2 taps at least, and no seq_idx")
     if seq_idx is not None:
-        _require_numbers(seq_idx, (batch, steps))
+        _require_numbers(seq_idx, tuple(x.shape[:2]))
     result: tuple[torch.Tensor, ...] = _CausalConv.apply(
         x, weight, bias, initial_states, seq_idx, return_final_states, activation is not None
     )
     return (result[0], result[1]) if return_final_states else result[0]
 
 
-def _require_numbers(seq_idx: torch.Tensor, shape: tuple[int, int]) -> None:
+def _require_numbers(seq_idx: torch.Tensor, shape: tuple[int, ...]) -> None:
     if not isinstance(seq_idx, torch.Tensor) or seq_idx.dtype not in _INTEGERS:
         raise TypeError(f"{_OPERATOR}: seq_idx must be a tensor of int32 or int64")
     require_device(_OPERATOR, "seq_idx", seq_idx)

@@ -31,23 +31,18 @@ _TORCH_DTYPES = {dtype: of_torch for of_torch, dtype in _DTYPES.items()}
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def require_tensors(operator: str, **tensors: object) -> None:
-    """Accept tensors of float32, float16 or bfloat16 on the device "mps", and None.
+def require_tensor(operator: str, name: str, tensor: object) -> None:
+    """Accept a tensor of float32, float16 or bfloat16 on the device "mps".
 
     Raise a TypeError for anything else or another dtype, a ValueError for another device.
     """
-    for name, tensor in tensors.items():
-        if tensor is None:
-            continue
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(
-                f"{operator}: {name} must be a torch.Tensor, got {type(tensor).__name__}"
-            )
-        if tensor.dtype not in FLOATING:
-            raise TypeError(
-                f"{operator}: {name} must be float32, float16 or bfloat16, got {tensor.dtype}"
-            )
-        require_device(operator, name, tensor)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{operator}: {name} must be a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.dtype not in FLOATING:
+        raise TypeError(
+            f"{operator}: {name} must be float32, float16 or bfloat16, got {tensor.dtype}"
+        )
+    require_device(operator, name, tensor)
 
 
 def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:

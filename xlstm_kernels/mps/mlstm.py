@@ -7,18 +7,14 @@ from typing import Any, TypeAlias
 import mlx.core as mx
 import torch
 
-from xlstm_kernels.arguments import non_negative, require_shape
+from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.mlstm import choice
+from xlstm_kernels.mlstm.arguments import given_states, require_sequence
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
 from xlstm_kernels.mlstm.step import KERNELS as STEP_KERNELS
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import (
-    FLOATING,
-    launched,
-    require_mask,
-    require_tensors,
-)
+from xlstm_kernels.mps.launching import FLOATING, launched, require_mask, require_tensor
 from xlstm_kernels.mps.mlstm_passes import Call, backward_pass, forward_pass
 
 #: c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1), float32; c and n are scaled by exp(-m).
@@ -119,7 +115,7 @@ def mlstm_step(
     `xlstm_kernels.mlstm_step`; a tensor on another device is a ValueError.
     """
     operator = "mlstm_step"
-    c, n, m = _checked(operator, (q, k, v, i, f), (c, n, m), axes=3)
+    c, n, m = _checked(operator, (q, k, v, i, f), (c, n, m), axes=("B", "NH"))
     h, *last = _Step.apply(q, k, v, i, f, c, n, m, non_negative(operator, "eps", eps))
     return h, (last[0], last[1], last[2])
 
@@ -137,44 +133,20 @@ def _checked(
     inputs: tuple[torch.Tensor, ...],
     given: tuple[torch.Tensor | None, ...],
     *,
-    axes: int = 4,
+    axes: tuple[str, ...] = ("B", "NH", "S"),
     may_be_empty: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """The initial states, of inputs and states that fit each other."""
-    named = dict(zip("qkvif", inputs, strict=True))
-    require_tensors(operator, **named, **dict(zip("cnm", given, strict=True)))
     q, k, v, i, f = inputs
-    if q.ndim != axes:
-        layout = "(B, NH, S, DK)" if axes == 4 else "(B, NH, DK)"
-        raise ValueError(f"{operator}: q must be a tensor {layout}")
-    if not q.dtype == k.dtype == v.dtype:
-        raise TypeError(
-            f"{operator}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
-        )
+    require_sequence(operator, q, k, v, i, f, axes, require_tensor)
     if not may_be_empty and not (q.numel() and v.numel()):
         raise ValueError(f"{operator}: q, k and v must not be empty")
-    require_shape(operator, "k", k, tuple(q.shape), "that of q")
-    require_shape(operator, "v", v, (*q.shape[:-1], v.shape[-1]), "that of q but for DV")
-    require_shape(operator, "i", i, tuple(q.shape[:-1]), "that of q without DK")
-    require_shape(operator, "f", f, tuple(q.shape[:-1]), "that of q without DK")
-    if not q.shape[-1] or not v.shape[-1]:
-        raise ValueError(f"{operator}: q, k and v need a last axis that is not empty")
-    leading, keys, values = tuple(q.shape[:2]), q.shape[-1], v.shape[-1]
-    shapes = ((*leading, keys, values), (*leading, keys), (*leading, 1))
-    present = [state for state in given if state is not None]
-    if len(present) not in {0, len(given)}:
-        missing = [name for name, state in zip("cnm", given, strict=True) if state is None]
-        raise ValueError(
-            f"{operator}: the initial states c, n and m come together, missing "
-            f"{' and '.join(missing)}: c and n are scaled by exp(-m)"
-        )
-    if not present:
-        return tuple(torch.zeros(shape, device=q.device) for shape in shapes)
-    if present[2].shape == leading:
-        present[2] = present[2].unsqueeze(2)
-    for name, state, shape in zip("cnm", present, shapes, strict=True):
-        require_shape(operator, name, state, shape, "that of the state")
-    return tuple(state.float().contiguous() for state in present)
+    states = given_states(operator, q, v, given, require_tensor)
+    if states is not None:
+        return tuple(state.float().contiguous() for state in states)
+    leading, keys = tuple(q.shape[:2]), q.shape[-1]
+    shapes = ((*leading, keys, v.shape[-1]), (*leading, keys), (*leading, 1))
+    return tuple(torch.zeros(shape, device=q.device) for shape in shapes)
 
 
 class _Chunkwise(torch.autograd.Function):

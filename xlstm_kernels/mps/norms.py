@@ -8,7 +8,8 @@ import torch
 
 from xlstm_kernels.arguments import non_negative, require_shape
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_tensors
+from xlstm_kernels.mps.launching import launched, require_tensor
+from xlstm_kernels.norm.multi_head_norm import require_heads
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import EXTRAS, norm_kernel
 
@@ -21,9 +22,11 @@ def rms_norm(
     x (..., D), weight (D,) or None, the result and errors are those of `xlstm_kernels.rms_norm`. It
     is rounded once; a tensor on another device than "mps" is a ValueError.
     """
-    require_tensors("rms_norm", x=x, weight=weight)
+    require_tensor("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over")
+    if weight is not None:
+        require_tensor("rms_norm", "weight", weight)
     require_shape("rms_norm", "weight", weight, (x.shape[-1],), "(D,)")
     epsilon = non_negative("rms_norm", "eps", eps)
     rows = x.reshape((1, -1, 1, x.shape[-1])) if x.numel() else x.reshape((0, 1, 1, x.shape[-1]))
@@ -70,16 +73,7 @@ def _of_heads(
     *,
     centred: bool,
 ) -> torch.Tensor:
-    require_tensors(operator, x=x, **dict(zip(EXTRAS, extras, strict=True)))
-    if x.ndim != 4:
-        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {tuple(x.shape)}")
-    batch, length, heads, columns = x.shape
-    flat = heads * columns
-    for name, extra in zip(EXTRAS, extras, strict=True):
-        if name == "gate":
-            require_shape(operator, name, extra, (batch, length, flat), "(B, S, NH*DH)")
-        else:
-            require_shape(operator, name, extra, (flat,), "(NH*DH,)")
+    require_heads(operator, x, dict(zip(EXTRAS, extras, strict=True)), require_tensor)
     epsilon = non_negative(operator, "eps", eps)
     normalised: torch.Tensor = _Norm.apply(x, *extras, epsilon, centred)
     return normalised

@@ -10,13 +10,12 @@ import torch
 from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.executors.metal import MetalExecutor
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_mask, require_tensors
+from xlstm_kernels.mps.launching import launched, require_mask, require_tensor
 from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
-from xlstm_kernels.recurrent.slstm.arguments import STATES
+from xlstm_kernels.recurrent.slstm.arguments import STATES, require_inputs
 from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
 
 _OPERATOR = "slstm"
-_GATES = 4
 
 
 def slstm(
@@ -36,21 +35,18 @@ def slstm(
     Everything inside is float32, and so are both results. The gradient is exact: it includes the
     stabiliser m, so that c, n and m may be used like y.
     """
-    require_tensors(_OPERATOR, Wx=Wx, R=R, b=b, states=states)
-    if Wx.ndim != 5 or Wx.shape[2] != _GATES or not Wx.numel():
-        raise ValueError(
-            f"{_OPERATOR}: Wx must be (B, T, 4, N, D), not empty, got {tuple(Wx.shape)}"
-        )
+    require_inputs(_OPERATOR, Wx, R, b, accept=require_tensor)
     batch, steps, _, heads, units = Wx.shape
-    if units > MAX_CAPACITY:
-        raise ValueError(f"{_OPERATOR}: a head has at most {MAX_CAPACITY} units, got {units}")
-    require_shape(_OPERATOR, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
-    require_shape(_OPERATOR, "b", b, (_GATES, heads, units), "(4, N, D)")
+    if not Wx.numel() or units > MAX_CAPACITY:
+        raise ValueError(
+            f"{_OPERATOR}: Wx must have 1 to {MAX_CAPACITY} units, and no axis that is empty, got "
+            f"{tuple(Wx.shape)}"
+        )
     plain = (STATES, batch, heads, units)
     if states is None:
         states = torch.zeros(plain, dtype=torch.float32, device=Wx.device)
-    elif states.ndim == 5:
-        states = states.squeeze(2)
+    require_tensor(_OPERATOR, "states", states)
+    states = states.squeeze(2) if states.ndim == 5 else states
     require_shape(_OPERATOR, "states", states, plain, "(4, B, N, D)")
     require_mask(_OPERATOR, mask, (batch, steps), "(B, T)")
     after_each, last = _Slstm.apply(Wx, R, b, states.float(), mask)

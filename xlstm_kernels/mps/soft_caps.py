@@ -9,7 +9,7 @@ import torch
 
 from xlstm_kernels.activation.soft_cap import FORWARD, GRADIENT, require_cap
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_tensors
+from xlstm_kernels.mps.launching import launched, require_tensor
 
 
 def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor | None) -> torch.Tensor:
@@ -18,12 +18,12 @@ def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor | None) -> to
     Arguments, result and errors are those of `xlstm_kernels.soft_cap`; a tensor on another device
     than "mps" is a ValueError.
     """
-    require_tensors("soft_cap", values=values)
+    require_tensor("soft_cap", "values", values)
     if cap_value is None:
         return values
     cap: float | torch.Tensor
     if isinstance(cap_value, torch.Tensor):
-        require_tensors("soft_cap", cap_value=cap_value)
+        require_tensor("soft_cap", "cap_value", cap_value)
         if cap_value.ndim:
             raise ValueError(
                 "soft_cap: cap_value must be a number or have no dimension, got shape "

@@ -9,7 +9,7 @@ output gate of the mLSTM: times sigmoid(gate) (Beck et al., "xLSTM 7B", 2025).
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -22,6 +22,7 @@ from xlstm_kernels.norm.rows import norm_kernel
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlstm_kernels.arguments import Accept
     from xlstm_kernels.differentiation import Arrays, Operation
 
 
@@ -82,6 +83,22 @@ def multi_head_rms_norm(
     return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
 
 
+def require_heads(
+    operator: str, x: Any, extras: Mapping[str, Any], accept: Accept = require_floating
+) -> dict[str, Any]:
+    """Return those extras that are not None, if they fit x (B, S, NH, DH): arrays, or tensors."""
+    accept(operator, "x", x)
+    if x.ndim != 4:
+        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {tuple(x.shape)}")
+    batch, length, heads, columns = x.shape
+    present = {name: array for name, array in extras.items() if array is not None}
+    for name, array in present.items():
+        accept(operator, name, array)
+        fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
+        require_shape(operator, name, array, fitting, f"for x of {tuple(x.shape)}")
+    return present
+
+
 def finished(
     flat: mx.array,
     weight: mx.array | None = None,
@@ -111,16 +128,9 @@ def _normalise(
     *,
     centred: bool,
 ) -> mx.array:
-    require_floating(operator, "x", x)
-    if x.ndim != 4:
-        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {x.shape}")
-    epsilon = non_negative(operator, "eps", eps)
-    present = {name: array for name, array in extras.items() if array is not None}
+    present = require_heads(operator, x, extras)
     batch, length, heads, columns = x.shape
-    for name, array in present.items():
-        require_floating(operator, name, array)
-        fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
-        require_shape(operator, name, array, fitting, f"for x of {x.shape}")
+    epsilon = non_negative(operator, "eps", eps)
     resolved = executors.resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
