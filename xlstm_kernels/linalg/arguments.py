@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_map
+from mlx.utils import tree_flatten, tree_map
 
 from xlstm_kernels.arguments import FLOATING, host_number, require_floating
 
@@ -35,7 +35,8 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, mx.array)]
+        leaves: Any = tree_flatten((args, kwargs))
+        given = [x.dtype for _, x in leaves if isinstance(x, mx.array)]
         if mx.float16 not in given and mx.bfloat16 not in given:
             return function(*args, **kwargs)
         dtype = functools.reduce(mx.result_type, (d for d in given if d in FLOATING))

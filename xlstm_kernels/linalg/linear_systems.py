@@ -75,6 +75,7 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     return inverse.reshape(a.shape)
 
 
+@in_float32
 def lu_solve(
     lu_and_piv: tuple[mx.array, mx.array],
     b: mx.array,
@@ -99,9 +100,25 @@ def lu_solve(
     compact, pivots = lu_and_piv
     if trans not in {0, 1, 2}:
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
-    return _lu_solve(compact, pivots, b, transposed=trans != 0, backend=backend)
+    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
+    if pivots.shape != compact.shape[:-1]:
+        raise ValueError(
+            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
+        )
+    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
+    order = order.reshape(whole.shape[:2])
+    if trans:
+        x = solve_triangular(whole, right, trans=1, backend=backend)
+        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
+        x = take_rows(x, inverse_permutation(order))
+    else:
+        x = take_rows(right, order)
+        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
+        x = solve_triangular(whole, x, backend=backend)
+    return x.reshape(shape)
 
 
+@in_float32
 def cho_solve(
     c_and_lower: tuple[mx.array, bool], b: mx.array, *, backend: str | None = None
 ) -> mx.array:
@@ -119,8 +136,11 @@ def cho_solve(
     Returns:
         x (N,) or (..., N, K) float32. NaN for a factor with a zero on its diagonal.
     """
-    factor, lower = c_and_lower
-    return _cho_solve(factor, b, lower=bool(lower), backend=backend)
+    factor, lower = c_and_lower[0], bool(c_and_lower[1])
+    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
+    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
+    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
+    return x.reshape(shape)
 
 
 @functools.cache
@@ -183,36 +203,6 @@ def _inverse(backend: str) -> Operation:
         return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
 
     return decomposition("inv", backend, launch, native, gradient)
-
-
-@in_float32
-def _lu_solve(
-    compact: mx.array, pivots: mx.array, b: mx.array, *, transposed: bool, backend: str | None
-) -> mx.array:
-    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
-    if pivots.shape != compact.shape[:-1]:
-        raise ValueError(
-            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
-        )
-    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
-    order = order.reshape(whole.shape[:2])
-    if transposed:
-        x = solve_triangular(whole, right, trans=1, backend=backend)
-        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
-        x = take_rows(x, inverse_permutation(order))
-    else:
-        x = take_rows(right, order)
-        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
-        x = solve_triangular(whole, x, backend=backend)
-    return x.reshape(shape)
-
-
-@in_float32
-def _cho_solve(factor: mx.array, b: mx.array, *, lower: bool, backend: str | None) -> mx.array:
-    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
-    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
-    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
-    return x.reshape(shape)
 
 
 def _permutation(pivots: mx.array) -> mx.array:
