@@ -143,8 +143,7 @@ class DoubleFloat:
     def __add__(self, other: Operand) -> DoubleFloat:
         return _apply("add", self, other)
 
-    def __radd__(self, other: Operand) -> DoubleFloat:
-        return _apply("add", other, self)
+    __radd__ = __add__
 
     def __sub__(self, other: Operand) -> DoubleFloat:
         return _apply("add", self, -_operand(other))
@@ -155,8 +154,7 @@ class DoubleFloat:
     def __mul__(self, other: Operand) -> DoubleFloat:
         return _apply("multiply", self, other)
 
-    def __rmul__(self, other: Operand) -> DoubleFloat:
-        return _apply("multiply", other, self)
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Operand) -> DoubleFloat:
         return _apply("divide", self, other)

@@ -135,6 +135,9 @@ class xLSTMConfig:  # noqa: N801
     The names are those of Hugging Face's `xLSTMConfig`, and so are the defaults, xLSTM-7B's, but
     for the chunk size, which is chosen for each call. `from_dict` reads a `config.json`.
 
+    `chunkwise_kernel` to `normalizer_grad` are fields of `mLSTMBackendConfig`. The mode
+    `"inference"` takes any length, and can be trained too.
+
     Attributes:
         vocab_size: tokens.
         hidden_size: D, the width of the residual stream.
@@ -146,16 +149,6 @@ class xLSTMConfig:  # noqa: N801
         norm_eps: of all norms.
         qk_dim_factor: the width of the mLSTM's queries, over D.
         v_dim_factor: the width of its values, over D.
-        chunkwise_kernel: see `mLSTMBackendConfig`, as for the next eight.
-        sequence_kernel: see there.
-        step_kernel: see there.
-        mode: see there; `"inference"` takes any length, and can be trained too.
-        chunk_size: see there.
-        return_last_states: see there.
-        autocast_kernel_dtype: see there.
-        eps: see there.
-        inference_state_dtype: see there.
-        normalizer_grad: see there.
         ffn_proj_factor: the width inside the feed-forward layer of an mLSTM block, over D.
         ffn_round_up_to_multiple_of: what that width is rounded up to a multiple of.
         gate_soft_cap: bounds the gates i and f of the mLSTM; None for no bound.
