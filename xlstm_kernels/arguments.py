@@ -69,11 +69,18 @@ def non_negative(operator: str, argument: str, number: object) -> float:
     return value
 
 
-def host_integer(operator: str, argument: str, number: object, *, least: int | None = None) -> int:
+def host_integer(
+    operator: str,
+    argument: str,
+    number: object,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+) -> int:
     """Return an integer of the host, Python's, NumPy's or another with `__index__`, as an int.
 
     Raise a TypeError for anything else: for a bool, and for an array of MLX, which would have to be
-    evaluated. Raise a ValueError for one below `least`, if there is such a bound.
+    evaluated. Raise a ValueError for one below `least` or above `most`, if there are such bounds.
     """
     try:
         if isinstance(number, (bool, mx.array)):
@@ -85,6 +92,8 @@ def host_integer(operator: str, argument: str, number: object, *, least: int | N
         ) from None
     if least is not None and value < least:
         raise ValueError(f"{operator}: {argument} must be at least {least}, got {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{operator}: {argument} must be at most {most}, got {value}")
     return value
 
 

@@ -69,7 +69,7 @@ def soft_cap_reference(values: mx.array, cap: mx.array) -> mx.array:
 
 def soft_cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
     """The cotangent times the slope of the soft cap, in the shape and dtype of `values`."""
-    slope = _slope(values.astype(mx.float32) / cap)
+    slope = tanh_slope(values.astype(mx.float32) / cap)
     return (cotangent.astype(mx.float32) * slope).astype(values.dtype)
 
 
@@ -83,7 +83,7 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
     # Beyond 50 the number is one to the last bit, but at infinity the formula gives NaN.
     reach = mx.array(50, dtype=scaled.dtype)
     scaled = mx.clip(scaled, mx.negative(reach), reach)
-    direct = mx.tanh(scaled) - scaled * _slope(scaled)
+    direct = mx.tanh(scaled) - scaled * tanh_slope(scaled)
 
     small = mx.abs(scaled) < mx.array(0.5, dtype=scaled.dtype)
     # The branch not taken must stay finite too: its gradient is multiplied by zero, not skipped.
@@ -98,7 +98,7 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
     return mx.sum(cotangent.astype(mx.float32) * mx.where(small, near_zero, direct))
 
 
-def _slope(scaled: mx.array) -> mx.array:
+def tanh_slope(scaled: mx.array) -> mx.array:
     """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
     magnitude = mx.abs(scaled)
     decay = mx.exp(mx.negative(magnitude + magnitude))
@@ -192,7 +192,7 @@ GRADIENT = Kernel(
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
             const float scaled = pack.at[k] * inverse;
-            // sech^2, see _slope
+            // sech^2, see tanh_slope
             const float decay = metal::precise::exp(-2.0f * metal::abs(scaled));
             const float rest = metal::fast::divide(1.0f, 1.0f + decay);
             pack.at[k] = given.at[k] * (4.0f * decay * rest * rest);
