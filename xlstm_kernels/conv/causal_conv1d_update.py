@@ -27,7 +27,7 @@ def causal_conv1d_update(
     y. The state in NX-AI's xlstm has K rows, (B, K, C), of which the oldest is never used again:
     its rows 1 to K-1 are this one.
 
-    Differentiable in every array; as `causal_conv1d` in arithmetic and in everything not said here.
+    As `causal_conv1d` in arithmetic, gradients, errors and in everything not said here.
 
     Args:
         x: (B, C), one step; or (B, S, C), S steps. float32, float16 or bfloat16.
@@ -40,11 +40,6 @@ def causal_conv1d_update(
 
     Returns:
         The pair (y, new_state), both in the dtype of x: y in its shape, new_state (B, K-1, C).
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, K > 32, an unknown activation, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_floating(_NAME, "x", x)
     if x.ndim not in {2, 3}:

@@ -131,22 +131,10 @@ class mLSTMBackend(nn.Module):  # noqa: N801
     ) -> Output:
         """Run the mLSTM over a sequence of any length.
 
-        Args:
-            q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow.
-            k: (B, NH, S, DK), the keys, in the dtype of q.
-            v: (B, NH, S, DV), the values, in the dtype of q.
-            i: (B, NH, S), the input gates, before their exp or sigmoid.
-            f: (B, NH, S), the forget gates, before their sigmoid.
-            c_initial: (B, NH, DK, DV), the state to begin with; the initial states come together.
-            n_initial: (B, NH, DK).
-            m_initial: (B, NH, 1); None with a sigmoid input gate, which has no such state.
-            return_last_states: whether to return the last states, None for what the configuration
-                says. In inference they always are.
-            mode: instead of the configuration's.
-            mask: (B, S) booleans; where False the step is skipped: the states stay, h is zero.
-            seq_idx: (B, S) integers, for sequences packed into one row, as in `mlstm_chunkwise`,
-                which always runs then.
-            backend: as in `mlstm_chunkwise`.
+        q, k (B, NH, S, DK), v (B, NH, S, DV), the gates i, f (B, NH, S), the initial states, mask
+        (B, S), seq_idx (B, S) and backend are as in `mlstm_chunkwise`, which always runs with a
+        `seq_idx`. With a sigmoid input gate `m_initial` is None. None for `return_last_states` or
+        `mode` is what the configuration says; in inference the last states are always returned.
 
         Returns:
             h (B, NH, S, DV) in the dtype of v, or (h, (c, n, m)); (h, (c, n)) with a sigmoid input

@@ -12,7 +12,7 @@ from xlstm_kernels.conv.causal_conv1d import conv_kernel
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import ConvOptions
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_device, require_tensor
+from xlstm_kernels.mps.launching import launched, require_tensor
 
 _OPERATOR = "causal_conv1d"
 _INTEGERS = (torch.int32, torch.int64)
@@ -44,18 +44,12 @@ def causal_conv1d(
     if has_states and (weight.shape[1] == 1 or seq_idx is not None):
         raise ValueError(f"{_OPERATOR}: states need 2 taps at least, and no seq_idx")
     if seq_idx is not None:
-        _require_numbers(seq_idx, tuple(x.shape[:2]))
+        require_tensor(_OPERATOR, "seq_idx", seq_idx, _INTEGERS, "int32 or int64")
+        require_shape(_OPERATOR, "seq_idx", seq_idx, tuple(x.shape[:2]), "(B, S)")
     result: tuple[torch.Tensor, ...] = _CausalConv.apply(
         x, weight, bias, initial_states, seq_idx, return_final_states, activation is not None
     )
     return (result[0], result[1]) if return_final_states else result[0]
-
-
-def _require_numbers(seq_idx: torch.Tensor, shape: tuple[int, ...]) -> None:
-    if not isinstance(seq_idx, torch.Tensor) or seq_idx.dtype not in _INTEGERS:
-        raise TypeError(f"{_OPERATOR}: seq_idx must be a tensor of int32 or int64")
-    require_device(_OPERATOR, "seq_idx", seq_idx)
-    require_shape(_OPERATOR, "seq_idx", seq_idx, shape, "(B, S)")
 
 
 class _CausalConv(torch.autograd.Function):

@@ -50,12 +50,7 @@ class InvertedIndex(VectorIndex):
     def __init__(
         self, dimension: int, nlist: int, metric: Metric | str = Metric.L2, *, nprobe: int = 1
     ) -> None:
-        """Make an index that is not trained.
-
-        Raises:
-            TypeError: for numbers that are not integers.
-            ValueError: for one below 1, or an unknown metric.
-        """
+        """Make an index that is not trained; errors are those of `FlatIndex`, for nlist too."""
         super().__init__(dimension, metric)
         self.nlist = host_integer(self._name, "nlist", nlist, least=1)
         self.nprobe = nprobe
@@ -117,12 +112,8 @@ class InvertedIndex(VectorIndex):
     ) -> tuple[mx.array, mx.array]:
         """Find the `k` nearest vectors in the lists that each query reads.
 
-        Arguments, results and errors are those of `FlatIndex.search`.
-
-        Raises:
-            TypeError: for another dtype, or an nprobe that is not an integer.
-            ValueError: for another shape, k or nprobe, or an index that is not trained.
-            RuntimeError: for a backend that cannot run here.
+        Arguments, results and errors are those of `FlatIndex.search`. An nprobe that is not an
+        integer is a TypeError, another one or an index that is not trained a ValueError.
         """
         queries = self._accepted("search", "queries", queries)
         k = host_integer(f"{self._name}.search", "k", k, least=1, most=MOST)
