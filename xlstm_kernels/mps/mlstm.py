@@ -12,7 +12,7 @@ from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import given_states, require_sequence
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
-from xlstm_kernels.mlstm.step import KERNELS as STEP_KERNELS
+from xlstm_kernels.mlstm.step import KERNEL as STEP
 from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import FLOATING, launched, require_mask, require_tensor
 from xlstm_kernels.mps.mlstm_passes import Call, backward_pass, forward_pass
@@ -193,7 +193,7 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
         *tensors, ctx.eps = arguments
         ctx.save_for_backward(*tensors)
-        return launched(STEP_KERNELS[mx.float32], *tensors, ctx.eps)
+        return launched(STEP, *tensors, ctx.eps, dtype_state=mx.float32)
 
     @staticmethod
     @first_order
