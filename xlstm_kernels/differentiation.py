@@ -74,7 +74,7 @@ def on_backend(
     backend: str,
     launch: Operation,
     native: Operation,
-    gradient: Gradient,
+    gradient: Gradient | None = None,
     *,
     operator: str,
     of_outputs: bool = False,
@@ -86,11 +86,12 @@ def on_backend(
         backend: as `executors.resolve` returned it.
         launch: takes arrays, returns an array or a tuple of arrays; it launches kernels.
         native: the same in MLX operations.
-        gradient: as in `differentiable`.
+        gradient: as in `differentiable`; None for the one that MLX derives from `native`.
         operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
         of_outputs: as in `differentiable`.
         jvp_by_gradient: as in `differentiable`. Otherwise `mx.jvp` differentiates `native`.
     """
+    gradient = gradient_of(native) if gradient is None else gradient
     if backend == NATIVE:
         return differentiable(
             native, gradient, of_outputs=of_outputs, jvp_by_gradient=jvp_by_gradient

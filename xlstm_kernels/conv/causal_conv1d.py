@@ -303,5 +303,4 @@ def _causal_conv1d_gradient(backend: str, options: ConvOptions) -> Operation:
         in_numbers = () if seq_idx is None else (mx.zeros_like(seq_idx),)
         return (in_x, in_weight, *in_bias, *in_states, *in_numbers)
 
-    pull_back = gradient_of(reference)
-    return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")
+    return on_backend(backend, launch, reference, operator="causal_conv1d")

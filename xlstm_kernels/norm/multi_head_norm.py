@@ -167,8 +167,7 @@ def norm_operation(
     def pull_back_native(cotangent: mx.array, *primals: mx.array) -> Arrays:
         return of_native(primals, (cotangent,))
 
-    second = gradient_of(pull_back_native)
-    pulled = on_backend(backend, pull_back, pull_back_native, second, operator=operator)
+    pulled = on_backend(backend, pull_back, pull_back_native, operator=operator)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         gradients: Arrays = pulled(*cotangents, *primals)
