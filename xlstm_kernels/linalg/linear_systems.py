@@ -31,7 +31,8 @@ from xlstm_kernels.linalg.triangular import (
 def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
-    Differentiable any number of times. A gradient factors `a` again.
+    Differentiable any number of times. A gradient factors `a` again. Errors are those of
+    `solve_triangular`.
 
     Args:
         a: (..., N, N) float32.
@@ -44,12 +45,6 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         x (..., N) or (..., N, K) float32. All NaN for a singular matrix, for which NumPy raises:
         one whose factor U has a zero on its diagonal. NaN in a column of `b` where the matrix or
         the column is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     system = broadcast_system("solve", a, b)
     operation = _solve(executors.resolve(backend))
