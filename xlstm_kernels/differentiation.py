@@ -82,14 +82,11 @@ def on_backend(
 ) -> Operation:
     """Return `launch`, or on the backend "native" `native`, with a custom gradient.
 
-    Args:
-        backend: as `executors.resolve` returned it.
-        launch: takes arrays, returns an array or a tuple of arrays; it launches kernels.
-        native: the same in MLX operations.
-        gradient: as in `differentiable`; None for the one that MLX derives from `native`.
-        operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
-        of_outputs: as in `differentiable`.
-        jvp_by_gradient: as in `differentiable`. Otherwise `mx.jvp` differentiates `native`.
+    `launch` takes arrays, returns an array or a tuple of arrays, and launches kernels; `native` is
+    the same in MLX operations, which `mx.jvp` differentiates unless it goes by the gradient. Where
+    none is given, it is the one that MLX derives from `native`. `backend` is as `executors.resolve`
+    returned it, `operator` the name in the message that refuses `mx.vmap` of kernels. Other
+    arguments are those of `differentiable`.
     """
     gradient = gradient_of(native) if gradient is None else gradient
     if backend == NATIVE:

@@ -59,9 +59,8 @@ def require_matrices(
 ) -> mx.array:
     """Accept and return floating matrices (..., M, N), with `square` (..., N, N).
 
-    Raises:
-        TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for fewer axes, or for other shapes.
+    Raise a TypeError for another dtype, or for an object that is not an array, a LinAlgError for
+    fewer axes, or for other shapes.
     """
     require_floating(operator, argument, array)
     assert isinstance(array, mx.array)
@@ -104,12 +103,8 @@ class System(NamedTuple):
 def broadcast_system(operator: str, a: object, b: object, *, square: bool = True) -> System:
     """Accept a system of equations, whose batch axes broadcast.
 
-    As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices.
-
-    Raises:
-        TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for an `a` that has no matrices, or with `square` no square ones.
-        ValueError: for shapes that do not fit.
+    As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices. Raise what
+    `require_matrices` does for either, and a ValueError for shapes that do not fit.
     """
     left = require_matrices(operator, "a", a, square=square)
     vector = isinstance(b, mx.array) and b.ndim == 1

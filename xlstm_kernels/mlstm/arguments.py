@@ -47,9 +47,8 @@ def require_sequence(
 ) -> None:
     """Accept q, k (*axes, DK), v (*axes, DV) and gates (*axes), arrays or tensors, that fit.
 
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16; if q, k, v differ in it.
-        ValueError: for shapes that do not fit.
+    Raise a TypeError for a dtype other than float32, float16 and bfloat16, and if q, k and v differ
+    in it, a ValueError for shapes that do not fit.
     """
     for name, array in (("q", q), ("k", k), ("v", v), ("i", i), ("f", f)):
         accept(operator, name, array)
@@ -95,11 +94,8 @@ def given_states(
     """Return c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1), arrays or tensors, or None.
 
     `given` are all of them, or none; m may be (B, NH). q and v are as in `require_sequence`, or
-    without their axis of time.
-
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16.
-        ValueError: if one is missing, or does not fit.
+    without their axis of time. Raise a TypeError for a dtype other than float32, float16 and
+    bfloat16, a ValueError if one is missing, or does not fit.
     """
     missing = [name for name, array in zip("cnm", given, strict=True) if array is None]
     if len(missing) == len(given):
@@ -130,13 +126,11 @@ def zero_states(q: mx.array, v: mx.array) -> States:
     )
 
 
-def require_state_dtype(operator: str, dtype: mx.Dtype) -> None:
-    """Accept float32, float16 and bfloat16.
-
-    Raises:
-        TypeError: for another dtype.
-    """
-    if dtype not in FLOATING:
+def require_state_dtype(
+    operator: str, dtype: object, accepted: tuple[object, ...] = FLOATING
+) -> None:
+    """Accept float32, float16 and bfloat16 of MLX or, as `accepted`, PyTorch; else a TypeError."""
+    if dtype not in accepted:
         raise TypeError(
             f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype}"
         )

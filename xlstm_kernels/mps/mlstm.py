@@ -9,7 +9,7 @@ import torch
 
 from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.mlstm import choice
-from xlstm_kernels.mlstm.arguments import given_states, require_sequence
+from xlstm_kernels.mlstm.arguments import given_states, require_sequence, require_state_dtype
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
 from xlstm_kernels.mlstm.step import KERNEL as STEP
@@ -80,10 +80,7 @@ def mlstm_sequence(
     given = (c_initial, n_initial, m_initial)
     c, n, m = _checked(operator, (q, k, v, i, f), given, may_be_empty=True)
     require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
-    if dtype_state not in FLOATING:
-        raise TypeError(
-            f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
-        )
+    require_state_dtype(operator, dtype_state, FLOATING)
     epsilon = non_negative(operator, "eps", eps)
     if q.numel():
         h, c, n, m = _Sequence.apply(q, k, v, i, f, c, n, m, epsilon, mask, bool(normalizer_grad))

@@ -79,6 +79,8 @@ _OF_MLSTM = {one.name for one in dataclasses.fields(mLSTMLayerConfig)} - {"mlstm
 class sLSTMLayerConfig:  # noqa: N801
     """An sLSTM layer as in the sLSTM block of the xLSTM paper.
 
+    Errors are those of `mLSTMLayerConfig`.
+
     Attributes:
         hidden_size: D, the width of the residual stream, which the heads share out.
         num_heads: N.
@@ -87,10 +89,6 @@ class sLSTMLayerConfig:  # noqa: N801
         layer_index: of the block in the model; it bends the initial forget gates.
         num_hidden_layers: blocks of the model.
         dropout: the probability, in training, of a zero in y before the norm.
-
-    Raises:
-        TypeError: for a value that is not a number where one is needed.
-        ValueError: for numbers out of range, and for a width that heads cannot share out.
     """
 
     hidden_size: int
