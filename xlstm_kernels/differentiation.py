@@ -16,6 +16,7 @@ which MLX's default rule would drop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -97,6 +98,26 @@ def on_backend(
     whole = _with_outputs(gradient, of_outputs=of_outputs)
     operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(native))
     return _with_gradient(operation, launch, whole)
+
+
+def with_gradient_kernel(
+    backend: str, launch: Operation, native: Operation, pull_back: Gradient, *, operator: str
+) -> Operation:
+    """`on_backend` with a gradient that launches kernels too, and is defined by `native`."""
+
+    @functools.cache
+    def pulled(count: int) -> Operation:
+        def of_both(rule: Gradient) -> Operation:
+            return lambda *arrays: rule(arrays[:count], arrays[count:])
+
+        derived = of_both(gradient_of(native))
+        return on_backend(backend, of_both(pull_back), derived, operator=operator)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        gradients: Arrays = pulled(len(primals))(*primals, *cotangents)
+        return gradients
+
+    return on_backend(backend, launch, native, gradient, operator=operator)
 
 
 def decomposition(

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_floating, require_shape
-from xlstm_kernels.differentiation import gradient_of, on_backend
+from xlstm_kernels.differentiation import with_gradient_kernel
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
 
@@ -150,30 +150,21 @@ def norm_operation(
         return native
     kernel = norm_kernel(extras, centred=centred)
     pulling = norm_gradient_kernel(extras, centred=centred)
-    of_native = gradient_of(native)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
-    def pull_back(cotangent: mx.array, x: mx.array, *arrays: mx.array) -> Arrays:
-        in_x, *gradients = pulling(x, _scalar(eps), cotangent, *arrays, backend=backend)
+    def pull_back(primals: Arrays, cotangents: Arrays) -> Arrays:
+        x, *arrays = primals
+        in_x, *gradients = pulling(x, _scalar(eps), *cotangents, *arrays, backend=backend)
         results = (
             gradient if name == "gate" else mx.sum(gradient, axis=0).astype(array.dtype)
             for name, array, gradient in zip(extras, arrays, gradients, strict=True)
         )
         return in_x, *results
 
-    def pull_back_native(cotangent: mx.array, *primals: mx.array) -> Arrays:
-        return of_native(primals, (cotangent,))
-
-    pulled = on_backend(backend, pull_back, pull_back_native, operator=operator)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        gradients: Arrays = pulled(*cotangents, *primals)
-        return gradients
-
-    return on_backend(backend, launch, native, gradient, operator=operator)
+    return with_gradient_kernel(backend, launch, native, pull_back, operator=operator)
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
