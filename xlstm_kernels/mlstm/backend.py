@@ -160,7 +160,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         stored_as = DTYPES[config.inference_state_dtype]
         settings: dict[str, Any] = {"normalizer_grad": config.normalizer_grad, "backend": backend}
         if form == choice.STEP:
-            return _one_step(*arrays, eps=config.eps, dtype_state=stored_as, **settings)
+            return _one_step(arrays, eps=config.eps, dtype_state=stored_as, **settings)
         if form == choice.SEQUENCE:
             return mlstm_sequence(*arrays, True, config.eps, stored_as, mask=mask, **settings)
         operator: MLSTMKernel = mlstm_chunkwise
@@ -194,16 +194,10 @@ def _refuse_padded_states(owner: str, mode: str) -> None:
         )
 
 
-def _one_step(
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
-    *given: mx.array | None,
-    **settings: Any,
-) -> tuple[mx.array, States]:
-    q, k, v = (mx.squeeze(array, axis=2) for array in (q, k, v))
-    states: Any = given if any(state is not None for state in given) else zero_states(q, v)
-    h, last = mlstm_step(q, k, v, i, f, *states, **settings)
+def _one_step(arrays: tuple[Any, ...], **settings: Any) -> tuple[mx.array, States]:
+    """A step by q, k, v, i, f (B, NH, 1, ...) from the states c, n and m, or three times None."""
+    q, k, v = (mx.squeeze(array, axis=2) for array in arrays[:3])
+    given = any(state is not None for state in arrays[5:])
+    states = arrays[5:] if given else zero_states(q, v)
+    h, last = mlstm_step(q, k, v, *arrays[3:5], *states, **settings)
     return mx.expand_dims(h, axis=2), last

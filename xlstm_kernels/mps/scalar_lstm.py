@@ -67,14 +67,8 @@ class _Slstm(torch.autograd.Function):
     """(Wx, R, b, initial states, mask) to (the states after each step, and after the last)."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        gate_input: torch.Tensor,
-        recurrent: torch.Tensor,
-        bias: torch.Tensor,
-        initial: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, *tensors: Any) -> tuple[torch.Tensor, ...]:
+        gate_input, recurrent, bias, initial, mask = tensors
         masks = () if mask is None else (mask.contiguous(),)
         units = recurrent.shape[-1]
         threads = most_threads(MetalExecutor.name, units)
@@ -87,7 +81,7 @@ class _Slstm(torch.autograd.Function):
             *masks,
             threads=threads,
         )
-        ctx.save_for_backward(gate_input, recurrent, bias, initial, mask, states)
+        ctx.save_for_backward(*tensors, states)
         return states, last
 
     @staticmethod
