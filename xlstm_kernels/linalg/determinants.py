@@ -21,7 +21,8 @@ class SlogdetResult(NamedTuple):
 def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
     """Return the determinants of matrices: `numpy.linalg.det`.
 
-    Differentiable any number of times. The gradient is NaN for a singular matrix.
+    Differentiable any number of times. The gradient is NaN for a singular matrix. Errors are those
+    of `lu`, and a LinAlgError for matrices that are not square.
 
     Args:
         a: (..., N, N) float32.
@@ -29,11 +30,6 @@ def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
 
     Returns:
         (...) float32. Zero for a singular matrix, NaN for one that is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("det", a, backend)
     return sign * mx.prod(diagonal, axis=-1)
@@ -43,20 +39,11 @@ def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
 def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
     """Return signs and logarithms of determinants, without overflow: `numpy.linalg.slogdet`.
 
-    Differentiable as `det`; the sign has no gradient.
-
-    Args:
-        a: (..., N, N) float32.
-        backend: as for `lu`.
+    Differentiable as `det`, whose arguments and errors these are; the sign has no gradient.
 
     Returns:
         sign (...) and logabsdet (...), float32. Zero and minus infinity for a singular matrix,
         NaN for one that is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("slogdet", a, backend)
     signs = mx.prod(mx.sign(mx.stop_gradient(diagonal)), axis=-1)

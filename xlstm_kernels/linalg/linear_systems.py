@@ -31,7 +31,8 @@ from xlstm_kernels.linalg.triangular import (
 def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
-    Differentiable any number of times. A gradient factors `a` again.
+    Differentiable any number of times. A gradient factors `a` again. Errors are those of
+    `solve_triangular`.
 
     Args:
         a: (..., N, N) float32.
@@ -44,12 +45,6 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         x (..., N) or (..., N, K) float32. All NaN for a singular matrix, for which NumPy raises:
         one whose factor U has a zero on its diagonal. NaN in a column of `b` where the matrix or
         the column is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     system = broadcast_system("solve", a, b)
     operation = _solve(executors.resolve(backend))
@@ -61,19 +56,12 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
 
 @in_float32
 def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
-    """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
+    """Invert matrices (..., N, N): `numpy.linalg.inv`, which solves a x = 1 as this does.
 
-    Args:
-        a: (..., N, N) float32.
-        backend: as for `solve`.
+    Arguments and errors are those of `solve`.
 
     Returns:
         (..., N, N) float32. All NaN for a matrix that is singular, as in `solve`, or not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("inv", "a", a, square=True)
     if not a.size:
@@ -82,6 +70,7 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     return inverse.reshape(a.shape)
 
 
+@in_float32
 def lu_solve(
     lu_and_piv: tuple[mx.array, mx.array],
     b: mx.array,
@@ -91,7 +80,8 @@ def lu_solve(
 ) -> mx.array:
     """Solve a x = b, or a^T x = b, with the factors of `lu_factor`: `scipy.linalg.lu_solve`.
 
-    Differentiable any number of times in the factors and `b`.
+    Differentiable any number of times in the factors and `b`. Errors are those of
+    `solve_triangular`.
 
     Args:
         lu_and_piv: lu (..., N, N) float32 and piv (..., N) int32, of `lu_factor`.
@@ -101,25 +91,36 @@ def lu_solve(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a singular matrix.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, another `trans`, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     compact, pivots = lu_and_piv
     if trans not in {0, 1, 2}:
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
-    return _lu_solve(compact, pivots, b, transposed=trans != 0, backend=backend)
+    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
+    if pivots.shape != compact.shape[:-1]:
+        raise ValueError(
+            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
+        )
+    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
+    order = order.reshape(whole.shape[:2])
+    if trans:
+        x = solve_triangular(whole, right, trans=1, backend=backend)
+        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
+        x = take_rows(x, inverse_permutation(order))
+    else:
+        x = take_rows(right, order)
+        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
+        x = solve_triangular(whole, x, backend=backend)
+    return x.reshape(shape)
 
 
+@in_float32
 def cho_solve(
     c_and_lower: tuple[mx.array, bool], b: mx.array, *, backend: str | None = None
 ) -> mx.array:
     """Solve a x = b with the factor of `cholesky`: `scipy.linalg.cho_solve`.
 
-    Differentiable any number of times in the factor and `b`.
+    Differentiable any number of times in the factor and `b`. Errors are those of
+    `solve_triangular`.
 
     Args:
         c_and_lower: the factor (..., N, N) float32, and whether it is lower triangular. The other
@@ -129,15 +130,12 @@ def cho_solve(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a factor with a zero on its diagonal.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
-    factor, lower = c_and_lower
-    return _cho_solve(factor, b, lower=bool(lower), backend=backend)
+    factor, lower = c_and_lower[0], bool(c_and_lower[1])
+    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
+    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
+    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
+    return x.reshape(shape)
 
 
 @functools.cache
@@ -200,36 +198,6 @@ def _inverse(backend: str) -> Operation:
         return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
 
     return decomposition("inv", backend, launch, native, gradient)
-
-
-@in_float32
-def _lu_solve(
-    compact: mx.array, pivots: mx.array, b: mx.array, *, transposed: bool, backend: str | None
-) -> mx.array:
-    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
-    if pivots.shape != compact.shape[:-1]:
-        raise ValueError(
-            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
-        )
-    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
-    order = order.reshape(whole.shape[:2])
-    if transposed:
-        x = solve_triangular(whole, right, trans=1, backend=backend)
-        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
-        x = take_rows(x, inverse_permutation(order))
-    else:
-        x = take_rows(right, order)
-        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
-        x = solve_triangular(whole, x, backend=backend)
-    return x.reshape(shape)
-
-
-@in_float32
-def _cho_solve(factor: mx.array, b: mx.array, *, lower: bool, backend: str | None) -> mx.array:
-    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
-    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
-    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
-    return x.reshape(shape)
 
 
 def _permutation(pivots: mx.array) -> mx.array:

@@ -73,18 +73,11 @@ def lu(
 def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.array]:
     """Factor matrices in LAPACK's compact form: `scipy.linalg.lu_factor`.
 
-    Args:
-        a: (..., M, N) float32.
-        backend: as for `lu`.
+    Arguments and errors are those of `lu`, for matrices (..., M, N).
 
     Returns:
         lu (..., M, N), U and below its diagonal L without its ones; piv (..., min(M, N)) int32: in
         step i, row i was exchanged with row piv[i].
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for fewer than two axes.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     compact, _, pivots = _factored("lu_factor", a, backend)
     return compact.reshape(a.shape), pivots.reshape((*a.shape[:-2], pivots.shape[-1]))

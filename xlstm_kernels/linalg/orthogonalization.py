@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_integer, non_negative, require_floating
-from xlstm_kernels.linalg.arguments import LinAlgError
+from xlstm_kernels.arguments import host_integer, non_negative, require_choice
+from xlstm_kernels.linalg.arguments import require_matrices
 from xlstm_kernels.linalg.qr_factorization import qr
 
 Method = Literal["newton_schulz", "qr"]
@@ -55,11 +55,8 @@ def orthogonalize(
         ValueError: for another method, steps below zero, or an infinite or negative `eps`.
         RuntimeError: for a backend that cannot run here.
     """
-    require_floating("orthogonalize", "a", a)
-    if a.ndim < 2:
-        raise LinAlgError(f"orthogonalize: a must have at least two axes, got shape {a.shape}")
-    if method not in get_args(Method):
-        raise ValueError(f"orthogonalize: method must be 'newton_schulz' or 'qr', got {method!r}")
+    require_matrices("orthogonalize", "a", a)
+    require_choice("orthogonalize", "method", method, get_args(Method))
     count = host_integer("orthogonalize", "steps", steps, least=0)
     added = non_negative("orthogonalize", "eps", eps)
     if not a.size:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 import mlx.core as mx
 
 from xlstm_kernels import executors
+from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
@@ -67,8 +68,7 @@ def qr(a: mx.array, mode: Mode = "reduced", *, backend: str | None = None) -> QR
             are any basis, and have none.
     """
     require_matrices("qr", "a", a)
-    if mode not in get_args(Mode):
-        raise ValueError(f"qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    require_choice("qr", "mode", mode, get_args(Mode))
     resolved = executors.resolve(backend)
     if not a.size:
         return _of_empty(a, mode)

@@ -95,21 +95,10 @@ def svd(
 
 @in_float32
 def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
-    """Return the singular values of matrices, descending.
+    """Return the singular values (..., min(M, N)) of matrices (..., M, N), descending.
 
     Where a matrix is not finite they are NaN. The gradient is finite for equal values too.
-
-    Args:
-        a: float32 (..., M, N).
-        backend: as in `svd`.
-
-    Returns:
-        (..., min(M, N)).
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for fewer than two axes.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
+    Arguments and errors are those of `svd`.
     """
     require_matrices("svdvals", "a", a)
     s: mx.array = _operation(executors.resolve(backend), vectors=False)(_tall(a))[0]

@@ -56,13 +56,9 @@ def truncated_svd(
     """
     require_matrices("truncated_svd", "a", a)
     least = min(a.shape[-2:])
-    k = host_integer("truncated_svd", "k", k, least=1)
+    k = host_integer("truncated_svd", "k", k, least=1, most=least)
     oversampling = host_integer("truncated_svd", "oversampling", oversampling, least=0)
     iterations = host_integer("truncated_svd", "iterations", iterations, least=0)
-    if k > least:
-        raise ValueError(
-            f"truncated_svd: k must be at most the least of rows and columns, {least}, got {k}"
-        )
     backend = executors.resolve(backend)
     transposed = mx.swapaxes(a, -1, -2)
     start = mx.random.normal((a.shape[-1], min(k + oversampling, least)), key=key)

@@ -54,24 +54,10 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
 
 @in_float32
 def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.array:  # noqa: N803
-    """Return the eigenvalues of symmetric matrices, ascending.
+    """Return the eigenvalues (..., N) of symmetric matrices (..., N, N), ascending.
 
     Where the triangle of a matrix is not finite they are NaN. The gradient is finite for equal
-    values too.
-
-    Args:
-        a: float32 (..., N, N).
-        UPLO: "L" reads the lower triangle, "U" the upper one.
-        backend: as in `eigh`.
-
-    Returns:
-        (..., N).
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for matrices that are not square.
-        ValueError: for another UPLO, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+    values too. Arguments and errors are those of `eigh`.
     """
     operation = _operation(executors.resolve(backend), vectors=False)
     values: mx.array = operation(_lower("eigvalsh", a, UPLO))[0]

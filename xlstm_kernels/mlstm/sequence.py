@@ -67,8 +67,7 @@ def mlstm_sequence(
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: as in `mlstm_chunkwise`.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states

@@ -27,8 +27,7 @@ def rms_norm(
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
         weight: (D,) of any of these dtypes, or None for ones.
         eps: a number, zero or positive, added to the mean square.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: as in `multi_head_layer_norm`.
 
     Returns:
         An array of the shape and dtype of `x`: a float32 weight does not promote a half-precision

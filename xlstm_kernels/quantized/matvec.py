@@ -14,7 +14,12 @@ from typing import Any
 import mlx.core as mx
 
 from xlstm_kernels import by_size, executors, products
-from xlstm_kernels.arguments import require_floating, require_kind, require_shape
+from xlstm_kernels.arguments import (
+    require_choice,
+    require_floating,
+    require_kind,
+    require_shape,
+)
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
@@ -109,12 +114,8 @@ def _require_arguments(
     for name, array in (("x", x), ("scales", scales), ("biases", biases)):
         require_floating(operator, name, array)
     w = require_kind(operator, "w", w, mx.uint32, "uint32, as mx.quantize makes it")
-    for option, value, values in (
-        ("group_size", group_size, _GROUP_SIZES),
-        ("bits", bits, BITS),
-    ):
-        if value not in values:
-            raise ValueError(f"{operator}: {option} must be one of {values}, got {value!r}")
+    require_choice(operator, "group_size", group_size, _GROUP_SIZES)
+    require_choice(operator, "bits", bits, BITS)
     columns = x.shape[-1] if x.ndim else 0
     if not x.ndim or w.ndim != 2 or w.shape[1] * _WORD != columns * bits:
         raise ValueError(

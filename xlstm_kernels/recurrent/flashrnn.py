@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlstm_kernels import executors
+from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
 from xlstm_kernels.recurrent.slstm.sequence import slstm
@@ -60,16 +61,12 @@ def flashrnn(
         ValueError: for shapes that do not fit, another function, dtype or backend.
         RuntimeError: for a backend that cannot run here.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"flashrnn: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    require_choice("flashrnn", "dtype", dtype, DTYPES)
+    require_choice("flashrnn", "function", function, ("slstm", *_NATIVE))
     chosen = executors.resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
     if function == "slstm":
         results = slstm(Wx, R, b, states, backend=chosen)
-    elif function in _NATIVE:
-        results = run(_NATIVE[function], Wx, R, b, states)
     else:
-        raise ValueError(
-            f"flashrnn: function must be one of slstm, {', '.join(_NATIVE)}, got {function!r}"
-        )
+        results = run(_NATIVE[function], Wx, R, b, states)
     states_of_each, last = (result.astype(DTYPES[dtype]) for result in results)
     return states_of_each, last

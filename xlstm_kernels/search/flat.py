@@ -5,7 +5,9 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels import executors
+from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.search.groups import searched_in_groups
+from xlstm_kernels.search.metal import MOST
 from xlstm_kernels.search.metric import (
     Metric,
     candidates,
@@ -14,7 +16,7 @@ from xlstm_kernels.search.metric import (
     none_found,
     origin_of,
 )
-from xlstm_kernels.search.selection import require_k, top_k
+from xlstm_kernels.search.selection import top_k
 from xlstm_kernels.search.vector_index import VectorIndex
 
 # Elements of a tile of keys: 64 MB of float32.
@@ -67,7 +69,7 @@ class FlatIndex(VectorIndex):
             RuntimeError: for a backend that cannot run here.
         """
         queries = self._accepted("search", "queries", queries)
-        k = require_k("FlatIndex.search", k)
+        k = host_integer("FlatIndex.search", "k", k, least=1, most=MOST)
         resolved = executors.resolve(backend)
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)
