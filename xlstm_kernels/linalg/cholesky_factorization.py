@@ -1,9 +1,9 @@
 """Cholesky factors.
 
-A kernel factors matrices of up to 32 rows in one launch: a thread has a row in its registers, and
-small matrices share a threadgroup. Larger matrices take a launch for each 32 columns (Golub and Van
-Loan, Matrix Computations, 4th edition, algorithm 4.2.4). A threadgroup updates 32 x 32 elements: it
-eliminates the rows that it needs itself, which takes less time than a launch between the two parts.
+A kernel factors matrices of up to 32 rows in one launch: a thread has a row, and small matrices
+share a threadgroup. Larger matrices take a launch for each 32 columns (Golub and Van Loan, Matrix
+Computations, 4th edition, algorithm 4.2.4). A threadgroup updates 64 x 32 elements: it eliminates
+the rows that it needs itself, which takes less time than a launch between the two parts.
 """
 
 from __future__ import annotations
@@ -90,16 +90,16 @@ def _nan_where_failed(factor: mx.array) -> mx.array:
 
 
 def _by_steps(a: mx.array, *steps: mx.array, backend: str) -> mx.array:
-    left = lost = a
     for step in steps:
-        left, lost = _STEP(left, lost, step, backend=backend)
-    return left
+        (a,) = _STEP(a, step, backend=backend)
+    return a
 
 
 # --- Metal -------------------------------------------------------------------------------------
 
 
 _TILE = 32
+_HEIGHT = 64  # rows of the tile that a threadgroup updates in a step
 _TOGETHER = 64  # rows of the small matrices of a threadgroup
 _STEP_THREADS = 128
 
@@ -120,65 +120,57 @@ def _launch(a: mx.array) -> Launch:
 _ELIMINATE = (
     MATRIX_BARRIER
     + """
-    // What a thread has of its row: what is left of the first SIZE columns, and what its roundings
-    // took away: in each of many steps, which add up to several times the error that is due to the
-    // rounding of the factor alone.
-    template <uint SIZE>
-    struct xlstm_row {
-        float left[SIZE];
-        float lost[SIZE];
-        bool definite;
-    };
-    // Factor the first `columns` of SIZE columns. Threads below SIZE have the rows of the diagonal.
-    template <uint SIZE, uint THREADS>
-    METAL_FUNC void xlstm_eliminate(
-        thread xlstm_row<SIZE>& row, uint i, uint columns,
-        threadgroup float* pivots, threadgroup float* factors) {
-        row.definite = true;
-        float diagonal = 0.0f;
-        float diagonal_lost = 0.0f;
-        #pragma clang loop unroll(full)
-        for (uint j = 0; j < SIZE; ++j) {
-            diagonal = j == i ? row.left[j] : diagonal;
-            diagonal_lost = j == i ? row.lost[j] : diagonal_lost;
-        }
+    // Rounded once, by Newton's method. NaN for a pivot that is not positive.
+    inline float xlstm_inverse_root(float pivot) {
+        const float root = metal::fast::rsqrt(pivot);
+        const float product = pivot * root;
+        const float lost = metal::fma(pivot, root, -product);
+        const float error = metal::fma(-lost, root, metal::fma(-product, root, 1.0f));
+        return pivot > 0.0f ? metal::fma(0.5f * error, root, root) : NAN;
+    }
+    // Factor the first `columns` of SIZE columns. A thread has a row, whose elements are at each
+    // multiple of PITCH from `row`; those of threads below SIZE are the rows of the diagonal. False
+    // for matrices that are not positive definite: their last column is NaN. The loop is short: a
+    // GPU would wait for each instruction of an unrolled one.
+    template <uint SIZE, uint THREADS, uint PITCH>
+    METAL_FUNC bool xlstm_eliminate(
+        threadgroup float* row, uint i, uint columns,
+        threadgroup float* inverses, threadgroup float* factors) {
+        xlstm_matrix_barrier<THREADS>();
+        // To be subtracted from columns k, k + 1, ..., at the end: sums of products have smaller
+        // roundings than what is left of an element.
+        float sums[SIZE] = {};
+        float squares = 0.0f;
+        float inverse = 0.0f;
+        const float diagonal = i < SIZE ? row[i * PITCH] : 0.0f;
         if (i == 0) {
-            pivots[0] = diagonal + diagonal_lost;
+            inverses[0] = xlstm_inverse_root(diagonal);
         }
         xlstm_matrix_barrier<THREADS>();
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < SIZE; ++k) {
-            if (k >= columns) {
-                continue;
-            }
-            // Pivots and columns go in turns: a thread may read those of one step while another
+        #pragma unroll 1
+        for (uint k = 0; k < columns; ++k) {
+            // Inverses and columns go in turns: a thread may read those of one step while another
             // writes the next step's.
-            const float pivot = pivots[k % 2];
-            row.definite = row.definite && pivot > 0.0f;
-            const float value = (row.left[k] + row.lost[k]) / metal::precise::sqrt(pivot);
-            row.left[k] = value;
+            inverse = inverses[k % 2];
+            const float value = (row[k * PITCH] - sums[0]) * inverse;
+            row[k * PITCH] = value;
             threadgroup float* column = factors + k % 2 * SIZE;
             if (i < SIZE) {
-                column[i] = value;
+                column[(i - k - 1) % SIZE] = value;
             }
             // The next pivot is from its own row alone, so that a step needs one barrier.
-            const float rest = metal::fma(-value, value, diagonal);
-            diagonal_lost += metal::fma(-value, value, diagonal - rest);
-            diagonal = rest;
-            if (i == k + 1 && i < SIZE) {
-                pivots[i % 2] = diagonal + diagonal_lost;
+            squares = metal::fma(value, value, squares);
+            if (i == k + 1) {
+                inverses[i % 2] = xlstm_inverse_root(diagonal - squares);
             }
             xlstm_matrix_barrier<THREADS>();
-            // Above the diagonal this computes numbers that nothing reads.
+            // Beyond the last column this computes numbers that nothing reads.
             #pragma clang loop unroll(full)
-            for (uint j = 0; j < SIZE; ++j) {
-                if (j > k) {
-                    const float left = metal::fma(-value, column[j], row.left[j]);
-                    row.lost[j] += metal::fma(-value, column[j], row.left[j] - left);
-                    row.left[j] = left;
-                }
+            for (uint j = 1; j < SIZE; ++j) {
+                sums[j - 1] = metal::fma(value, column[j - 1], sums[j]);
             }
         }
+        return metal::isfinite(inverse);
     }
 """
 )
@@ -192,120 +184,134 @@ _KERNEL = Kernel(
     header=_ELIMINATE,
     body="""
     // a: (batch, rows, rows), of any strides; factor: the same, contiguous.
-    threadgroup float pivots[TOGETHER][2];
+    constexpr uint PITCH = TOGETHER * SIZE + 1;  // odd: elements of a row are in different banks
+    threadgroup float inverses[TOGETHER][2];
     threadgroup float factors[TOGETHER][2 * SIZE];
+    threadgroup float columns[SIZE * PITCH];
     const uint rows = a_shape[1];
-    const uint i = thread_position_in_threadgroup.x;
+    const uint own = thread_position_in_threadgroup.x;
     const uint place = thread_position_in_threadgroup.y;
     const uint batches = a_shape[0];
     const uint wanted = threadgroup_position_in_grid.x * TOGETHER + place;
-    // All threads stay for the barriers; those without a matrix have no rows.
-    const bool present = wanted < batches && i < rows;
+    // All threads stay for the barriers; those without a matrix read zeros.
+    const bool present = wanted < batches && own < rows;
     const int64_t batch = metal::min(wanted, batches - 1);
-    xlstm_row<SIZE> row;
-    #pragma clang loop unroll(full)
-    for (uint j = 0; j < SIZE; ++j) {
-        const bool read = present && j <= i;
-        row.left[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
-        row.lost[j] = 0.0f;
+    threadgroup float* matrix = columns + place * SIZE;
+    for (uint i = 0; i < SIZE; ++i) {
+        const bool read = present && own <= i && i < rows;
+        matrix[own * PITCH + i] =
+            read ? a[batch * a_strides[0] + i * a_strides[1] + own * a_strides[2]] : 0.0f;
     }
-    xlstm_eliminate<SIZE, SIZE>(row, i, rows, pivots[place], factors[place]);
+    const bool definite = xlstm_eliminate<SIZE, SIZE, PITCH>(
+        matrix + own, own, rows, inverses[place], factors[place]);
     if (present) {
-        #pragma clang loop unroll(full)
-        for (uint j = 0; j < SIZE; ++j) {
-            if (j < rows) {
-                const float value = j <= i ? row.left[j] : 0.0f;
-                factor[(batch * rows + i) * rows + j] = row.definite ? value : NAN;
-            }
+        for (uint i = 0; i < rows; ++i) {
+            const float value = own <= i ? matrix[own * PITCH + i] : 0.0f;
+            factor[(batch * rows + i) * rows + own] = definite ? value : NAN;
         }
     }
     """,
 )
 
 
-def _launch_step(a: mx.array, *_others: mx.array) -> Launch:
+def _launch_step(a: mx.array, _step: mx.array) -> Launch:
     batch, rows, _ = a.shape
-    tiles = math.ceil(rows / _TILE)
-    return Launch.of_groups(batch * tiles * tiles, _STEP_THREADS, a.shape, a.shape)
+    tiles = math.ceil(rows / _HEIGHT) * math.ceil(rows / _TILE)
+    return Launch.of_groups(batch * tiles, _STEP_THREADS, a.shape)
 
 
 _STEP = Kernel(
     name="xlstm_cholesky_step",
-    inputs=("a", "a_lost", "step"),
-    outputs=("left", "left_lost"),
+    inputs=("a", "step"),
+    outputs=("left",),
     launch=_launch_step,
     contiguous_inputs=False,
     header=_ELIMINATE,
     body=f"""
-    // a, a_lost: (batch, rows, rows), of any strides: finished columns, and what is left of the
-    // others; left, left_lost: the same after one more step, contiguous; step: 0-d.
+    // a: (batch, rows, rows), of any strides: finished columns, and what is left of the others;
+    // left: the same after one more step, contiguous; step: 0-d.
     constexpr uint TILE = {_TILE};
+    constexpr uint HEIGHT = {_HEIGHT};
     constexpr uint THREADS = {_STEP_THREADS};
-    threadgroup float pivots[2];
+    constexpr uint SIMDGROUPS = THREADS / 32;
+    constexpr uint SHARE = HEIGHT / SIMDGROUPS;
+    constexpr uint CHUNK = 8;
+    constexpr uint PITCH = THREADS + 4;  // four rows are read at once
+    threadgroup float inverses[2];
     threadgroup float factors[2 * TILE];
-    threadgroup float own[2 * TILE][TILE + 1];  // rows of this tile, then those of its columns
+    // By columns: the rows of the diagonal, those of this tile, those of its columns.
+    threadgroup float panel[TILE * PITCH];
     const uint rows = a_shape[1];
-    const uint tiles = (rows + TILE - 1) / TILE;
+    const uint across = (rows + TILE - 1) / TILE;
+    const uint tiles = (rows + HEIGHT - 1) / HEIGHT * across;
     const uint thread_index = thread_position_in_threadgroup.x;
-    const uint tile = threadgroup_position_in_grid.x % (tiles * tiles);
-    const int64_t batch = threadgroup_position_in_grid.x / (tiles * tiles);
-    const uint first_row = tile / tiles * TILE;
-    const uint first_column = tile % tiles * TILE;
+    const uint lane = thread_index % 32;
+    const uint simdgroup = thread_index / 32;
+    const uint tile = threadgroup_position_in_grid.x % tiles;
+    const int64_t batch = threadgroup_position_in_grid.x / tiles;
+    const uint first_row = tile / across * HEIGHT;
+    const uint first_column = tile % across * TILE;
     const uint start = static_cast<uint>(step) * TILE;
-    const bool last = start + TILE >= rows;
-    const uint group = thread_index / TILE;
-    const uint origin = group == 0 ? start : group == 1 ? first_row : first_column;
-    const uint place = origin + thread_index % TILE;
-    xlstm_row<TILE> row;
+    const auto matrix = a + batch * a_strides[0];
+    // A thread has SHARE elements of a column of the tile, which are on their way meanwhile.
+    const uint column = first_column + lane;
+    const uint top = simdgroup * SHARE;
+    float values[SHARE];
     #pragma clang loop unroll(full)
-    for (uint j = 0; j < TILE; ++j) {{
-        const uint column = start + j;
-        const bool read = group < 3 && place < rows && column <= place;
-        row.left[j] = read
-            ? a[batch * a_strides[0] + place * a_strides[1] + column * a_strides[2]] : 0.0f;
-        row.lost[j] = read && start > 0
-            ? a_lost[batch * a_lost_strides[0] + place * a_lost_strides[1]
-                + column * a_lost_strides[2]] : 0.0f;
+    for (uint s = 0; s < SHARE; ++s) {{
+        const int64_t row = first_row + top + s;
+        const bool read = row < rows && column <= row;
+        values[s] = read ? matrix[row * a_strides[1] + column * a_strides[2]] : 0.0f;
     }}
     bool definite = true;
-    if (last || (start <= first_column && first_column <= first_row)) {{
-        xlstm_eliminate<TILE, THREADS>(
-            row, thread_index, metal::min(rows - start, TILE), pivots, factors);
-        definite = row.definite;
-    }}
-    if (group == 1 || group == 2) {{
-        #pragma clang loop unroll(full)
-        for (uint j = 0; j < TILE; ++j) {{
-            own[thread_index - TILE][j] = definite ? row.left[j] : NAN;
+    if (start + TILE >= rows || (start <= first_column && first_column < first_row + HEIGHT)) {{
+        for (uint r = simdgroup; r < THREADS; r += SIMDGROUPS) {{
+            const uint origin = r < TILE ? start
+                : r < TILE + HEIGHT ? first_row - TILE : first_column - TILE - HEIGHT;
+            const int64_t row = origin + r;
+            const bool read = row < rows && start + lane <= row;
+            panel[lane * PITCH + r] =
+                read ? matrix[row * a_strides[1] + (start + lane) * a_strides[2]] : 0.0f;
         }}
-    }}
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint c = thread_index % TILE;
-    const uint column = first_column + c;
-    for (uint r = thread_index / TILE; r < TILE; r += THREADS / TILE) {{
-        const uint at_row = first_row + r;
-        if (at_row >= rows || column >= rows) {{
-            continue;
-        }}
-        const bool updated = start < first_column && column <= at_row;
-        float value = column > at_row ? 0.0f : first_column == start ? own[r][c]
-            : a[batch * a_strides[0] + at_row * a_strides[1] + column * a_strides[2]];
-        float value_lost = updated && start > 0
-            ? a_lost[batch * a_lost_strides[0] + at_row * a_lost_strides[1]
-                + column * a_lost_strides[2]] : 0.0f;
-        if (updated) {{
+        definite = xlstm_eliminate<TILE, THREADS, PITCH>(
+            panel + thread_index, thread_index, metal::min(rows - start, TILE), inverses, factors);
+        const threadgroup float* own = panel + TILE + top;
+        if (first_column == start) {{
             #pragma clang loop unroll(full)
-            for (uint k = 0; k < TILE; ++k) {{
-                const float factor = own[r][k];
-                const float other = own[TILE + c][k];
-                const float rest = metal::fma(-factor, other, value);
-                value_lost += metal::fma(-factor, other, value - rest);
-                value = rest;
+            for (uint s = 0; s < SHARE; ++s) {{
+                values[s] = own[lane * PITCH + s];
+            }}
+        }} else if (first_column > start) {{
+            float sums[SHARE] = {{}};
+            #pragma unroll 1
+            for (uint chunk = 0; chunk < TILE; chunk += CHUNK) {{
+                // Sums of sums have smaller roundings.
+                float parts[SHARE] = {{}};
+                for (uint k = chunk; k < chunk + CHUNK; ++k) {{
+                    const float other = panel[k * PITCH + TILE + HEIGHT + lane];
+                    #pragma clang loop unroll(full)
+                    for (uint s = 0; s < SHARE; ++s) {{
+                        parts[s] = metal::fma(own[k * PITCH + s], other, parts[s]);
+                    }}
+                }}
+                #pragma clang loop unroll(full)
+                for (uint s = 0; s < SHARE; ++s) {{
+                    sums[s] += parts[s];
+                }}
+            }}
+            #pragma clang loop unroll(full)
+            for (uint s = 0; s < SHARE; ++s) {{
+                values[s] -= sums[s];
             }}
         }}
-        const int64_t at = (batch * rows + at_row) * rows + column;
-        left[at] = definite ? value : NAN;
-        left_lost[at] = value_lost;
+    }}
+    #pragma clang loop unroll(full)
+    for (uint s = 0; s < SHARE; ++s) {{
+        const uint row = first_row + top + s;
+        if (row < rows && column < rows) {{
+            const float value = column <= row ? values[s] : 0.0f;
+            left[(batch * rows + row) * rows + column] = definite ? value : NAN;
+        }}
     }}
     """,
 )
