@@ -61,9 +61,7 @@ def _cholesky(backend: str) -> Operation:
     def launch(a: mx.array) -> mx.array:
         if a.shape[-1] <= _TILE:
             return _KERNEL(a, backend=backend)[0]
-        steps = range(math.ceil(a.shape[-1] / _TILE))
-        numbers = (mx.array(step, dtype=mx.int32) for step in steps)
-        factor: mx.array = replayed(_by_steps, backend)(a, *numbers)
+        factor: mx.array = replayed(_by_steps, backend)(a)
         return factor
 
     def native(a: mx.array) -> mx.array:
@@ -89,9 +87,9 @@ def _nan_where_failed(factor: mx.array) -> mx.array:
     return mx.where(definite[..., None, None], factor, nan)
 
 
-def _by_steps(a: mx.array, *steps: mx.array, backend: str) -> mx.array:
-    for step in steps:
-        (a,) = _STEP(a, step, backend=backend)
+def _by_steps(a: mx.array, backend: str) -> mx.array:
+    for step in range(math.ceil(a.shape[-1] / _TILE)):
+        (a,) = _STEP(a, mx.array(step, dtype=mx.int32), backend=backend)
     return a
 
 
@@ -130,19 +128,20 @@ _ELIMINATE = (
     }
     // Factor the first `columns` of SIZE columns. A thread has a row, whose elements are at each
     // multiple of PITCH from `row`; those of threads below SIZE are the rows of the diagonal. False
-    // for matrices that are not positive definite: their last column is NaN. The loop is short: a
-    // GPU would wait for each instruction of an unrolled one.
+    // for matrices that are not positive definite: their last column is NaN. The loop is short, as a
+    // GPU waits for each instruction that it fetches for the first time.
     template <uint SIZE, uint THREADS, uint PITCH>
     METAL_FUNC bool xlstm_eliminate(
         threadgroup float* row, uint i, uint columns,
         threadgroup float* inverses, threadgroup float* factors) {
         xlstm_matrix_barrier<THREADS>();
-        // To be subtracted from columns k, k + 1, ..., at the end: sums of products have smaller
-        // roundings than what is left of an element.
+        // Sums of the products that are to be subtracted from columns k, k + 1, ...: they have
+        // smaller roundings than the elements, and few products smaller ones than many.
+        constexpr uint MOST = 8;
         float sums[SIZE] = {};
         float squares = 0.0f;
         float inverse = 0.0f;
-        const float diagonal = i < SIZE ? row[i * PITCH] : 0.0f;
+        float diagonal = i < SIZE ? row[i * PITCH] : 0.0f;
         if (i == 0) {
             inverses[0] = xlstm_inverse_root(diagonal);
         }
@@ -152,6 +151,17 @@ _ELIMINATE = (
             // Inverses and columns go in turns: a thread may read those of one step while another
             // writes the next step's.
             inverse = inverses[k % 2];
+            if (k > 0 && k % MOST == 0) {
+                #pragma clang loop unroll(full)
+                for (uint j = 0; j < SIZE; ++j) {
+                    if (k + j < SIZE) {
+                        row[(k + j) * PITCH] -= sums[j];
+                    }
+                    sums[j] = 0.0f;
+                }
+                diagonal -= squares;
+                squares = 0.0f;
+            }
             const float value = (row[k * PITCH] - sums[0]) * inverse;
             row[k * PITCH] = value;
             threadgroup float* column = factors + k % 2 * SIZE;
