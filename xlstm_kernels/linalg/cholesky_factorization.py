@@ -105,14 +105,8 @@ _STEP_THREADS = 128
 def _launch(a: mx.array) -> Launch:
     batch, rows, _ = a.shape
     size = block_size(rows)
-    together = _TOGETHER // size
-    return Launch(
-        grid=(math.ceil(batch / together) * size, together, 1),
-        threadgroup=(size, together, 1),
-        output_shapes=(a.shape,),
-        output_dtypes=(mx.float32,),
-        template=(("SIZE", size), ("TOGETHER", together)),
-    )
+    groups = math.ceil(batch * size / _TOGETHER)
+    return Launch.of_groups(groups, _TOGETHER, a.shape, SIZE=size, TOGETHER=_TOGETHER // size)
 
 
 _ELIMINATE = (
@@ -126,42 +120,43 @@ _ELIMINATE = (
         const float error = metal::fma(-lost, root, metal::fma(-product, root, 1.0f));
         return pivot > 0.0f ? metal::fma(0.5f * error, root, root) : NAN;
     }
-    // Factor the first `columns` of SIZE columns. A thread has a row, whose elements are at each
-    // multiple of PITCH from `row`; those of threads below SIZE are the rows of the diagonal. False
-    // for matrices that are not positive definite: their last column is NaN. The loop is short, as a
-    // GPU waits for each instruction that it fetches for the first time.
+    // Factor up to SIZE columns. A thread has a row, with PITCH between its elements; the rows of
+    // the diagonal are the first SIZE. False for matrices that are not positive definite: columns
+    // from the failed pivot on are NaN. The steps are a loop: unrolled, most of their time goes to
+    // fetching instructions.
     template <uint SIZE, uint THREADS, uint PITCH>
     METAL_FUNC bool xlstm_eliminate(
         threadgroup float* row, uint i, uint columns,
         threadgroup float* inverses, threadgroup float* factors) {
-        xlstm_matrix_barrier<THREADS>();
-        // Sums of the products that are to be subtracted from columns k, k + 1, ...: they have
-        // smaller roundings than the elements, and few products smaller ones than many.
+        // Products to be subtracted: the last ones from columns k, k + 1, ..., those before from
+        // columns that follow the next MOST. Sums of sums have the smallest roundings.
         constexpr uint MOST = 8;
         float sums[SIZE] = {};
-        float squares = 0.0f;
+        float totals[SIZE] = {};
         float inverse = 0.0f;
-        float diagonal = i < SIZE ? row[i * PITCH] : 0.0f;
+        xlstm_matrix_barrier<THREADS>();
         if (i == 0) {
-            inverses[0] = xlstm_inverse_root(diagonal);
+            inverses[0] = xlstm_inverse_root(row[0]);
         }
         xlstm_matrix_barrier<THREADS>();
         #pragma unroll 1
-        for (uint k = 0; k < columns; ++k) {
-            // Inverses and columns go in turns: a thread may read those of one step while another
-            // writes the next step's.
-            inverse = inverses[k % 2];
+        for (uint k = 0; k < metal::min(columns, SIZE); ++k) {
             if (k > 0 && k % MOST == 0) {
                 #pragma clang loop unroll(full)
                 for (uint j = 0; j < SIZE; ++j) {
-                    if (k + j < SIZE) {
-                        row[(k + j) * PITCH] -= sums[j];
+                    const float total = totals[j] + sums[j];
+                    if (j < MOST) {
+                        row[(k + j) * PITCH] -= total;
+                    } else {
+                        totals[j - MOST] = total;
                     }
                     sums[j] = 0.0f;
                 }
-                diagonal -= squares;
-                squares = 0.0f;
             }
+            // Inverses and columns go in turns: a thread may read those of one step while another
+            // writes the next step's.
+            inverse = inverses[k % 2];
+            const float diagonal = i < SIZE ? row[i * PITCH] : 0.0f;
             const float value = (row[k * PITCH] - sums[0]) * inverse;
             row[k * PITCH] = value;
             threadgroup float* column = factors + k % 2 * SIZE;
@@ -169,9 +164,10 @@ _ELIMINATE = (
                 column[(i - k - 1) % SIZE] = value;
             }
             // The next pivot is from its own row alone, so that a step needs one barrier.
-            squares = metal::fma(value, value, squares);
             if (i == k + 1) {
-                inverses[i % 2] = xlstm_inverse_root(diagonal - squares);
+                const float before = i % MOST == 0 ? totals[0] : 0.0f;
+                inverses[i % 2] =
+                    xlstm_inverse_root(diagonal - (before + metal::fma(value, value, sums[1])));
             }
             xlstm_matrix_barrier<THREADS>();
             // Beyond the last column this computes numbers that nothing reads.
@@ -199,8 +195,8 @@ _KERNEL = Kernel(
     threadgroup float factors[TOGETHER][2 * SIZE];
     threadgroup float columns[SIZE * PITCH];
     const uint rows = a_shape[1];
-    const uint own = thread_position_in_threadgroup.x;
-    const uint place = thread_position_in_threadgroup.y;
+    const uint own = thread_position_in_threadgroup.x % SIZE;
+    const uint place = thread_position_in_threadgroup.x / SIZE;
     const uint batches = a_shape[0];
     const uint wanted = threadgroup_position_in_grid.x * TOGETHER + place;
     // All threads stay for the barriers; those without a matrix read zeros.
@@ -227,7 +223,8 @@ _KERNEL = Kernel(
 def _launch_step(a: mx.array, _step: mx.array) -> Launch:
     batch, rows, _ = a.shape
     tiles = math.ceil(rows / _HEIGHT) * math.ceil(rows / _TILE)
-    return Launch.of_groups(batch * tiles, _STEP_THREADS, a.shape)
+    constants = {"TILE": _TILE, "HEIGHT": _HEIGHT, "THREADS": _STEP_THREADS}
+    return Launch.of_groups(batch * tiles, _STEP_THREADS, a.shape, **constants)
 
 
 _STEP = Kernel(
@@ -237,15 +234,12 @@ _STEP = Kernel(
     launch=_launch_step,
     contiguous_inputs=False,
     header=_ELIMINATE,
-    body=f"""
+    body="""
     // a: (batch, rows, rows), of any strides: finished columns, and what is left of the others;
     // left: the same after one more step, contiguous; step: 0-d.
-    constexpr uint TILE = {_TILE};
-    constexpr uint HEIGHT = {_HEIGHT};
-    constexpr uint THREADS = {_STEP_THREADS};
     constexpr uint SIMDGROUPS = THREADS / 32;
-    constexpr uint SHARE = HEIGHT / SIMDGROUPS;
-    constexpr uint CHUNK = 8;
+    constexpr int SHARE = HEIGHT / SIMDGROUPS;
+    constexpr uint MOST = 8;
     constexpr uint PITCH = THREADS + 4;  // four rows are read at once
     threadgroup float inverses[2];
     threadgroup float factors[2 * TILE];
@@ -264,64 +258,59 @@ _STEP = Kernel(
     const uint start = static_cast<uint>(step) * TILE;
     const auto matrix = a + batch * a_strides[0];
     // A thread has SHARE elements of a column of the tile, which are on their way meanwhile.
-    const uint column = first_column + lane;
-    const uint top = simdgroup * SHARE;
+    const int64_t top = first_row + simdgroup * SHARE;
+    const int64_t column = first_column + lane;
+    const int present = column < rows ? rows - top : 0;
+    const auto from = matrix + top * a_strides[1] + column * a_strides[2];
     float values[SHARE];
+    float sums[SHARE] = {};
     #pragma clang loop unroll(full)
-    for (uint s = 0; s < SHARE; ++s) {{
-        const int64_t row = first_row + top + s;
-        const bool read = row < rows && column <= row;
-        values[s] = read ? matrix[row * a_strides[1] + column * a_strides[2]] : 0.0f;
-    }}
+    for (int s = 0; s < SHARE; ++s) {
+        values[s] = s < present ? from[s * a_strides[1]] : 0.0f;
+    }
     bool definite = true;
-    if (start + TILE >= rows || (start <= first_column && first_column < first_row + HEIGHT)) {{
-        for (uint r = simdgroup; r < THREADS; r += SIMDGROUPS) {{
-            const uint origin = r < TILE ? start
-                : r < TILE + HEIGHT ? first_row - TILE : first_column - TILE - HEIGHT;
-            const int64_t row = origin + r;
-            const bool read = row < rows && start + lane <= row;
-            panel[lane * PITCH + r] =
-                read ? matrix[row * a_strides[1] + (start + lane) * a_strides[2]] : 0.0f;
-        }}
+    if (start + TILE >= rows || (start <= first_column && first_column < first_row + HEIGHT)) {
+        const int64_t origin = simdgroup == 0 ? start
+            : simdgroup < SIMDGROUPS - 1 ? first_row + (simdgroup - 1) * TILE : first_column;
+        const int count = start + lane < rows ? rows - origin : 0;
+        const auto source = matrix + origin * a_strides[1] + (start + lane) * a_strides[2];
+        #pragma clang loop unroll(full)
+        for (int r = 0; r < TILE; ++r) {
+            panel[lane * PITCH + simdgroup * TILE + r] =
+                r < count ? source[r * a_strides[1]] : 0.0f;
+        }
         definite = xlstm_eliminate<TILE, THREADS, PITCH>(
-            panel + thread_index, thread_index, metal::min(rows - start, TILE), inverses, factors);
-        const threadgroup float* own = panel + TILE + top;
-        if (first_column == start) {{
+            panel + thread_index, thread_index, rows - start, inverses, factors);
+        const threadgroup float* own = panel + TILE + simdgroup * SHARE;
+        if (start == first_column) {
             #pragma clang loop unroll(full)
-            for (uint s = 0; s < SHARE; ++s) {{
+            for (int s = 0; s < SHARE; ++s) {
                 values[s] = own[lane * PITCH + s];
-            }}
-        }} else if (first_column > start) {{
-            float sums[SHARE] = {{}};
-            #pragma unroll 1
-            for (uint chunk = 0; chunk < TILE; chunk += CHUNK) {{
-                // Sums of sums have smaller roundings.
-                float parts[SHARE] = {{}};
-                for (uint k = chunk; k < chunk + CHUNK; ++k) {{
-                    const float other = panel[k * PITCH + TILE + HEIGHT + lane];
-                    #pragma clang loop unroll(full)
-                    for (uint s = 0; s < SHARE; ++s) {{
-                        parts[s] = metal::fma(own[k * PITCH + s], other, parts[s]);
-                    }}
-                }}
+            }
+        }
+        #pragma unroll 1
+        for (uint first = 0; first < TILE && start < first_column; first += MOST) {
+            float parts[SHARE] = {};
+            for (uint k = first; k < first + MOST; ++k) {
+                const float other = panel[k * PITCH + TILE + HEIGHT + lane];
                 #pragma clang loop unroll(full)
-                for (uint s = 0; s < SHARE; ++s) {{
-                    sums[s] += parts[s];
-                }}
-            }}
+                for (int s = 0; s < SHARE; ++s) {
+                    parts[s] = metal::fma(own[k * PITCH + s], other, parts[s]);
+                }
+            }
             #pragma clang loop unroll(full)
-            for (uint s = 0; s < SHARE; ++s) {{
-                values[s] -= sums[s];
-            }}
-        }}
-    }}
+            for (int s = 0; s < SHARE; ++s) {
+                sums[s] += parts[s];
+            }
+        }
+    }
+    const auto to = left + (batch * rows + top) * rows + column;
     #pragma clang loop unroll(full)
-    for (uint s = 0; s < SHARE; ++s) {{
-        const uint row = first_row + top + s;
-        if (row < rows && column < rows) {{
-            const float value = column <= row ? values[s] : 0.0f;
-            left[(batch * rows + row) * rows + column] = definite ? value : NAN;
-        }}
-    }}
+    for (int s = 0; s < SHARE; ++s) {
+        if (s < present) {
+            const float value = column <= top + s ? values[s] - sums[s] : 0.0f;
+            to[s * rows] = definite ? value : NAN;
+        }
+    }
     """,
 )
