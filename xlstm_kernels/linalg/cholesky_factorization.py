@@ -99,7 +99,7 @@ def _by_steps(a: mx.array, backend: str) -> mx.array:
 _TILE = 32
 _HEIGHT = 64  # rows of the tile that a threadgroup updates in a step
 _TOGETHER = 64  # rows of the small matrices of a threadgroup
-_STEP_THREADS = 128
+_STEP_THREADS = 2 * _TILE + _HEIGHT
 
 
 def _launch(a: mx.array) -> Launch:
@@ -109,9 +109,7 @@ def _launch(a: mx.array) -> Launch:
     return Launch.of_groups(groups, _TOGETHER, a.shape, SIZE=size, TOGETHER=_TOGETHER // size)
 
 
-_ELIMINATE = (
-    MATRIX_BARRIER
-    + """
+_ELIMINATE = """
     // Rounded once, by Newton's method. NaN for a pivot that is not positive.
     inline float xlstm_inverse_root(float pivot) {
         const float root = metal::fast::rsqrt(pivot);
@@ -121,15 +119,14 @@ _ELIMINATE = (
         return pivot > 0.0f ? metal::fma(0.5f * error, root, root) : NAN;
     }
     // Factor up to SIZE columns. A thread has a row, with PITCH between its elements; the rows of
-    // the diagonal are the first SIZE. False for matrices that are not positive definite: columns
-    // from the failed pivot on are NaN. The steps are a loop: unrolled, most of their time goes to
-    // fetching instructions.
+    // the diagonal are the first SIZE. False where columns are NaN, from a failed pivot on. The
+    // steps are a loop: unrolled, they would spend most of their time fetching instructions.
     template <uint SIZE, uint THREADS, uint PITCH>
     METAL_FUNC bool xlstm_eliminate(
         threadgroup float* row, uint i, uint columns,
         threadgroup float* inverses, threadgroup float* factors) {
-        // Products to be subtracted: the last ones from columns k, k + 1, ..., those before from
-        // columns that follow the next MOST. Sums of sums have the smallest roundings.
+        // Products to be subtracted from columns k, k + 1, ...: the last ones, and from those after
+        // the next MOST also earlier ones. Sums of sums have smaller roundings than differences.
         constexpr uint MOST = 8;
         float sums[SIZE] = {};
         float totals[SIZE] = {};
@@ -166,8 +163,8 @@ _ELIMINATE = (
             // The next pivot is from its own row alone, so that a step needs one barrier.
             if (i == k + 1) {
                 const float before = i % MOST == 0 ? totals[0] : 0.0f;
-                inverses[i % 2] =
-                    xlstm_inverse_root(diagonal - (before + metal::fma(value, value, sums[1])));
+                const float total = before + metal::fma(value, value, sums[1]);
+                inverses[i % 2] = xlstm_inverse_root(diagonal - total);
             }
             xlstm_matrix_barrier<THREADS>();
             // Beyond the last column this computes numbers that nothing reads.
@@ -179,7 +176,6 @@ _ELIMINATE = (
         return metal::isfinite(inverse);
     }
 """
-)
 
 _KERNEL = Kernel(
     name="xlstm_cholesky",
@@ -187,7 +183,7 @@ _KERNEL = Kernel(
     outputs=("factor",),
     launch=_launch,
     contiguous_inputs=False,
-    header=_ELIMINATE,
+    header=MATRIX_BARRIER + _ELIMINATE,
     body="""
     // a: (batch, rows, rows), of any strides; factor: the same, contiguous.
     constexpr uint PITCH = TOGETHER * SIZE + 1;  // odd: elements of a row are in different banks
@@ -197,16 +193,13 @@ _KERNEL = Kernel(
     const uint rows = a_shape[1];
     const uint own = thread_position_in_threadgroup.x % SIZE;
     const uint place = thread_position_in_threadgroup.x / SIZE;
-    const uint batches = a_shape[0];
-    const uint wanted = threadgroup_position_in_grid.x * TOGETHER + place;
-    // All threads stay for the barriers; those without a matrix read zeros.
-    const bool present = wanted < batches && own < rows;
-    const int64_t batch = metal::min(wanted, batches - 1);
+    const int64_t batch = threadgroup_position_in_grid.x * TOGETHER + place;
+    // All threads stay for the barriers; those without a matrix have zeros.
+    const bool present = batch < a_shape[0] && own < rows;
+    const auto from = a + batch * a_strides[0] + own * a_strides[2];
     threadgroup float* matrix = columns + place * SIZE;
     for (uint i = 0; i < SIZE; ++i) {
-        const bool read = present && own <= i && i < rows;
-        matrix[own * PITCH + i] =
-            read ? a[batch * a_strides[0] + i * a_strides[1] + own * a_strides[2]] : 0.0f;
+        matrix[own * PITCH + i] = present && own <= i && i < rows ? from[i * a_strides[1]] : 0.0f;
     }
     const bool definite = xlstm_eliminate<SIZE, SIZE, PITCH>(
         matrix + own, own, rows, inverses[place], factors[place]);
@@ -223,8 +216,7 @@ _KERNEL = Kernel(
 def _launch_step(a: mx.array, _step: mx.array) -> Launch:
     batch, rows, _ = a.shape
     tiles = math.ceil(rows / _HEIGHT) * math.ceil(rows / _TILE)
-    constants = {"TILE": _TILE, "HEIGHT": _HEIGHT, "THREADS": _STEP_THREADS}
-    return Launch.of_groups(batch * tiles, _STEP_THREADS, a.shape, **constants)
+    return Launch.of_groups(batch * tiles, _STEP_THREADS, a.shape, TILE=_TILE, HEIGHT=_HEIGHT)
 
 
 _STEP = Kernel(
@@ -233,17 +225,17 @@ _STEP = Kernel(
     outputs=("left",),
     launch=_launch_step,
     contiguous_inputs=False,
-    header=_ELIMINATE,
+    header=MATRIX_BARRIER + _ELIMINATE,
     body="""
     // a: (batch, rows, rows), of any strides: finished columns, and what is left of the others;
     // left: the same after one more step, contiguous; step: 0-d.
-    constexpr uint SIMDGROUPS = THREADS / 32;
-    constexpr int SHARE = HEIGHT / SIMDGROUPS;
+    constexpr uint THREADS = 2 * TILE + HEIGHT;
+    constexpr int SHARE = HEIGHT * 32 / THREADS;
     constexpr uint MOST = 8;
     constexpr uint PITCH = THREADS + 4;  // four rows are read at once
     threadgroup float inverses[2];
     threadgroup float factors[2 * TILE];
-    // By columns: the rows of the diagonal, those of this tile, those of its columns.
+    // By columns: the rows of the diagonal, those of this tile's columns, those of its rows.
     threadgroup float panel[TILE * PITCH];
     const uint rows = a_shape[1];
     const uint across = (rows + TILE - 1) / TILE;
@@ -261,27 +253,28 @@ _STEP = Kernel(
     const int64_t top = first_row + simdgroup * SHARE;
     const int64_t column = first_column + lane;
     const int present = column < rows ? rows - top : 0;
-    const auto from = matrix + top * a_strides[1] + column * a_strides[2];
+    auto from = matrix + top * a_strides[1] + column * a_strides[2];
     float values[SHARE];
     float sums[SHARE] = {};
     #pragma clang loop unroll(full)
     for (int s = 0; s < SHARE; ++s) {
-        values[s] = s < present ? from[s * a_strides[1]] : 0.0f;
+        values[s] = s < present ? *from : 0.0f;
+        from += a_strides[1];
     }
     bool definite = true;
     if (start + TILE >= rows || (start <= first_column && first_column < first_row + HEIGHT)) {
         const int64_t origin = simdgroup == 0 ? start
-            : simdgroup < SIMDGROUPS - 1 ? first_row + (simdgroup - 1) * TILE : first_column;
+            : simdgroup == 1 ? first_column : first_row + (simdgroup - 2) * TILE;
         const int count = start + lane < rows ? rows - origin : 0;
-        const auto source = matrix + origin * a_strides[1] + (start + lane) * a_strides[2];
+        auto source = matrix + origin * a_strides[1] + (start + lane) * a_strides[2];
         #pragma clang loop unroll(full)
         for (int r = 0; r < TILE; ++r) {
-            panel[lane * PITCH + simdgroup * TILE + r] =
-                r < count ? source[r * a_strides[1]] : 0.0f;
+            panel[lane * PITCH + simdgroup * TILE + r] = r < count ? *source : 0.0f;
+            source += a_strides[1];
         }
         definite = xlstm_eliminate<TILE, THREADS, PITCH>(
             panel + thread_index, thread_index, rows - start, inverses, factors);
-        const threadgroup float* own = panel + TILE + simdgroup * SHARE;
+        const threadgroup float* own = panel + 2 * TILE + simdgroup * SHARE;
         if (start == first_column) {
             #pragma clang loop unroll(full)
             for (int s = 0; s < SHARE; ++s) {
@@ -292,7 +285,7 @@ _STEP = Kernel(
         for (uint first = 0; first < TILE && start < first_column; first += MOST) {
             float parts[SHARE] = {};
             for (uint k = first; k < first + MOST; ++k) {
-                const float other = panel[k * PITCH + TILE + HEIGHT + lane];
+                const float other = panel[k * PITCH + TILE + lane];
                 #pragma clang loop unroll(full)
                 for (int s = 0; s < SHARE; ++s) {
                     parts[s] = metal::fma(own[k * PITCH + s], other, parts[s]);
