@@ -72,7 +72,7 @@ def test_a_named_backend_is_kept(cuda):
 def test_a_factorization_compiles_its_launches_once(cuda):
     for _ in range(2):
         linalg.cholesky(mx.eye(97))
-        assert len(cuda.launches) == 4
+        assert len(cuda.launches) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Cholesky factors.
 
 A kernel factors matrices of up to 32 rows in one launch: a thread has a row, and small matrices
-share a threadgroup. Larger matrices take a launch for each 32 columns (Golub and Van Loan, Matrix
-Computations, 4th edition, algorithm 4.2.4). A threadgroup updates 64 x 32 elements: it eliminates
+share a threadgroup. Larger matrices take a launch for each 64 columns (Golub and Van Loan, Matrix
+Computations, 4th edition, algorithm 4.2.4). A threadgroup updates 64 x 64 elements: it eliminates
 the rows that it needs itself, which takes less time than a launch between the two parts.
 """
 
@@ -65,7 +65,12 @@ def _cholesky(backend: str) -> Operation:
         return factor
 
     def native(a: mx.array) -> mx.array:
-        return _nan_where_failed(mx.linalg.cholesky(a, stream=mx.cpu))
+        """A pivot that is not positive remains on the diagonal."""
+        factor = mx.linalg.cholesky(a, stream=mx.cpu)
+        diagonal = mx.diagonal(factor, axis1=-2, axis2=-1)
+        definite = mx.all(diagonal > mx.zeros_like(diagonal), axis=-1)
+        nan = mx.full(factor.shape, mx.nan, dtype=factor.dtype)
+        return mx.where(definite[..., None, None], factor, nan)
 
     def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Murray, Differentiation of the Cholesky decomposition, 2016, equations 9 and 10."""
@@ -79,16 +84,8 @@ def _cholesky(backend: str) -> Operation:
     return decomposition("cholesky", backend, launch, native, gradient)
 
 
-def _nan_where_failed(factor: mx.array) -> mx.array:
-    """A pivot that is not positive remains on the diagonal."""
-    diagonal = mx.diagonal(factor, axis1=-2, axis2=-1)
-    definite = mx.all(diagonal > mx.zeros_like(diagonal), axis=-1)
-    nan = mx.full(factor.shape, mx.nan, dtype=factor.dtype)
-    return mx.where(definite[..., None, None], factor, nan)
-
-
 def _by_steps(a: mx.array, backend: str) -> mx.array:
-    for step in range(math.ceil(a.shape[-1] / _TILE)):
+    for step in range(math.ceil(a.shape[-1] / _PANEL)):
         (a,) = _STEP(a, mx.array(step, dtype=mx.int32), backend=backend)
     return a
 
@@ -97,9 +94,8 @@ def _by_steps(a: mx.array, backend: str) -> mx.array:
 
 
 _TILE = 32
-_HEIGHT = 64  # rows of the tile that a threadgroup updates in a step
+_PANEL = 2 * _TILE  # columns of a step, rows and columns that a threadgroup updates
 _TOGETHER = 64  # rows of the small matrices of a threadgroup
-_STEP_THREADS = 2 * _TILE + _HEIGHT
 
 
 def _launch(a: mx.array) -> Launch:
@@ -123,11 +119,11 @@ _ELIMINATE = """
     // steps are a loop: unrolled, they would spend most of their time fetching instructions.
     template <uint SIZE, uint THREADS, uint PITCH>
     METAL_FUNC bool xlstm_eliminate(
-        threadgroup float* row, uint i, uint columns,
-        threadgroup float* inverses, threadgroup float* factors) {
+        threadgroup float* row, uint i, uint columns, threadgroup float* factors) {
         // Products to be subtracted from columns k, k + 1, ...: the last ones, and from those after
         // the next MOST also earlier ones. Sums of sums have smaller roundings than differences.
         constexpr uint MOST = 8;
+        threadgroup float* inverses = factors + 2 * SIZE;
         float sums[SIZE] = {};
         float totals[SIZE] = {};
         float inverse = 0.0f;
@@ -175,6 +171,30 @@ _ELIMINATE = """
         }
         return metal::isfinite(inverse);
     }
+    // Subtract the products of SIZE rows and a row, with PITCH between the elements of each.
+    template <uint SIZE, uint PITCH>
+    METAL_FUNC void xlstm_subtract_products(
+        const threadgroup float* rows, const threadgroup float* row, thread float* values) {
+        float sums[SIZE] = {};
+        #pragma unroll 1
+        for (uint first = 0; first < SIZE; first += 8) {
+            float parts[SIZE] = {};
+            for (uint k = first; k < first + 8; ++k) {
+                #pragma clang loop unroll(full)
+                for (uint s = 0; s < SIZE; ++s) {
+                    parts[s] = metal::fma(rows[k * PITCH + s], row[k * PITCH], parts[s]);
+                }
+            }
+            #pragma clang loop unroll(full)
+            for (uint s = 0; s < SIZE; ++s) {
+                sums[s] += parts[s];
+            }
+        }
+        #pragma clang loop unroll(full)
+        for (uint s = 0; s < SIZE; ++s) {
+            values[s] -= sums[s];
+        }
+    }
 """
 
 _KERNEL = Kernel(
@@ -187,8 +207,7 @@ _KERNEL = Kernel(
     body="""
     // a: (batch, rows, rows), of any strides; factor: the same, contiguous.
     constexpr uint PITCH = TOGETHER * SIZE + 1;  // odd: elements of a row are in different banks
-    threadgroup float inverses[TOGETHER][2];
-    threadgroup float factors[TOGETHER][2 * SIZE];
+    threadgroup float factors[TOGETHER][2 * SIZE + 4];
     threadgroup float columns[SIZE * PITCH];
     const uint rows = a_shape[1];
     const uint own = thread_position_in_threadgroup.x % SIZE;
@@ -202,7 +221,7 @@ _KERNEL = Kernel(
         matrix[own * PITCH + i] = present && own <= i && i < rows ? from[i * a_strides[1]] : 0.0f;
     }
     const bool definite = xlstm_eliminate<SIZE, SIZE, PITCH>(
-        matrix + own, own, rows, inverses[place], factors[place]);
+        matrix + own, own, rows, factors[place]);
     if (present) {
         for (uint i = 0; i < rows; ++i) {
             const float value = own <= i ? matrix[own * PITCH + i] : 0.0f;
@@ -215,8 +234,8 @@ _KERNEL = Kernel(
 
 def _launch_step(a: mx.array, _step: mx.array) -> Launch:
     batch, rows, _ = a.shape
-    tiles = math.ceil(rows / _HEIGHT) * math.ceil(rows / _TILE)
-    return Launch.of_groups(batch * tiles, _STEP_THREADS, a.shape, TILE=_TILE, HEIGHT=_HEIGHT)
+    groups = batch * math.ceil(rows / _PANEL) ** 2
+    return Launch.of_groups(groups, 3 * _PANEL, a.shape, TILE=_TILE)
 
 
 _STEP = Kernel(
@@ -229,79 +248,73 @@ _STEP = Kernel(
     body="""
     // a: (batch, rows, rows), of any strides: finished columns, and what is left of the others;
     // left: the same after one more step, contiguous; step: 0-d.
-    constexpr uint THREADS = 2 * TILE + HEIGHT;
-    constexpr int SHARE = HEIGHT * 32 / THREADS;
-    constexpr uint MOST = 8;
+    constexpr uint SIDE = 2 * TILE;
+    constexpr uint THREADS = 3 * SIDE;
     constexpr uint PITCH = THREADS + 4;  // four rows are read at once
-    threadgroup float inverses[2];
-    threadgroup float factors[2 * TILE];
+    threadgroup float factors[2 * TILE + 4];
     // By columns: the rows of the diagonal, those of this tile's columns, those of its rows.
     threadgroup float panel[TILE * PITCH];
     const uint rows = a_shape[1];
-    const uint across = (rows + TILE - 1) / TILE;
-    const uint tiles = (rows + HEIGHT - 1) / HEIGHT * across;
-    const uint thread_index = thread_position_in_threadgroup.x;
-    const uint lane = thread_index % 32;
-    const uint simdgroup = thread_index / 32;
-    const uint tile = threadgroup_position_in_grid.x % tiles;
-    const int64_t batch = threadgroup_position_in_grid.x / tiles;
-    const uint first_row = tile / across * HEIGHT;
-    const uint first_column = tile % across * TILE;
-    const uint start = static_cast<uint>(step) * TILE;
+    const uint across = (rows + SIDE - 1) / SIDE;
+    const uint group = threadgroup_position_in_grid.x;
+    const uint first_row = group / across % across * SIDE;
+    const uint first_column = group % across * SIDE;
+    const uint start = static_cast<uint>(step) * SIDE;
+    const int64_t batch = group / (across * across);
     const auto matrix = a + batch * a_strides[0];
-    // A thread has SHARE elements of a column of the tile, which are on their way meanwhile.
-    const int64_t top = first_row + simdgroup * SHARE;
-    const int64_t column = first_column + lane;
-    const int present = column < rows ? rows - top : 0;
+    const uint thread_index = thread_position_in_threadgroup.x;
+    const uint lane = thread_index % TILE;
+    const uint simdgroup = thread_index / TILE;
+    threadgroup float* own = panel + simdgroup * TILE;
+    // Four SIMD groups have a quarter of the tile each, and their threads a column of it.
+    const uint right = simdgroup % 2 * TILE;
+    const uint below = simdgroup / 2 * TILE;
+    const int64_t top = first_row + below;
+    const int64_t column = first_column + right + lane;
+    const int present = simdgroup < 4 && column < rows ? rows - top : 0;
     auto from = matrix + top * a_strides[1] + column * a_strides[2];
-    float values[SHARE];
-    float sums[SHARE] = {};
+    float values[TILE];
     #pragma clang loop unroll(full)
-    for (int s = 0; s < SHARE; ++s) {
+    for (int s = 0; s < TILE; ++s) {
         values[s] = s < present ? *from : 0.0f;
         from += a_strides[1];
     }
     bool definite = true;
-    if (start + TILE >= rows || (start <= first_column && first_column < first_row + HEIGHT)) {
-        const int64_t origin = simdgroup == 0 ? start
-            : simdgroup == 1 ? first_column : first_row + (simdgroup - 2) * TILE;
-        const int count = start + lane < rows ? rows - origin : 0;
-        auto source = matrix + origin * a_strides[1] + (start + lane) * a_strides[2];
+    const uint end = metal::min(start + SIDE, rows);
+    const bool needed = end == rows || (start <= first_column && first_column <= first_row);
+    #pragma unroll 1
+    for (uint begin = start; needed && begin < end; begin += TILE) {
+        float rest[TILE] = {};
+        if (begin > start) {
+            xlstm_subtract_products<TILE, PITCH>(own, panel + TILE + lane, rest);
+            xlstm_matrix_barrier<THREADS>();
+        }
+        const uint origin = right + (below == 0 ? start : below == TILE ? first_column : first_row);
+        const int count = begin + lane < rows ? rows - origin : 0;
+        auto source = matrix + origin * a_strides[1] + (begin + lane) * a_strides[2];
         #pragma clang loop unroll(full)
         for (int r = 0; r < TILE; ++r) {
-            panel[lane * PITCH + simdgroup * TILE + r] = r < count ? *source : 0.0f;
+            own[lane * PITCH + r] = rest[r] + (r < count ? *source : 0.0f);
             source += a_strides[1];
         }
+        // The rows of the first columns' diagonal are before those of the next ones'.
         definite = xlstm_eliminate<TILE, THREADS, PITCH>(
-            panel + thread_index, thread_index, rows - start, inverses, factors);
-        const threadgroup float* own = panel + 2 * TILE + simdgroup * SHARE;
-        if (start == first_column) {
+            own + lane, thread_index + start - begin, rows - begin, factors);
+        const threadgroup float* left_rows = panel + 2 * SIDE + below;
+        if (present > 0 && begin == first_column + right) {
             #pragma clang loop unroll(full)
-            for (int s = 0; s < SHARE; ++s) {
-                values[s] = own[lane * PITCH + s];
+            for (uint s = 0; s < TILE; ++s) {
+                values[s] = left_rows[lane * PITCH + s];
             }
-        }
-        #pragma unroll 1
-        for (uint first = 0; first < TILE && start < first_column; first += MOST) {
-            float parts[SHARE] = {};
-            for (uint k = first; k < first + MOST; ++k) {
-                const float other = panel[k * PITCH + TILE + lane];
-                #pragma clang loop unroll(full)
-                for (int s = 0; s < SHARE; ++s) {
-                    parts[s] = metal::fma(own[k * PITCH + s], other, parts[s]);
-                }
-            }
-            #pragma clang loop unroll(full)
-            for (int s = 0; s < SHARE; ++s) {
-                sums[s] += parts[s];
-            }
+        } else if (present > 0 && start < first_column) {
+            xlstm_subtract_products<TILE, PITCH>(left_rows, panel + SIDE + right + lane, values);
         }
     }
     const auto to = left + (batch * rows + top) * rows + column;
     #pragma clang loop unroll(full)
-    for (int s = 0; s < SHARE; ++s) {
+    for (int s = 0; s < TILE; ++s) {
         if (s < present) {
-            const float value = column <= top + s ? values[s] - sums[s] : 0.0f;
+            const float value = column <= top + s ? values[s] : 0.0f;
             to[s * rows] = definite ? value : NAN;
         }
     }
