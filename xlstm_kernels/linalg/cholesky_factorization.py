@@ -19,7 +19,7 @@ from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
 from xlstm_kernels.linalg.householder import MATRIX_BARRIER
-from xlstm_kernels.linalg.triangular import block_size, triangular_operation
+from xlstm_kernels.linalg.triangular import block_size, triangular_operation, zero_or_nan
 
 
 @in_float32
@@ -46,11 +46,10 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
         ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("cholesky", "a", a, square=True)
-    operation = _cholesky(executors.resolve(backend))
     if not a.size:
         return mx.zeros_like(a)
     flat = flat_batch(mx.swapaxes(a, -1, -2) if upper else a)
-    factor: mx.array = operation(flat).reshape(a.shape)
+    factor: mx.array = _cholesky(executors.resolve(backend))(flat).reshape(a.shape)
     return mx.swapaxes(factor, -1, -2) if upper else factor
 
 
@@ -65,12 +64,9 @@ def _cholesky(backend: str) -> Operation:
         return factor
 
     def native(a: mx.array) -> mx.array:
-        """A pivot that is not positive remains on the diagonal."""
+        # A pivot that is not positive remains on the diagonal: its root is not, or is zero.
         factor = mx.linalg.cholesky(a, stream=mx.cpu)
-        diagonal = mx.diagonal(factor, axis1=-2, axis2=-1)
-        definite = mx.all(diagonal > mx.zeros_like(diagonal), axis=-1)
-        nan = mx.full(factor.shape, mx.nan, dtype=factor.dtype)
-        return mx.where(definite[..., None, None], factor, nan)
+        return factor + zero_or_nan(mx.sqrt(factor))
 
     def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """Murray, Differentiation of the Cholesky decomposition, 2016, equations 9 and 10."""
@@ -115,10 +111,10 @@ _ELIMINATE = """
         return pivot > 0.0f ? metal::fma(0.5f * error, root, root) : NAN;
     }
     // Factor up to SIZE columns. A thread has a row, with PITCH between its elements; the rows of
-    // the diagonal are the first SIZE. False where columns are NaN, from a failed pivot on. The
+    // the diagonal are the first SIZE. Zero, or NaN where columns are, from a failed pivot on. The
     // steps are a loop: unrolled, they would spend most of their time fetching instructions.
     template <uint SIZE, uint THREADS, uint PITCH>
-    METAL_FUNC bool xlstm_eliminate(
+    METAL_FUNC float xlstm_eliminate(
         threadgroup float* row, uint i, uint columns, threadgroup float* factors) {
         // Products to be subtracted from columns k, k + 1, ...: the last ones, and from those after
         // the next MOST also earlier ones. Sums of sums have smaller roundings than differences.
@@ -140,9 +136,8 @@ _ELIMINATE = """
                     const float total = totals[j] + sums[j];
                     if (j < MOST) {
                         row[(k + j) * PITCH] -= total;
-                    } else {
-                        totals[j - MOST] = total;
                     }
+                    totals[(j + SIZE - MOST) % SIZE] = total;
                     sums[j] = 0.0f;
                 }
             }
@@ -169,25 +164,23 @@ _ELIMINATE = """
                 sums[j - 1] = metal::fma(value, column[j - 1], sums[j]);
             }
         }
-        return metal::isfinite(inverse);
+        return metal::isfinite(inverse) ? 0.0f : NAN;
     }
     // Subtract the products of SIZE rows and a row, with PITCH between the elements of each.
     template <uint SIZE, uint PITCH>
     METAL_FUNC void xlstm_subtract_products(
         const threadgroup float* rows, const threadgroup float* row, thread float* values) {
         float sums[SIZE] = {};
-        #pragma unroll 1
-        for (uint first = 0; first < SIZE; first += 8) {
-            float parts[SIZE] = {};
-            for (uint k = first; k < first + 8; ++k) {
-                #pragma clang loop unroll(full)
-                for (uint s = 0; s < SIZE; ++s) {
-                    parts[s] = metal::fma(rows[k * PITCH + s], row[k * PITCH], parts[s]);
-                }
-            }
+        float parts[SIZE] = {};
+        #pragma unroll 8
+        for (uint k = 0; k < SIZE; ++k) {
             #pragma clang loop unroll(full)
             for (uint s = 0; s < SIZE; ++s) {
-                sums[s] += parts[s];
+                parts[s] = metal::fma(rows[k * PITCH + s], row[k * PITCH], parts[s]);
+                if (k % 8 == 7) {
+                    sums[s] += parts[s];
+                    parts[s] = 0.0f;
+                }
             }
         }
         #pragma clang loop unroll(full)
@@ -220,12 +213,12 @@ _KERNEL = Kernel(
     for (uint i = 0; i < SIZE; ++i) {
         matrix[own * PITCH + i] = present && own <= i && i < rows ? from[i * a_strides[1]] : 0.0f;
     }
-    const bool definite = xlstm_eliminate<SIZE, SIZE, PITCH>(
+    const float undefined = xlstm_eliminate<SIZE, SIZE, PITCH>(
         matrix + own, own, rows, factors[place]);
     if (present) {
         for (uint i = 0; i < rows; ++i) {
             const float value = own <= i ? matrix[own * PITCH + i] : 0.0f;
-            factor[(batch * rows + i) * rows + own] = definite ? value : NAN;
+            factor[(batch * rows + i) * rows + own] = value + undefined;
         }
     }
     """,
@@ -233,9 +226,8 @@ _KERNEL = Kernel(
 
 
 def _launch_step(a: mx.array, _step: mx.array) -> Launch:
-    batch, rows, _ = a.shape
-    groups = batch * math.ceil(rows / _PANEL) ** 2
-    return Launch.of_groups(groups, 3 * _PANEL, a.shape, TILE=_TILE)
+    groups = a.shape[0] * math.ceil(a.shape[1] / _PANEL) ** 2
+    return Launch.of_groups(groups, 3 * _PANEL, a.shape, TILE=_TILE, SIDE=_PANEL)
 
 
 _STEP = Kernel(
@@ -248,9 +240,7 @@ _STEP = Kernel(
     body="""
     // a: (batch, rows, rows), of any strides: finished columns, and what is left of the others;
     // left: the same after one more step, contiguous; step: 0-d.
-    constexpr uint SIDE = 2 * TILE;
-    constexpr uint THREADS = 3 * SIDE;
-    constexpr uint PITCH = THREADS + 4;  // four rows are read at once
+    constexpr uint PITCH = 3 * SIDE + 4;  // four rows are read at once
     threadgroup float factors[2 * TILE + 4];
     // By columns: the rows of the diagonal, those of this tile's columns, those of its rows.
     threadgroup float panel[TILE * PITCH];
@@ -262,9 +252,8 @@ _STEP = Kernel(
     const uint start = static_cast<uint>(step) * SIDE;
     const int64_t batch = group / (across * across);
     const auto matrix = a + batch * a_strides[0];
-    const uint thread_index = thread_position_in_threadgroup.x;
-    const uint lane = thread_index % TILE;
-    const uint simdgroup = thread_index / TILE;
+    const uint lane = thread_index_in_simdgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
     threadgroup float* own = panel + simdgroup * TILE;
     // Four SIMD groups have a quarter of the tile each, and their threads a column of it.
     const uint right = simdgroup % 2 * TILE;
@@ -279,15 +268,14 @@ _STEP = Kernel(
         values[s] = s < present ? *from : 0.0f;
         from += a_strides[1];
     }
-    bool definite = true;
-    const uint end = metal::min(start + SIDE, rows);
-    const bool needed = end == rows || (start <= first_column && first_column <= first_row);
+    float undefined = 0.0f;
+    const bool works = start + SIDE >= rows || (start <= first_column && first_column <= first_row);
     #pragma unroll 1
-    for (uint begin = start; needed && begin < end; begin += TILE) {
+    for (uint begin = start; works && begin < metal::min(start + SIDE, rows); begin += TILE) {
         float rest[TILE] = {};
         if (begin > start) {
             xlstm_subtract_products<TILE, PITCH>(own, panel + TILE + lane, rest);
-            xlstm_matrix_barrier<THREADS>();
+            threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         const uint origin = right + (below == 0 ? start : below == TILE ? first_column : first_row);
         const int count = begin + lane < rows ? rows - origin : 0;
@@ -298,8 +286,8 @@ _STEP = Kernel(
             source += a_strides[1];
         }
         // The rows of the first columns' diagonal are before those of the next ones'.
-        definite = xlstm_eliminate<TILE, THREADS, PITCH>(
-            own + lane, thread_index + start - begin, rows - begin, factors);
+        undefined = xlstm_eliminate<TILE, 3 * SIDE, PITCH>(
+            own + lane, simdgroup * TILE + lane + start - begin, rows - begin, factors);
         const threadgroup float* left_rows = panel + 2 * SIDE + below;
         if (present > 0 && begin == first_column + right) {
             #pragma clang loop unroll(full)
@@ -314,8 +302,7 @@ _STEP = Kernel(
     #pragma clang loop unroll(full)
     for (int s = 0; s < TILE; ++s) {
         if (s < present) {
-            const float value = column <= top + s ? values[s] : 0.0f;
-            to[s * rows] = definite ? value : NAN;
+            to[s * rows] = (column <= top + s ? values[s] : 0.0f) + undefined;
         }
     }
     """,
