@@ -95,8 +95,8 @@ def chunk_rows(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes rows of a chunk, LANES lanes one at a time, a lane packs of its columns: what a
-# row costs whatever its length is, a simdgroup pays once for all its rows.
+# A threadgroup takes rows of a chunk, LANES lanes one at a time, a lane packs of its columns. A
+# simdgroup has several short rows at once: most of its instructions do not depend on the length.
 
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
@@ -166,8 +166,9 @@ def _kernel(normalize: bool) -> Kernel:
         const size_t step = first + row;
         // All that is read is under way before anything is computed. Beyond the diagonal there may
         // be nothing to read; before it, a pack is whole.
-        auto weights = xlstm_load_packs<GROUPS, PACK>(scores + step * steps + column, LANES * PACK, 1,
-            column <= row ? (row - column) / (LANES * PACK) + 1 : 0);
+        const uint known = column <= row ? (row - column) / (LANES * PACK) + 1 : 0;
+        auto weights = xlstm_load_packs<GROUPS, PACK>(
+            scores + step * steps + column, LANES * PACK, 1, known);
         const auto query = xlstm_read_packs<KEY_GROUPS, KEYS>(
             source + row * queries_strides[3] + key * queries_strides[4],
             LANES * KEYS * queries_strides[4], queries_strides[4], packs_of_keys);
