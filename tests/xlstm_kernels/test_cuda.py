@@ -79,7 +79,7 @@ def test_a_factorization_compiles_its_launches_once(cuda):
     ("available", "device", "reason"),
     [
         (False, mx.gpu, "this MLX has no CUDA"),
-        (True, mx.cpu, r"the default device is Device\(cpu, 0\)"),
+        (True, mx.cpu, r"calls run on Device\(cpu, 0\)"),
     ],
 )
 def test_says_why_it_cannot_run(available, device, reason, cuda, monkeypatch):

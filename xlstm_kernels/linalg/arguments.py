@@ -16,6 +16,7 @@ import numpy as np
 from mlx.utils import tree_map
 
 from xlstm_kernels.arguments import FLOATING, host_number, require_floating
+from xlstm_kernels.executors import on_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +31,14 @@ LinAlgError = np.linalg.LinAlgError
 def in_float32(function: Callable[P, R]) -> Callable[P, R]:
     """Let `function` take float16 and bfloat16: it computes in float32, results have their dtype.
 
-    Arrays of several dtypes are promoted as MLX promotes them.
+    Arrays of several dtypes are promoted as MLX promotes them. `on_stream` is applied too.
     """
 
+    @on_stream
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, mx.array)]
+        groups = (x if isinstance(x, (tuple, list)) else (x,) for x in (*args, *kwargs.values()))
+        given = [x.dtype for group in groups for x in group if isinstance(x, mx.array)]
         if mx.float16 not in given and mx.bfloat16 not in given:
             return function(*args, **kwargs)
         dtype = functools.reduce(mx.result_type, (d for d in given if d in FLOATING))

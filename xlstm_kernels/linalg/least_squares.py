@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import broadcast_system, in_float32, relative_bound
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -26,7 +26,12 @@ class LstsqResult(NamedTuple):
 
 @in_float32
 def lstsq(
-    a: mx.array, b: mx.array, rcond: float | None = None, *, backend: str | None = None
+    a: mx.array,
+    b: mx.array,
+    rcond: float | None = None,
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> LstsqResult:
     """Solve a x = b in the least squares sense, as `numpy.linalg.lstsq`, of batches too.
 
@@ -59,7 +64,7 @@ def lstsq(
         RuntimeError: for a backend that cannot run here.
     """
     flat_a, flat_b, batch, shape = broadcast_system("lstsq", a, b, square=False)
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     rows, columns = flat_a.shape[-2:]
     negative = rcond is not None and host_number("lstsq", "rcond", rcond) < 0
     least, given = (1, None) if negative else (max(rows, columns), rcond)

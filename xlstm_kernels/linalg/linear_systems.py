@@ -7,8 +7,8 @@ from typing import Literal
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import (
     broadcast_system,
     flat_batch,
@@ -28,7 +28,9 @@ from xlstm_kernels.linalg.triangular import (
 
 
 @in_float32
-def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
+def solve(
+    a: mx.array, b: mx.array, *, backend: str | None = None, stream: StreamLike = None
+) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
     Differentiable any number of times. A gradient factors `a` again.
@@ -52,7 +54,7 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         RuntimeError: for a backend that cannot run here.
     """
     system = broadcast_system("solve", a, b)
-    operation = _solve(executors.resolve(backend))
+    operation = _solve(resolve(backend))
     if not system.b.size:
         return mx.zeros(system.shape)
     x: mx.array = operation(system.a, system.b)
@@ -60,8 +62,10 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
 
 
 @in_float32
-def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
+def inv(a: mx.array, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
     """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
+
+    Errors are those of `solve`.
 
     Args:
         a: (..., N, N) float32.
@@ -69,25 +73,22 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
 
     Returns:
         (..., N, N) float32. All NaN for a matrix that is singular, as in `solve`, or not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("inv", "a", a, square=True)
     if not a.size:
         return mx.zeros_like(a)
-    inverse: mx.array = _inverse(executors.resolve(backend))(flat_batch(a))
+    inverse: mx.array = _inverse(resolve(backend))(flat_batch(a))
     return inverse.reshape(a.shape)
 
 
+@in_float32
 def lu_solve(
     lu_and_piv: tuple[mx.array, mx.array],
     b: mx.array,
     trans: Literal[0, 1, 2] = 0,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Solve a x = b, or a^T x = b, with the factors of `lu_factor`: `scipy.linalg.lu_solve`.
 
@@ -111,15 +112,35 @@ def lu_solve(
     compact, pivots = lu_and_piv
     if trans not in {0, 1, 2}:
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
-    return _lu_solve(compact, pivots, b, transposed=trans != 0, backend=backend)
+    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
+    if pivots.shape != compact.shape[:-1]:
+        raise ValueError(
+            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
+        )
+    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
+    order = order.reshape(whole.shape[:2])
+    if trans:
+        x = solve_triangular(whole, right, trans=1, backend=backend)
+        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
+        x = take_rows(x, inverse_permutation(order))
+    else:
+        x = take_rows(right, order)
+        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
+        x = solve_triangular(whole, x, backend=backend)
+    return x.reshape(shape)
 
 
+@in_float32
 def cho_solve(
-    c_and_lower: tuple[mx.array, bool], b: mx.array, *, backend: str | None = None
+    c_and_lower: tuple[mx.array, bool],
+    b: mx.array,
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Solve a x = b with the factor of `cholesky`: `scipy.linalg.cho_solve`.
 
-    Differentiable any number of times in the factor and `b`.
+    Differentiable any number of times in the factor and `b`. Errors are those of `lu_solve`.
 
     Args:
         c_and_lower: the factor (..., N, N) float32, and whether it is lower triangular. The other
@@ -129,15 +150,12 @@ def cho_solve(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a factor with a zero on its diagonal.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     factor, lower = c_and_lower
-    return _cho_solve(factor, b, lower=bool(lower), backend=backend)
+    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
+    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
+    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
+    return x.reshape(shape)
 
 
 @functools.cache
@@ -200,36 +218,6 @@ def _inverse(backend: str) -> Operation:
         return (mx.negative(multiply(multiply(transposed, cotangents[0]), transposed)),)
 
     return decomposition("inv", backend, launch, native, gradient)
-
-
-@in_float32
-def _lu_solve(
-    compact: mx.array, pivots: mx.array, b: mx.array, *, transposed: bool, backend: str | None
-) -> mx.array:
-    whole, right, batch, shape = broadcast_system("lu_solve", compact, b)
-    if pivots.shape != compact.shape[:-1]:
-        raise ValueError(
-            f"lu_solve: piv must have shape {compact.shape[:-1]} as lu has, got {pivots.shape}"
-        )
-    order = mx.broadcast_to(_permutation(pivots), (*batch, whole.shape[1]))
-    order = order.reshape(whole.shape[:2])
-    if transposed:
-        x = solve_triangular(whole, right, trans=1, backend=backend)
-        x = solve_triangular(whole, x, trans=1, lower=True, unit_diagonal=True, backend=backend)
-        x = take_rows(x, inverse_permutation(order))
-    else:
-        x = take_rows(right, order)
-        x = solve_triangular(whole, x, lower=True, unit_diagonal=True, backend=backend)
-        x = solve_triangular(whole, x, backend=backend)
-    return x.reshape(shape)
-
-
-@in_float32
-def _cho_solve(factor: mx.array, b: mx.array, *, lower: bool, backend: str | None) -> mx.array:
-    whole, right, _, shape = broadcast_system("cho_solve", factor, b)
-    x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
-    x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)
-    return x.reshape(shape)
 
 
 def _permutation(pivots: mx.array) -> mx.array:

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer, non_negative, require_floating
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.linalg.arguments import LinAlgError
 from xlstm_kernels.linalg.qr_factorization import qr
 
@@ -16,6 +17,7 @@ Method = Literal["newton_schulz", "qr"]
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
+@on_stream
 def orthogonalize(
     a: mx.array,
     /,
@@ -24,6 +26,7 @@ def orthogonalize(
     steps: int = 5,
     eps: float = 1e-7,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Replace each matrix by one with orthonormal columns, or rows if it has more columns.
 

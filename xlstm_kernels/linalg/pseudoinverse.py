@@ -6,8 +6,8 @@ import functools
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, relative_bound, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -22,6 +22,7 @@ def pinv(
     *,
     rtol: float | mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Return the pseudo-inverse of matrices, by their singular values.
 
@@ -54,7 +55,7 @@ def pinv(
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: rcond and rtol must not both be given")
     *batch, rows, columns = a.shape
-    backend = executors.resolve(backend)
+    backend = resolve(backend)
     if not a.size:
         return mx.zeros((*batch, columns, rows))
     given = rtol if rcond is None else rcond

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, overload
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.large_spectra import large_svd
@@ -30,10 +30,16 @@ def svd(
     compute_uv: Literal[True] = True,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> SVDResult: ...
 @overload
 def svd(
-    a: mx.array, full_matrices: bool, compute_uv: Literal[False], *, backend: str | None = None
+    a: mx.array,
+    full_matrices: bool,
+    compute_uv: Literal[False],
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array: ...
 @overload
 def svd(
@@ -42,6 +48,7 @@ def svd(
     *,
     compute_uv: Literal[False],
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array: ...
 
 
@@ -52,6 +59,7 @@ def svd(
     compute_uv: bool = True,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> SVDResult | mx.array:
     """Return the singular value decomposition U diag(S) Vh of matrices.
 
@@ -82,7 +90,7 @@ def svd(
         RuntimeError: for a backend that cannot run here.
     """
     require_matrices("svd", "a", a)
-    backend = executors.resolve(backend)
+    backend = resolve(backend)
     if not compute_uv:
         return svdvals(a, backend=backend)
     rows, columns = a.shape[-2:]
@@ -94,25 +102,17 @@ def svd(
 
 
 @in_float32
-def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
+def svdvals(a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
     """Return the singular values of matrices, descending.
 
     Where a matrix is not finite they are NaN. The gradient is finite for equal values too.
-
-    Args:
-        a: float32 (..., M, N).
-        backend: as in `svd`.
+    Arguments and errors are those of `svd`.
 
     Returns:
         (..., min(M, N)).
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for fewer than two axes.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("svdvals", "a", a)
-    s: mx.array = _operation(executors.resolve(backend), vectors=False)(_tall(a))[0]
+    s: mx.array = _operation(resolve(backend), vectors=False)(_tall(a))[0]
     return s.reshape(*a.shape[:-2], s.shape[-1])
 
 

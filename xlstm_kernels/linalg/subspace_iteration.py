@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.qr_factorization import qr
@@ -21,6 +21,7 @@ def truncated_svd(
     iterations: int = 4,
     key: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> SVDResult:
     """Return the k largest singular values of matrices, and their vectors.
 
@@ -63,7 +64,7 @@ def truncated_svd(
         raise ValueError(
             f"truncated_svd: k must be at most the least of rows and columns, {least}, got {k}"
         )
-    backend = executors.resolve(backend)
+    backend = resolve(backend)
     transposed = mx.swapaxes(a, -1, -2)
     start = mx.random.normal((a.shape[-1], min(k + oversampling, least)), key=key)
     basis = qr(multiply(a, start), backend=backend).Q

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
@@ -23,7 +23,9 @@ class EighResult(NamedTuple):
 
 
 @in_float32
-def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighResult:  # noqa: N803
+def eigh(
+    a: mx.array, UPLO: str = "L", *, backend: str | None = None, stream: StreamLike = None
+) -> EighResult:
     """Return eigenvalues and eigenvectors of symmetric matrices.
 
     Jacobi's method in kernels (see `eigh_kernel` and `block_jacobi`). Signs of the vectors differ
@@ -48,32 +50,23 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
         ValueError: for another UPLO, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    values, vectors = _operation(executors.resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
+    values, vectors = _operation(resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
     return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
 
 
 @in_float32
-def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.array:  # noqa: N803
+def eigvalsh(
+    a: mx.array, UPLO: str = "L", *, backend: str | None = None, stream: StreamLike = None
+) -> mx.array:
     """Return the eigenvalues of symmetric matrices, ascending.
 
     Where the triangle of a matrix is not finite they are NaN. The gradient is finite for equal
-    values too.
-
-    Args:
-        a: float32 (..., N, N).
-        UPLO: "L" reads the lower triangle, "U" the upper one.
-        backend: as in `eigh`.
+    values too. Arguments and errors are those of `eigh`.
 
     Returns:
         (..., N).
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for matrices that are not square.
-        ValueError: for another UPLO, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
-    operation = _operation(executors.resolve(backend), vectors=False)
+    operation = _operation(resolve(backend), vectors=False)
     values: mx.array = operation(_lower("eigvalsh", a, UPLO))[0]
     return values.reshape(a.shape[:-1])
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 from mlx import nn
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
@@ -116,6 +116,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         super().__init__()
         self.config = config
 
+    @on_stream
     def __call__(
         self,
         q: mx.array,
@@ -132,25 +133,18 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
         backend: str | None = None,
+        stream: StreamLike = None,
     ) -> Output:
         """Run the mLSTM over a sequence of any length.
 
+        Arguments are those of `mlstm_chunkwise`, but for:
+
         Args:
-            q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow.
-            k: (B, NH, S, DK), the keys, in the dtype of q.
-            v: (B, NH, S, DV), the values, in the dtype of q.
-            i: (B, NH, S), the input gates, before their exp or sigmoid.
-            f: (B, NH, S), the forget gates, before their sigmoid.
-            c_initial: (B, NH, DK, DV), the state to begin with; the initial states come together.
-            n_initial: (B, NH, DK).
             m_initial: (B, NH, 1); None with a sigmoid input gate, which has no such state.
             return_last_states: whether to return the last states, None for what the configuration
                 says. In inference they always are.
             mode: instead of the configuration's.
-            mask: (B, S) booleans; where False the step is skipped: the states stay, h is zero.
-            seq_idx: (B, S) integers, for sequences packed into one row, as in `mlstm_chunkwise`,
-                which always runs then.
-            backend: as in `mlstm_chunkwise`.
+            seq_idx: (B, S) integers; `mlstm_chunkwise` always runs then.
 
         Returns:
             h (B, NH, S, DV) in the dtype of v, or (h, (c, n, m)); (h, (c, n)) with a sigmoid input
@@ -168,7 +162,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             _refuse_padded_states(type(self).__name__, self._mode(mode))
         require_sequence(type(self).__name__, q, k, v, i, f)
         arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
-        backend, form = executors.resolve(backend), choice.CHUNKWISE
+        backend, form = resolve(backend), choice.CHUNKWISE
         if in_inference and not config.is_siging and q.shape[2] and seq_idx is None:
             form = choice.chosen(q, v, backend, masked=mask is not None).form
         stored_as = DTYPES[config.inference_state_dtype]

@@ -10,9 +10,9 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -27,6 +27,7 @@ from xlstm_kernels.mlstm.sequence_kernel import KERNELS
 _OPERATOR = "mlstm_sequence"
 
 
+@on_stream
 def mlstm_sequence(
     q: mx.array,
     k: mx.array,
@@ -43,6 +44,7 @@ def mlstm_sequence(
     normalizer_grad: bool = True,
     mask: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array | tuple[mx.array, States]:
     """Run the mLSTM over a sequence, one step after the other.
 
@@ -67,8 +69,7 @@ def mlstm_sequence(
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
@@ -85,7 +86,7 @@ def mlstm_sequence(
     states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
     require_state_dtype(_OPERATOR, dtype_state)
     operation = _sequence(
-        executors.resolve(backend),
+        resolve(backend),
         Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad)),
         initial=states is not None,
         masked=mask is not None,

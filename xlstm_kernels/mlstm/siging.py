@@ -10,9 +10,11 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.mlstm.chunked.operation import Form, require_chunk_size, run
 
 
+@on_stream
 def mlstm_siging_chunkwise(
     q: mx.array,
     k: mx.array,
@@ -31,6 +33,7 @@ def mlstm_siging_chunkwise(
     mask: mx.array | None = None,
     seq_idx: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
     """The mLSTMsig over a sequence, in chunks.
 
@@ -38,22 +41,11 @@ def mlstm_siging_chunkwise(
     `mlstm_siging_chunkwise__xl_chunk`, but for:
 
     Args:
-        q: see `mlstm_chunkwise`, as for k, v, i and f; the gates are before their sigmoids.
-        k: see there.
-        v: see there.
-        i: see there.
-        f: see there.
+        i: (B, NH, S), the input gates, before their sigmoid.
         c_initial: (B, NH, DK, DV). The two come together, or not at all.
         n_initial: (B, NH, DK).
         m_initial: None: a sigmoid needs no state m.
-        return_last_states: whether to return the last states as well.
-        eps: added to the normaliser.
         normalize: whether to divide by the normaliser.
-        chunk_size: see there.
-        normalizer_grad: see there.
-        mask: see there.
-        seq_idx: see there.
-        backend: see there.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; or (h, (c, n)) with float32 states: there is no m.

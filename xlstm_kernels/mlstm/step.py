@@ -18,9 +18,9 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import FLOATING, non_negative
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
@@ -41,6 +41,7 @@ _PACK_BYTES = 16
 _FEWEST_TILES = 256  # threadgroups that keep a large GPU busy
 
 
+@on_stream
 def mlstm_step(
     q: mx.array,
     k: mx.array,
@@ -55,6 +56,7 @@ def mlstm_step(
     *,
     normalizer_grad: bool = True,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> tuple[mx.array, States]:
     """Take the mLSTM one step further.
 
@@ -73,8 +75,7 @@ def mlstm_step(
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
         dtype_state: the dtype of the states returned. h is made of them before that rounding.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         h (B, NH, DV) in the dtype of v, and the states c, n and m (B, NH, 1) in `dtype_state`.
@@ -91,7 +92,7 @@ def mlstm_step(
         raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
     require_state_dtype(_OPERATOR, dtype_state)
     form = Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad))
-    operation = _step(executors.resolve(backend), form, dtype_state)
+    operation = _step(resolve(backend), form, dtype_state)
     m = mx.squeeze(m, axis=2) if m.ndim == 3 else m
     h, *states = operation(q, k, v, i, f, c, n, m)
     return h, States(*states)

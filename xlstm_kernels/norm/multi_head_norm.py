@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_floating, require_shape
 from xlstm_kernels.differentiation import gradient_of, on_backend
+from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays, Operation
 
 
+@on_stream
 def multi_head_layer_norm(
     x: mx.array,
     weight: mx.array | None = None,
@@ -33,6 +34,7 @@ def multi_head_layer_norm(
     *,
     gate: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Bring each head of `x` to mean zero and variance one; then weight, bias and output gate.
 
@@ -48,8 +50,7 @@ def multi_head_layer_norm(
         eps: a number, zero or positive, added to the variance.
         gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
             for no gate.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         (B, S, NH*DH), in the dtype of `x`.
@@ -64,6 +65,7 @@ def multi_head_layer_norm(
     return _normalise("multi_head_layer_norm", x, extras, eps, backend, centred=True)
 
 
+@on_stream
 def multi_head_rms_norm(
     x: mx.array,
     weight: mx.array | None = None,
@@ -72,28 +74,12 @@ def multi_head_rms_norm(
     bias: mx.array | None = None,
     gate: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
 
-    As `multi_head_layer_norm`, but that no mean is taken away.
-
-    Args:
-        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
-        weight: (NH*DH,) of any of these dtypes, or None for ones.
-        eps: a number, zero or positive, added to the mean square.
-        bias: (NH*DH,) of any of these dtypes, or None for zeros.
-        gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
-            for no gate.
-        backend: as in `multi_head_layer_norm`.
-
-    Returns:
-        (B, S, NH*DH), in the dtype of `x`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, an `eps` that is negative or not finite, an unknown
-            backend.
-        RuntimeError: for a backend that cannot run here.
+    As `multi_head_layer_norm`, but that no mean is taken away. Arguments, result and errors are
+    those of it; `eps` is added to the mean square.
     """
     extras = {"weight": weight, "bias": bias, "gate": gate}
     return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
@@ -138,7 +124,7 @@ def _normalise(
         require_floating(operator, name, array)
         fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
         require_shape(operator, name, array, fitting, f"for x of {x.shape}")
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros((batch, length, heads * columns), dtype=x.dtype)
@@ -153,7 +139,7 @@ def norm_operation(
 ) -> Operation:
     """The differentiable operation (x, each of the extras) -> normalised on one backend."""
     native = _reference(eps, extras, centred=centred)
-    if backend == executors.NATIVE:
+    if backend == NATIVE:
         return native
     kernel = norm_kernel(extras, centred=centred)
     pulling = norm_gradient_kernel(extras, centred=centred)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_floating, require_shape
+from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.norm.multi_head_norm import finished, inverse_root, norm_operation
 
 
+@on_stream
 def rms_norm(
     x: mx.array,
     weight: mx.array | None = None,
     eps: float = 1e-6,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Scale each row of `x` to a root mean square of one, then by `weight`.
 
@@ -27,8 +29,7 @@ def rms_norm(
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
         weight: (D,) of any of these dtypes, or None for ones.
         eps: a number, zero or positive, added to the mean square.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         An array of the shape and dtype of `x`: a float32 weight does not promote a half-precision
@@ -47,11 +48,11 @@ def rms_norm(
     if weight is not None:
         require_floating("rms_norm", "weight", weight)
         require_shape("rms_norm", "weight", weight, x.shape[-1:], "the last axis of x")
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros_like(x)
-    if resolved == executors.NATIVE:
+    if resolved == NATIVE:
         return rms_norm_reference(x, weight, epsilon)
     if weight is None or weight.dtype == x.dtype:
         return mx.fast.rms_norm(x, weight, epsilon)

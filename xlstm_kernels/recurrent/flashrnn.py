@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlstm_kernels import executors
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
 from xlstm_kernels.recurrent.slstm.sequence import slstm
@@ -23,15 +23,17 @@ _BACKENDS = {
 _NATIVE = {cell.name: cell for cell in (LSTM, GRU, ELMAN)}
 
 
+@on_stream
 def flashrnn(
-    Wx: mx.array,  # noqa: N803
-    R: mx.array,  # noqa: N803
+    Wx: mx.array,
+    R: mx.array,
     b: mx.array,
     states: mx.array | None = None,
     function: str = "lstm",
     *,
     backend: str | None = None,
     dtype: str = "float32",
+    stream: StreamLike = None,
 ) -> tuple[mx.array, mx.array]:
     """Run a recurrent network over a sequence: "lstm", "slstm", "gru" or "elman".
 
@@ -62,7 +64,7 @@ def flashrnn(
     """
     if dtype not in DTYPES:
         raise ValueError(f"flashrnn: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    chosen = executors.resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
+    chosen = resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
     if function == "slstm":
         results = slstm(Wx, R, b, states, backend=chosen)
     elif function in _NATIVE:

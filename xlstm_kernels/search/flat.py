@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.metric import (
     Metric,
@@ -46,8 +46,9 @@ class FlatIndex(VectorIndex):
         """The number of vectors."""
         return sum(part.shape[0] for part in self._parts)
 
+    @on_stream
     def search(
-        self, queries: mx.array, k: int, *, backend: str | None = None
+        self, queries: mx.array, k: int, *, backend: str | None = None, stream: StreamLike = None
     ) -> tuple[mx.array, mx.array]:
         """Find the `k` nearest vectors of each query, the nearest first, equal ones as added.
 
@@ -68,7 +69,7 @@ class FlatIndex(VectorIndex):
         """
         queries = self._accepted("search", "queries", queries)
         k = require_k("FlatIndex.search", k)
-        resolved = executors.resolve(backend)
+        resolved = resolve(backend)
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)
         else:
@@ -79,6 +80,7 @@ class FlatIndex(VectorIndex):
                 _QUERIES,
                 resolved,
                 lambda part: self._nearest(part, vectors, origin, k, resolved),
+                stream,
             )
         return distances, self._identified(places)
 

@@ -38,8 +38,8 @@ def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> Recur
 
 def require_inputs(
     operator: str,
-    Wx: mx.array,  # noqa: N803
-    R: mx.array,  # noqa: N803
+    Wx: mx.array,
+    R: mx.array,
     b: mx.array,
     *,
     gates: str = "ifzo",
