@@ -31,6 +31,8 @@ def cuda(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(mx.metal, "is_available", lambda: False)
     monkeypatch.setattr(mx.cuda, "is_available", lambda: True)
     monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu, 0))
+    stream = mx.default_stream(mx.cpu)
+    monkeypatch.setattr(mx, "default_stream", lambda device: stream)
     return gpu
 
 
