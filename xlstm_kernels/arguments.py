@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 import operator as operators
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import TypeAlias
+
+    #: Accepts an operator's argument by its name: `require_floating`, or what tensors have for it.
+    Accept: TypeAlias = Callable[[str, str, object], None]
 
 FLOATING = (mx.float32, mx.float16, mx.bfloat16)
 
@@ -61,11 +69,18 @@ def non_negative(operator: str, argument: str, number: object) -> float:
     return value
 
 
-def host_integer(operator: str, argument: str, number: object, *, least: int | None = None) -> int:
+def host_integer(
+    operator: str,
+    argument: str,
+    number: object,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+) -> int:
     """Return an integer of the host, Python's, NumPy's or another with `__index__`, as an int.
 
     Raise a TypeError for anything else: for a bool, and for an array of MLX, which would have to be
-    evaluated. Raise a ValueError for one below `least`, if there is such a bound.
+    evaluated. Raise a ValueError for one below `least` or above `most`, if there are such bounds.
     """
     try:
         if isinstance(number, (bool, mx.array)):
@@ -77,7 +92,18 @@ def host_integer(operator: str, argument: str, number: object, *, least: int | N
         ) from None
     if least is not None and value < least:
         raise ValueError(f"{operator}: {argument} must be at least {least}, got {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{operator}: {argument} must be at most {most}, got {value}")
     return value
+
+
+def require_choice(
+    operator: str, argument: str, value: object, choices: Collection[object]
+) -> None:
+    """Accept one of the choices; raise a ValueError for another value."""
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{operator}: {argument} must be one of {listed}, got {value!r}")
 
 
 def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:

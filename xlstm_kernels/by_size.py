@@ -18,7 +18,7 @@ from xlstm_kernels import executors
 class Row(NamedTuple):
     """Sizes for which MLX's own operations are faster, of one operator on one backend."""
 
-    operator: str  # the public name; with "_gradient" for the backward pass
+    operator: str  # the public name; "_gradient" for the backward pass; "_rows" for 2 to 7 rows
     backend: str  # as `executors.resolve` returns it
     most: float = math.inf  # the last size, in elements
     half: bool | None = None  # of float16 and bfloat16, or of float32 alone; None for all
@@ -28,14 +28,20 @@ CUDA = executors.CudaExecutor.name
 TABLE = (
     Row("soft_cap", CUDA, most=2**26 - 1),
     Row("soft_cap_gradient", CUDA, most=2**23 - 1),
-    Row("quantized_matvec", executors.NATIVE, half=False),
+    Row("quantized_matvec", CUDA, most=2**24, half=True),
+    Row("quantized_matvec", CUDA, most=2**20, half=False),
+    *(
+        Row(name, executors.NATIVE, half=False)
+        for name in ("quantized_matvec", "quantized_matvec_rows")
+    ),
 )
 
 
 def by_mlx(operator: str, backend: str | None, size: int, dtype: mx.Dtype) -> bool:
     """Return True if MLX's own operations are faster for a call of this size and dtype.
 
-    These are of its first array; `operator` is as in the table, `backend` the argument of the call.
+    These are of its greatest array; `operator` is as in the table, `backend` the argument of the
+    call.
     """
     if executors.named(backend):
         return False

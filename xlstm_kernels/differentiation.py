@@ -16,6 +16,7 @@ which MLX's default rule would drop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -78,7 +79,7 @@ def on_backend(
     backend: str,
     launch: Operation,
     native: Operation,
-    gradient: Gradient,
+    gradient: Gradient | None = None,
     *,
     operator: str,
     of_outputs: bool = False,
@@ -86,15 +87,13 @@ def on_backend(
 ) -> Operation:
     """Return `launch`, or on the backend "native" `native`, with a custom gradient.
 
-    Args:
-        backend: as `executors.resolve` returned it.
-        launch: takes arrays, returns an array or a tuple of arrays; it launches kernels.
-        native: the same in MLX operations.
-        gradient: as in `differentiable`.
-        operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
-        of_outputs: as in `differentiable`.
-        jvp_by_gradient: as in `differentiable`. Otherwise `mx.jvp` differentiates `native`.
+    `launch` takes arrays, returns an array or a tuple of arrays, and launches kernels; `native` is
+    the same in MLX operations, which `mx.jvp` differentiates unless it goes by the gradient. Where
+    none is given, it is the one that MLX derives from `native`. `backend` is as `executors.resolve`
+    returned it, `operator` the name in the message that refuses `mx.vmap` of kernels. Other
+    arguments are those of `differentiable`.
     """
+    gradient = gradient_of(native) if gradient is None else gradient
     if backend == NATIVE:
         return differentiable(
             native, gradient, of_outputs=of_outputs, jvp_by_gradient=jvp_by_gradient
@@ -103,6 +102,26 @@ def on_backend(
     return _with_rules(
         launch, _guarded(launch, operator), whole, None if jvp_by_gradient else native
     )
+
+
+def with_gradient_kernel(
+    backend: str, launch: Operation, native: Operation, pull_back: Gradient, *, operator: str
+) -> Operation:
+    """`on_backend` with a gradient that launches kernels too, and is defined by `native`."""
+
+    @functools.cache
+    def pulled(count: int) -> Operation:
+        def of_both(rule: Gradient) -> Operation:
+            return lambda *arrays: rule(arrays[:count], arrays[count:])
+
+        derived = of_both(gradient_of(native))
+        return on_backend(backend, of_both(pull_back), derived, operator=operator)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        gradients: Arrays = pulled(len(primals))(*primals, *cotangents)
+        return gradients
+
+    return on_backend(backend, launch, native, gradient, operator=operator)
 
 
 def decomposition(

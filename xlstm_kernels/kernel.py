@@ -177,10 +177,7 @@ class Kernel:
         """Return the whole Metal source that MLX writes for a launch on such inputs.
 
         Needs no Metal and runs nothing: shapes and dtypes of the inputs are all it looks at.
-
-        Args:
-            *inputs: one array for each name in `self.inputs`.
-            **settings: as for a call.
+        Arguments are those of a call.
 
         Raises:
             ValueError: for an incorrect number of inputs, a launch without threads, or one that MLX

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from xlstm_kernels import by_size
 from xlstm_kernels.arguments import host_number, require_floating
-from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
@@ -75,7 +75,8 @@ def soft_cap_reference(values: mx.array, cap: mx.array) -> mx.array:
 
 def soft_cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
     """The cotangent times the slope of the soft cap, in the shape and dtype of `values`."""
-    slope = _slope(values.astype(mx.float32) / cap)
+    # Not of x / cap: `mx.compile` would store that in memory, once for both passes.
+    slope = tanh_slope(mx.abs(values).astype(mx.float32) / cap)
     return (cotangent.astype(mx.float32) * slope).astype(values.dtype)
 
 
@@ -89,7 +90,7 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
     # Beyond 50 the number is one to the last bit, but at infinity the formula gives NaN.
     reach = mx.array(50, dtype=scaled.dtype)
     scaled = mx.clip(scaled, mx.negative(reach), reach)
-    direct = mx.tanh(scaled) - scaled * _slope(scaled)
+    direct = mx.tanh(scaled) - scaled * tanh_slope(scaled)
 
     small = mx.abs(scaled) < mx.array(0.5, dtype=scaled.dtype)
     # The branch not taken must stay finite too: its gradient is multiplied by zero, not skipped.
@@ -104,12 +105,12 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
     return mx.sum(cotangent.astype(mx.float32) * mx.where(small, near_zero, direct))
 
 
-def _slope(scaled: mx.array) -> mx.array:
+def tanh_slope(scaled: mx.array) -> mx.array:
     """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
-    magnitude = mx.abs(scaled)
-    decay = mx.exp(mx.negative(magnitude + magnitude))
-    four = mx.array(4, dtype=decay.dtype)
-    return four * decay / mx.square(mx.ones_like(decay) + decay)
+    # An array of ones would be a launch of its own.
+    minus_two, one, four = (mx.array(number, dtype=scaled.dtype) for number in (-2, 1, 4))
+    decay = mx.exp(minus_two * mx.abs(scaled))
+    return four * decay / mx.square(one + decay)
 
 
 def require_cap(cap_value: float) -> float:
@@ -198,7 +199,7 @@ GRADIENT = Kernel(
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
             const float scaled = pack.at[k] * inverse;
-            // sech^2, see _slope
+            // sech^2, see tanh_slope
             const float decay = metal::precise::exp(-2.0f * metal::abs(scaled));
             const float rest = metal::fast::divide(1.0f, 1.0f + decay);
             pack.at[k] = given.at[k] * (4.0f * decay * rest * rest);
@@ -231,8 +232,7 @@ def _soft_cap(backend: str, gradient_backend: str, variable_cap: bool) -> Operat
         return gradient.reshape(values.shape)
 
     native = soft_cap_gradient_reference
-    second = gradient_of(native)
-    pulled = on_backend(gradient_backend, pull_back, native, second, operator="soft_cap")
+    pulled = on_backend(gradient_backend, pull_back, native, operator="soft_cap")
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         values, cap = primals

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlstm_kernels.arguments import require_floating, require_shape
 
 if TYPE_CHECKING:
-    import mlx.core as mx
+    from xlstm_kernels.arguments import Accept
 
 MAX_WIDTH = 32
-_ACTIVATIONS = (None, "silu", "swish")
+#: Of a convolution; "swish" is another name of "silu".
+ACTIVATIONS = (None, "silu", "swish")
 
 
 def require_filter(
     operator: str,
-    x: mx.array,
-    weight: mx.array,
-    bias: mx.array | None,
-    states: tuple[str, mx.array | None],
+    x: Any,
+    weight: Any,
+    bias: Any | None,
+    states: tuple[str, Any | None],
+    accept: Accept = require_floating,
 ) -> None:
     """Accept x (B, S, C), weight (C, K), bias (C,), and states (B, K-1, C) with their name.
+
+    They are arrays, or tensors that `accept` takes.
 
     Raise a TypeError for a dtype other than float32, float16 and bfloat16, a ValueError for shapes
     that do not fit, and for K < 1 or K > 32.
     """
     batch, _, channels = x.shape
-    require_floating(operator, "weight", weight)
+    accept(operator, "weight", weight)
     if weight.ndim != 2 or weight.shape[0] != channels:
         raise ValueError(
             f"{operator}: weight must be (C, K) with the C = {channels} channels of x, "
-            f"got {weight.shape}"
+            f"got {tuple(weight.shape)}"
         )
     width = weight.shape[1]
     if not 1 <= width <= MAX_WIDTH:
@@ -39,17 +43,9 @@ def require_filter(
             "use fft_conv for longer ones"
         )
     if bias is not None:
-        require_floating(operator, "bias", bias)
+        accept(operator, "bias", bias)
         require_shape(operator, "bias", bias, (channels,), "one number for each channel")
     name, held = states
     if held is not None:
-        require_floating(operator, name, held)
+        accept(operator, name, held)
         require_shape(operator, name, held, (batch, width - 1, channels), "(B, K-1, C)")
-
-
-def require_activation(operator: str, activation: str | None) -> None:
-    """Accept None, "silu", and its other name "swish"; raise a ValueError for anything else."""
-    if activation not in _ACTIVATIONS:
-        raise ValueError(
-            f"{operator}: activation must be None, 'silu' or 'swish', got {activation!r}"
-        )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.conv.arguments import require_activation, require_filter
+from xlstm_kernels.arguments import require_choice, require_floating
+from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import (
     RESIDENT_THREADGROUPS,
@@ -28,7 +28,7 @@ from xlstm_kernels.conv.causal_runs import (
     shared_ends,
     values_window,
 )
-from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend, selected
+from xlstm_kernels.differentiation import Arrays, Operation, selected, with_gradient_kernel
 from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
@@ -86,7 +86,7 @@ def causal_conv1d(
     if x.ndim != 3:
         raise ValueError(f"causal_conv1d: x must be (B, S, C), channels last, got {x.shape}")
     require_filter("causal_conv1d", x, weight, bias, ("initial_states", initial_states))
-    require_activation("causal_conv1d", activation)
+    require_choice("causal_conv1d", "activation", activation, ACTIVATIONS)
     options = ConvOptions(
         bias is not None,
         initial_states is not None,
@@ -270,31 +270,14 @@ def _causal_conv1d(backend: str, options: ConvOptions) -> Operation:
     reference = functools.partial(_reference, options)
     if backend == NATIVE:
         return reference
-    input_gradient = _causal_conv1d_gradient(backend, options)
 
     def launch(*arrays: mx.array) -> mx.array | Arrays:
         outputs = conv_kernel(options)(*arrays, backend=backend)
         return outputs if options.final else outputs[0]
 
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        gradients: Arrays = input_gradient(*primals, *cotangents)
-        return gradients
-
-    return on_backend(backend, launch, reference, gradient, operator="causal_conv1d")
-
-
-@functools.cache
-def _causal_conv1d_gradient(backend: str, options: ConvOptions) -> Operation:
-    """(x, weight[, bias][, initial states | seq_idx], cotangents) -> gradients in all of these."""
-    gradient = gradient_of(functools.partial(_reference, options))
-    primals = 2 + options.biased + options.continued + options.packed
-
-    def reference(*arrays: mx.array) -> Arrays:
-        return gradient(arrays[:primals], arrays[primals:])
-
-    def launch(*arrays: mx.array) -> Arrays:
-        x, weight, bias, states, seq_idx = _named(options, arrays[:primals])
-        cotangent, *final = arrays[primals:]
+    def pull_back(primals: Arrays, cotangents: Arrays) -> Arrays:
+        x, weight, bias, states, seq_idx = _named(options, primals)
+        cotangent, *final = cotangents
         optional = (bias, states, final[0] if final else None, seq_idx)
         kernel, given = gradient_call(optional, activated=options.activated)
         in_x, *in_states, block_sums = kernel(x, weight, cotangent, *given, backend=backend)
@@ -304,5 +287,4 @@ def _causal_conv1d_gradient(backend: str, options: ConvOptions) -> Operation:
         in_numbers = () if seq_idx is None else (mx.zeros_like(seq_idx),)
         return (in_x, in_weight, *in_bias, *in_states, *in_numbers)
 
-    pull_back = gradient_of(reference)
-    return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")
+    return with_gradient_kernel(backend, launch, reference, pull_back, operator="causal_conv1d")

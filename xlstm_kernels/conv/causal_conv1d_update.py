@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.conv.arguments import require_activation, require_filter
+from xlstm_kernels.arguments import require_choice, require_floating
+from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.executors import StreamLike, on_stream
 
@@ -30,7 +30,7 @@ def causal_conv1d_update(
     y. The state in NX-AI's xlstm has K rows, (B, K, C), of which the oldest is never used again:
     its rows 1 to K-1 are this one.
 
-    Differentiable in every array; as `causal_conv1d` in arithmetic and in everything not said here.
+    As `causal_conv1d` in arithmetic, gradients, errors and in everything not said here.
 
     Args:
         x: (B, C), one step; or (B, S, C), S steps. float32, float16 or bfloat16.
@@ -43,11 +43,6 @@ def causal_conv1d_update(
 
     Returns:
         The pair (y, new_state), both in the dtype of x: y in its shape, new_state (B, K-1, C).
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, K > 32, an unknown activation, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_floating(_NAME, "x", x)
     if x.ndim not in {2, 3}:
@@ -56,6 +51,6 @@ def causal_conv1d_update(
     # None would mean zeros to `causal_conv1d`: here it is a cache that nobody made.
     require_floating(_NAME, "conv_state", conv_state)
     require_filter(_NAME, steps, weight, bias, ("conv_state", conv_state))
-    require_activation(_NAME, activation)
+    require_choice(_NAME, "activation", activation, ACTIVATIONS)
     y, new_state = causal_conv1d(steps, weight, bias, conv_state, True, activation, backend=backend)
     return y.reshape(x.shape), new_state

@@ -47,7 +47,7 @@ def fft_conv(x: mx.array, weight: mx.array, skip: mx.array | None = None) -> mx.
 def fftconv(u: mx.array, k: mx.array, D: mx.array | None = None) -> mx.array:  # noqa: N803 (Hyena's)
     """Convolve by the call of H3's and Hyena's `fftconv`: `fft_conv`, channels first.
 
-    No axis moves in memory.
+    No axis moves in memory. Errors are those of `fft_conv`.
 
     Args:
         u: (B, H, L); float32, float16 or bfloat16.
@@ -56,10 +56,6 @@ def fftconv(u: mx.array, k: mx.array, D: mx.array | None = None) -> mx.array:  #
 
     Returns:
         y (B, H, L) in the dtype of u.
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit.
     """
     return _convolve("fftconv", {"u": u, "k": k, "D": D}, axis=2)
 

@@ -143,8 +143,7 @@ class DoubleFloat:
     def __add__(self, other: Operand) -> DoubleFloat:
         return _apply("add", self, other)
 
-    def __radd__(self, other: Operand) -> DoubleFloat:
-        return _apply("add", other, self)
+    __radd__ = __add__
 
     def __sub__(self, other: Operand) -> DoubleFloat:
         return _apply("add", self, -_operand(other))
@@ -155,8 +154,7 @@ class DoubleFloat:
     def __mul__(self, other: Operand) -> DoubleFloat:
         return _apply("multiply", self, other)
 
-    def __rmul__(self, other: Operand) -> DoubleFloat:
-        return _apply("multiply", other, self)
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Operand) -> DoubleFloat:
         return _apply("divide", self, other)
@@ -228,11 +226,7 @@ class DoubleFloat:
     def mean(
         self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False
     ) -> DoubleFloat:
-        """The mean over `axis`, several, or all; NaN of no elements.
-
-        Raises:
-            ValueError: for an axis that the array lacks or that is named twice.
-        """
+        """The mean over `axis`, several, or all; NaN of no elements. Errors are those of `sum`."""
         (high, _), _ = self._rows("mean", axis, keepdims=keepdims)
         return self.sum(axis, keepdims=keepdims) / high.shape[1]
 
@@ -241,10 +235,8 @@ class DoubleFloat:
     ) -> DoubleFloat:
         """The maximum over `axis`, several, or all: NaN if one is NaN.
 
-        The gradient is that of the first of equal elements.
-
-        Raises:
-            ValueError: for no elements, an axis that the array lacks or that is named twice.
+        The gradient is that of the first of equal elements. Errors are those of `sum`, and a
+        ValueError for no elements.
         """
         (high, low), shape = self._rows("max", axis, keepdims=keepdims)
         if not high.shape[1]:

@@ -10,6 +10,8 @@ import mlx.core as mx
 from xlstm_kernels.executors import mlx_call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xlstm_kernels.kernel import Kernel
 
 
@@ -29,7 +31,7 @@ class CudaExecutor(mlx_call.MlxExecutor):
 
     def kernel_object(self, kernel: Kernel) -> mlx_call.Call:
         """Build the kernel object, once for each `Kernel`."""
-        return _built(kernel)
+        return mlx_call.built(_builder(kernel.resident_threadgroups), kernel)
 
 
 @functools.cache
@@ -43,8 +45,7 @@ def _missing() -> str | None:
 
 
 @functools.cache
-def _built(kernel: Kernel) -> mlx_call.Call:
+def _builder(resident: int) -> Callable[..., object]:
     from embercoach.cuda.cuda_kernel import cuda_kernel
 
-    build = functools.partial(cuda_kernel, resident=kernel.resident_threadgroups)
-    return mlx_call.built(build, kernel)
+    return functools.partial(cuda_kernel, resident=resident)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import mlx.core as mx
 from xlstm_kernels.executors import mlx_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from xlstm_kernels.kernel import Kernel, Launch
 
@@ -37,15 +36,10 @@ class MetalExecutor(mlx_call.MlxExecutor):
         Threads that ask at the same time get the same object.
         """
         with _building:
-            return _built(kernel, mx.fast.metal_kernel)
+            return mlx_call.built(mx.fast.metal_kernel, kernel)
 
 
 _building = threading.Lock()
-
-
-@functools.cache
-def _built(kernel: Kernel, build: Callable[..., object]) -> mlx_call.Call:
-    return mlx_call.built(build, kernel)
 
 
 def generated_source(kernel: Kernel, inputs: Sequence[mx.array], launch: Launch) -> str:

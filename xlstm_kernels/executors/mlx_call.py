@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
@@ -25,8 +26,9 @@ def no_default_gpu() -> str | None:
     )
 
 
+@functools.cache
 def built(build: Callable[..., object], kernel: Kernel) -> Call:
-    """Let MLX make a kernel object."""
+    """Let MLX make a kernel object, once for each kernel and builder."""
     # MLX's stubs call the result an object, though it is only good for calling.
     result: Any = build(
         name=kernel.name,

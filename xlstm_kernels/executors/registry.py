@@ -84,11 +84,7 @@ def default_backend(name: str) -> Iterator[None]:
     """Let `name` run whatever is called inside of the `with` block with `backend=None`.
 
     Layers and models take no `backend`: `default_backend("native")` lets `mx.vmap`
-    map one where kernels run.
-
-    Raises:
-        ValueError: for an unknown name.
-        RuntimeError: for an executor that cannot run here; the message says why.
+    map one where kernels run. Errors are those of `resolve`.
     """
     token = _default.set(resolve(name))
     try:
@@ -139,10 +135,8 @@ def resolve(backend: str | None) -> str:
 def choose(backend: str | None) -> Executor:
     """Return the executor that `resolve(backend)` names.
 
-    Raises:
-        ValueError: for an unknown name.
-        RuntimeError: if that executor, or with None every executor, cannot run here, and for
-            `"native"` and `"cpu"`, which run no kernels.
+    Errors are those of `resolve`, and a RuntimeError for None where no executor can run here, and
+    for `"native"` and `"cpu"`, which run no kernels.
     """
     if backend in (NATIVE, CPU):
         raise RuntimeError(f"backend {backend!r} is made of MLX operations, it runs no kernels")

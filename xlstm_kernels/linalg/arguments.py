@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_map
+from mlx.utils import tree_flatten, tree_map
 
 from xlstm_kernels.arguments import FLOATING, host_number, require_floating
 from xlstm_kernels.executors import on_stream
@@ -37,8 +37,8 @@ def in_float32(function: Callable[P, R]) -> Callable[P, R]:
     @on_stream
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        groups = (x if isinstance(x, (tuple, list)) else (x,) for x in (*args, *kwargs.values()))
-        given = [x.dtype for group in groups for x in group if isinstance(x, mx.array)]
+        leaves: Any = tree_flatten((args, kwargs))
+        given = [x.dtype for _, x in leaves if isinstance(x, mx.array)]
         if mx.float16 not in given and mx.bfloat16 not in given:
             return function(*args, **kwargs)
         dtype = functools.reduce(mx.result_type, (d for d in given if d in FLOATING))
@@ -61,9 +61,8 @@ def require_matrices(
 ) -> mx.array:
     """Accept and return floating matrices (..., M, N), with `square` (..., N, N).
 
-    Raises:
-        TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for fewer axes, or for other shapes.
+    Raise a TypeError for another dtype, or for an object that is not an array, a LinAlgError for
+    fewer axes, or for other shapes.
     """
     require_floating(operator, argument, array)
     assert isinstance(array, mx.array)
@@ -106,12 +105,8 @@ class System(NamedTuple):
 def broadcast_system(operator: str, a: object, b: object, *, square: bool = True) -> System:
     """Accept a system of equations, whose batch axes broadcast.
 
-    As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices.
-
-    Raises:
-        TypeError: for another dtype, or for an object that is not an array.
-        LinAlgError: for an `a` that has no matrices, or with `square` no square ones.
-        ValueError: for shapes that do not fit.
+    As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices. Raise what
+    `require_matrices` does for either, and a ValueError for shapes that do not fit.
     """
     left = require_matrices(operator, "a", a, square=square)
     vector = isinstance(b, mx.array) and b.ndim == 1

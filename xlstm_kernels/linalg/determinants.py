@@ -24,7 +24,8 @@ class SlogdetResult(NamedTuple):
 def det(a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
     """Return the determinants of matrices: `numpy.linalg.det`.
 
-    Differentiable any number of times. The gradient is NaN for a singular matrix.
+    Differentiable any number of times. The gradient is NaN for a singular matrix. Errors are those
+    of `lu`, and a LinAlgError for matrices that are not square.
 
     Args:
         a: (..., N, N) float32.
@@ -32,11 +33,6 @@ def det(a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None
 
     Returns:
         (...) float32. Zero for a singular matrix, NaN for one that is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     sign, diagonal = _factored("det", a, backend)
     return sign * mx.prod(diagonal, axis=-1)

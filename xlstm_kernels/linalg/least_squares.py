@@ -39,7 +39,9 @@ def lstsq(
     decomposition: singular values up to `rcond` times the greatest one are taken as zero.
 
     The gradient is that of Golub and Pereyra (1973), for matrices that keep their rank. x and
-    residuals are differentiable any number of times; for a gradient in s call `svdvals`.
+    residuals are differentiable any number of times; for a gradient in s call `svdvals`. Errors are
+    those of `lu`, a TypeError for an `rcond` that is not a number, a LinAlgError for a 0-d `b` or
+    another number of rows, and a ValueError for batch axes that do not broadcast.
 
     Args:
         a: (..., M, N) float32.
@@ -56,12 +58,6 @@ def lstsq(
         rank: (...) int32.
         s: (..., min(M, N)) singular values, descending.
         Where a matrix `a` is not finite, x and s are NaN and the rank is 0; NumPy raises.
-
-    Raises:
-        TypeError: for arrays that are not float32, or an `rcond` that is not a number.
-        LinAlgError: for an `a` of fewer than two axes, a 0-d `b`, or a different number of rows.
-        ValueError: for batch axes that do not broadcast, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     flat_a, flat_b, batch, shape = broadcast_system("lstsq", a, b, square=False)
     resolved = resolve(backend)

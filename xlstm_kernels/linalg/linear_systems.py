@@ -33,7 +33,8 @@ def solve(
 ) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
-    Differentiable any number of times. A gradient factors `a` again.
+    Differentiable any number of times. A gradient factors `a` again. Errors are those of
+    `solve_triangular`.
 
     Args:
         a: (..., N, N) float32.
@@ -46,12 +47,6 @@ def solve(
         x (..., N) or (..., N, K) float32. All NaN for a singular matrix, for which NumPy raises:
         one whose factor U has a zero on its diagonal. NaN in a column of `b` where the matrix or
         the column is not finite.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, for an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     system = broadcast_system("solve", a, b)
     operation = _solve(resolve(backend))
@@ -63,13 +58,9 @@ def solve(
 
 @in_float32
 def inv(a: mx.array, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
-    """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
+    """Invert matrices (..., N, N): `numpy.linalg.inv`, which solves a x = 1 as this does.
 
-    Errors are those of `solve`.
-
-    Args:
-        a: (..., N, N) float32.
-        backend: as for `solve`.
+    Arguments and errors are those of `solve`.
 
     Returns:
         (..., N, N) float32. All NaN for a matrix that is singular, as in `solve`, or not finite.
@@ -92,7 +83,8 @@ def lu_solve(
 ) -> mx.array:
     """Solve a x = b, or a^T x = b, with the factors of `lu_factor`: `scipy.linalg.lu_solve`.
 
-    Differentiable any number of times in the factors and `b`.
+    Differentiable any number of times in the factors and `b`. Errors are those of
+    `solve_triangular`.
 
     Args:
         lu_and_piv: lu (..., N, N) float32 and piv (..., N) int32, of `lu_factor`.
@@ -102,12 +94,6 @@ def lu_solve(
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a singular matrix.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError: for shapes that do not fit, another `trans`, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     compact, pivots = lu_and_piv
     if trans not in {0, 1, 2}:
@@ -140,7 +126,8 @@ def cho_solve(
 ) -> mx.array:
     """Solve a x = b with the factor of `cholesky`: `scipy.linalg.cho_solve`.
 
-    Differentiable any number of times in the factor and `b`. Errors are those of `lu_solve`.
+    Differentiable any number of times in the factor and `b`. Errors are those of
+    `solve_triangular`.
 
     Args:
         c_and_lower: the factor (..., N, N) float32, and whether it is lower triangular. The other
@@ -151,7 +138,7 @@ def cho_solve(
     Returns:
         x (N,) or (..., N, K) float32. NaN for a factor with a zero on its diagonal.
     """
-    factor, lower = c_and_lower
+    factor, lower = c_and_lower[0], bool(c_and_lower[1])
     whole, right, _, shape = broadcast_system("cho_solve", factor, b)
     x = solve_triangular(whole, right, "N" if lower else "T", lower, backend=backend)
     x = solve_triangular(whole, x, "T" if lower else "N", lower, backend=backend)

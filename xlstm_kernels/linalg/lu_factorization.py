@@ -80,7 +80,7 @@ def lu_factor(
 ) -> tuple[mx.array, mx.array]:
     """Factor matrices in LAPACK's compact form: `scipy.linalg.lu_factor`.
 
-    Arguments and errors are those of `lu`.
+    Arguments and errors are those of `lu`, for matrices (..., M, N).
 
     Returns:
         lu (..., M, N), U and below its diagonal L without its ones; piv (..., min(M, N)) int32: in

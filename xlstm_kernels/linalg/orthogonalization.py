@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_integer, non_negative, require_floating
+from xlstm_kernels.arguments import host_integer, non_negative, require_choice
 from xlstm_kernels.executors import StreamLike, on_stream
-from xlstm_kernels.linalg.arguments import LinAlgError
+from xlstm_kernels.linalg.arguments import require_matrices
 from xlstm_kernels.linalg.qr_factorization import qr
 
 Method = Literal["newton_schulz", "qr"]
@@ -39,7 +39,9 @@ def orthogonalize(
       of its columns such that R's diagonal is not negative, as Gram and Schmidt's method gives it.
       Of a matrix with more columns than rows, the transposed Q of its transpose.
 
-    Differentiable any number of times.
+    Differentiable any number of times. Errors are those of `lu`, a TypeError for a number of
+    another kind, and a ValueError for another method, steps below zero, or an infinite or negative
+    `eps`.
 
     Args:
         a: (..., M, N); float32, float16 or bfloat16. A matrix of zeros stays zero with
@@ -51,18 +53,9 @@ def orthogonalize(
 
     Returns:
         An array of the shape and dtype of `a`. "qr" rounds float32 results to it.
-
-    Raises:
-        TypeError: for a dtype, or a kind of number, that is not listed.
-        LinAlgError: for fewer than two axes.
-        ValueError: for another method, steps below zero, or an infinite or negative `eps`.
-        RuntimeError: for a backend that cannot run here.
     """
-    require_floating("orthogonalize", "a", a)
-    if a.ndim < 2:
-        raise LinAlgError(f"orthogonalize: a must have at least two axes, got shape {a.shape}")
-    if method not in get_args(Method):
-        raise ValueError(f"orthogonalize: method must be 'newton_schulz' or 'qr', got {method!r}")
+    require_matrices("orthogonalize", "a", a)
+    require_choice("orthogonalize", "method", method, get_args(Method))
     count = host_integer("orthogonalize", "steps", steps, least=0)
     added = non_negative("orthogonalize", "eps", eps)
     if not a.size:

@@ -32,7 +32,9 @@ def pinv(
 
     Where a matrix is not finite, its pseudo-inverse is NaN; NumPy raises. The gradient is that of
     Golub and Pereyra (1973), for matrices that keep their rank. It is finite for equal singular
-    values. `rcond` has no gradient.
+    values. `rcond` has no gradient. Errors are those of `lu`, a TypeError for an `rcond` that is
+    not a number, a LinAlgError with `hermitian` for matrices that are not square, and a ValueError
+    for both `rcond` and `rtol`, or an `rcond` that does not broadcast.
 
     Args:
         a: float32 (..., M, N).
@@ -43,13 +45,6 @@ def pinv(
 
     Returns:
         (..., N, M).
-
-    Raises:
-        TypeError: for an array that is not float32, or an `rcond` that is not a number.
-        LinAlgError: for fewer than two axes, or with `hermitian` matrices that are not square.
-        ValueError: for both `rcond` and `rtol`, an `rcond` that does not broadcast, or an unknown
-            backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("pinv", "a", a, square=hermitian)
     if rcond is not None and rtol is not None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 
 import mlx.core as mx
 
+from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
 from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
@@ -72,8 +73,7 @@ def qr(
             are any basis, and have none.
     """
     require_matrices("qr", "a", a)
-    if mode not in get_args(Mode):
-        raise ValueError(f"qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    require_choice("qr", "mode", mode, get_args(Mode))
     resolved = resolve(backend)
     if not a.size:
         return _of_empty(a, mode)

@@ -37,11 +37,7 @@ def matrix_rank(
     Returns:
         (...) int32. Zero for a matrix that is not finite.
 
-    Raises:
-        TypeError: for another dtype, or a bound that is not a number.
-        LinAlgError: for fewer than two axes, or with `hermitian` matrices that are not square.
-        ValueError: for both `tol` and `rtol`, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
+    Errors are those of `pinv`, with `tol` for `rcond`.
     """
     require_matrices("matrix_rank", "a", a, square=hermitian)
     if tol is not None and rtol is not None:

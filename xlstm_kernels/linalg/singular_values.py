@@ -69,7 +69,8 @@ def svd(
     Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
     Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
     values, and in those of zero if the matrix is not square. Unlike theirs it is finite in the
-    values alone: a zero cotangent of the vectors adds zero.
+    values alone: a zero cotangent of the vectors adds zero. Errors are those of `lu`, and a
+    ValueError in a gradient with `full_matrices` of matrices that are not square.
 
     Args:
         a: float32 (..., M, N).
@@ -81,13 +82,6 @@ def svd(
     Returns:
         U (..., M, M) or (..., M, K), S (..., K) descending, Vh (..., N, N) or (..., K, N); without
         `compute_uv` only S.
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for fewer than two axes.
-        ValueError: for an unknown backend, and in a gradient with `full_matrices` of matrices that
-            are not square.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("svd", "a", a)
     backend = resolve(backend)
@@ -103,13 +97,10 @@ def svd(
 
 @in_float32
 def svdvals(a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
-    """Return the singular values of matrices, descending.
+    """Return the singular values (..., min(M, N)) of matrices (..., M, N), descending.
 
     Where a matrix is not finite they are NaN. The gradient is finite for equal values too.
     Arguments and errors are those of `svd`.
-
-    Returns:
-        (..., min(M, N)).
     """
     require_matrices("svdvals", "a", a)
     s: mx.array = _operation(resolve(backend), vectors=False)(_tall(a))[0]

@@ -34,8 +34,9 @@ def truncated_svd(
     Bases of up to 128 vectors take the kernels of `qr` and `svd`, on matrices that these fit. Where
     a matrix is not finite, its results are NaN. The gradient is that of the iterations. It
     approaches that of `svd`, and like it is infinite or NaN in vectors of equal singular values;
-    also where a matrix has a rank below k + oversampling, since that of `qr` is. `mx.vmap` is
-    not available.
+    also where a matrix has a rank below k + oversampling, since that of `qr` is. `mx.vmap` is not
+    available. Errors are those of `lu`, a TypeError for counts that are not integers, and a
+    ValueError for one out of bounds.
 
     Args:
         a: float32 (..., M, N).
@@ -48,22 +49,12 @@ def truncated_svd(
 
     Returns:
         U (..., M, k), S (..., k) descending, and Vh (..., k, N).
-
-    Raises:
-        TypeError: for an array that is not float32, or counts that are not integers.
-        LinAlgError: for fewer than two axes.
-        ValueError: for a count out of bounds, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("truncated_svd", "a", a)
     least = min(a.shape[-2:])
-    k = host_integer("truncated_svd", "k", k, least=1)
+    k = host_integer("truncated_svd", "k", k, least=1, most=least)
     oversampling = host_integer("truncated_svd", "oversampling", oversampling, least=0)
     iterations = host_integer("truncated_svd", "iterations", iterations, least=0)
-    if k > least:
-        raise ValueError(
-            f"truncated_svd: k must be at most the least of rows and columns, {least}, got {k}"
-        )
     backend = resolve(backend)
     transposed = mx.swapaxes(a, -1, -2)
     start = mx.random.normal((a.shape[-1], min(k + oversampling, least)), key=key)

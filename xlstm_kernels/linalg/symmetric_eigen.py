@@ -34,7 +34,8 @@ def eigh(
     Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
     of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
     vectors of equal eigenvalues. Unlike theirs it is finite in the values alone: a zero cotangent
-    of the vectors adds zero.
+    of the vectors adds zero. Errors are those of `lu`, a LinAlgError for matrices that are not
+    square, and a ValueError for another UPLO.
 
     Args:
         a: float32 (..., N, N).
@@ -43,12 +44,6 @@ def eigh(
 
     Returns:
         Eigenvalues (..., N), ascending, and eigenvectors (..., N, N), the columns.
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for matrices that are not square.
-        ValueError: for another UPLO, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     values, vectors = _operation(resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
     return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
@@ -58,13 +53,10 @@ def eigh(
 def eigvalsh(
     a: mx.array, UPLO: str = "L", *, backend: str | None = None, stream: StreamLike = None
 ) -> mx.array:
-    """Return the eigenvalues of symmetric matrices, ascending.
+    """Return the eigenvalues (..., N) of symmetric matrices (..., N, N), ascending.
 
     Where the triangle of a matrix is not finite they are NaN. The gradient is finite for equal
     values too. Arguments and errors are those of `eigh`.
-
-    Returns:
-        (..., N).
     """
     operation = _operation(resolve(backend), vectors=False)
     values: mx.array = operation(_lower("eigvalsh", a, UPLO))[0]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels.arguments import FLOATING, require_floating, require_shape
+
+if TYPE_CHECKING:
+    from xlstm_kernels.arguments import Accept
 
 
 class States(NamedTuple):
@@ -34,35 +37,38 @@ def rounding_scale(m: mx.array, dtype: mx.Dtype) -> mx.array:
 
 def require_sequence(
     operator: str,
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
+    q: Any,
+    k: Any,
+    v: Any,
+    i: Any,
+    f: Any,
     axes: tuple[str, ...] = ("B", "NH", "S"),
+    accept: Accept = require_floating,
 ) -> None:
-    """Accept q, k (*axes, DK), v (*axes, DV) and gates (*axes) that fit each other.
+    """Accept q, k (*axes, DK), v (*axes, DV) and gates (*axes), arrays or tensors, that fit.
 
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16; if q, k, v differ in it.
-        ValueError: for shapes that do not fit.
+    Raise a TypeError for a dtype other than float32, float16 and bfloat16, and if q, k and v differ
+    in it, a ValueError for shapes that do not fit.
     """
     for name, array in (("q", q), ("k", k), ("v", v), ("i", i), ("f", f)):
-        require_floating(operator, name, array)
+        accept(operator, name, array)
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(
             f"{operator}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
         )
-    names, leading = ", ".join(axes), q.shape[:-1]
+    names, leading = ", ".join(axes), tuple(q.shape[:-1])
     if q.ndim != len(axes) + 1:
-        raise ValueError(f"{operator}: q must be ({names}, DK), got {q.shape}")
-    require_shape(operator, "k", k, q.shape, "that of q")
+        raise ValueError(f"{operator}: q must be ({names}, DK), got {tuple(q.shape)}")
+    require_shape(operator, "k", k, tuple(q.shape), "that of q")
     if v.ndim != q.ndim or v.shape[:-1] != leading:
-        raise ValueError(f"{operator}: v must be ({names}, DV) = {(*leading, 'DV')}, got {v.shape}")
+        raise ValueError(
+            f"{operator}: v must be ({names}, DV) = {(*leading, 'DV')}, got {tuple(v.shape)}"
+        )
     for name, array in (("i", i), ("f", f)):
-        if array.ndim == 3 and (array.shape[0], *array.shape[:0:-1]) == leading != array.shape:
+        shape = tuple(array.shape)
+        if len(shape) == 3 and (shape[0], *shape[:0:-1]) == leading != shape:
             raise ValueError(
-                f"{operator}: {name} must have shape {leading}, ({names}); got {array.shape}: "
+                f"{operator}: {name} must have shape {leading}, ({names}); got {shape}: "
                 "heads and steps are the other way round in it, or in q, k and v, which must be "
                 f"({names}, D)"
             )
@@ -77,36 +83,37 @@ def initial_states(
     v: mx.array,
     given: tuple[mx.array | None, mx.array | None, mx.array | None],
 ) -> States | None:
-    """The states that a call begins with, float32, None for the zero state.
+    """The states that a call begins with, float32, None for the zero state: see `given_states`."""
+    states = given_states(operator, q, v, given)
+    return None if states is None else States(*(state.astype(mx.float32) for state in states))
 
-    Args:
-        operator: names itself in messages.
-        q: as in `require_sequence`, or without its axis of time.
-        v: likewise.
-        given: c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1) or (B, NH): all, or none.
 
-    Raises:
-        TypeError: for a dtype other than float32, float16 and bfloat16.
-        ValueError: if one is missing, or does not fit.
+def given_states(
+    operator: str, q: Any, v: Any, given: tuple[Any, ...], accept: Accept = require_floating
+) -> tuple[Any, Any, Any] | None:
+    """Return c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1), arrays or tensors, or None.
+
+    `given` are all of them, or none; m may be (B, NH). q and v are as in `require_sequence`, or
+    without their axis of time. Raise a TypeError for a dtype other than float32, float16 and
+    bfloat16, a ValueError if one is missing, or does not fit.
     """
     missing = [name for name, array in zip("cnm", given, strict=True) if array is None]
     if len(missing) == len(given):
         return None
-    c, n, m = given
-    if c is None or n is None or m is None:
+    if missing:
         raise ValueError(
             f"{operator}: the initial states c, n and m come together, missing "
             f"{' and '.join(missing)}: c and n are scaled by exp(-m)"
         )
-    leading = q.shape[:2]
+    c, n, m = given
+    leading = tuple(q.shape[:2])
     for name, array in (("c", c), ("n", n), ("m", m)):
-        require_floating(operator, f"the initial state {name}", array)
+        accept(operator, f"the initial state {name}", array)
     require_shape(operator, "c", c, (*leading, q.shape[-1], v.shape[-1]), "(B, NH, DK, DV)")
     require_shape(operator, "n", n, (*leading, q.shape[-1]), "(B, NH, DK)")
-    if m.shape == leading:
-        m = mx.expand_dims(m, axis=2)
+    m = m[..., None] if m.shape == leading else m
     require_shape(operator, "m", m, (*leading, 1), "(B, NH, 1)")
-    return States(c.astype(mx.float32), n.astype(mx.float32), m.astype(mx.float32))
+    return c, n, m
 
 
 def zero_states(q: mx.array, v: mx.array) -> States:
@@ -119,13 +126,11 @@ def zero_states(q: mx.array, v: mx.array) -> States:
     )
 
 
-def require_state_dtype(operator: str, dtype: mx.Dtype) -> None:
-    """Accept float32, float16 and bfloat16.
-
-    Raises:
-        TypeError: for another dtype.
-    """
-    if dtype not in FLOATING:
+def require_state_dtype(
+    operator: str, dtype: object, accepted: tuple[object, ...] = FLOATING
+) -> None:
+    """Accept float32, float16 and bfloat16 of MLX or, as `accepted`, PyTorch; else a TypeError."""
+    if dtype not in accepted:
         raise TypeError(
             f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype}"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 from mlx import nn
 
-from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.arguments import non_negative, require_choice
 from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, require_sequence, zero_states
@@ -78,15 +78,11 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         get_mlstm_kernel(self.chunkwise_kernel)
         get_mlstm_sequence_kernel(self.sequence_kernel)
         get_mlstm_step_kernel(self.step_kernel)
-        _require_mode(owner, self.mode)
+        require_choice(owner, "mode", self.mode, MODES)
         object.__setattr__(self, "chunk_size", require_chunk_size(owner, self.chunk_size))
         non_negative(owner, "eps", self.eps)
         for name in ("autocast_kernel_dtype", "inference_state_dtype"):
-            if getattr(self, name) not in DTYPES:
-                raise ValueError(
-                    f"{owner}: {name} must be one of {', '.join(map(repr, DTYPES))}, "
-                    f"got {getattr(self, name)!r}"
-                )
+            require_choice(owner, name, getattr(self, name), DTYPES)
         if self.return_last_states:
             _refuse_padded_states(owner, self.mode)
             if self.chunkwise_kernel.startswith("parallel") and self.mode != "inference":
@@ -137,29 +133,23 @@ class mLSTMBackend(nn.Module):  # noqa: N801
     ) -> Output:
         """Run the mLSTM over a sequence of any length.
 
-        Arguments are those of `mlstm_chunkwise`, but for:
-
-        Args:
-            m_initial: (B, NH, 1); None with a sigmoid input gate, which has no such state.
-            return_last_states: whether to return the last states, None for what the configuration
-                says. In inference they always are.
-            mode: instead of the configuration's.
-            seq_idx: (B, S) integers; `mlstm_chunkwise` always runs then.
+        Arguments and errors are those of `mlstm_chunkwise`, which always runs with a `seq_idx`: q
+        and k (B, NH, S, DK), v (B, NH, S, DV), gates i and f (B, NH, S), initial states, mask and
+        seq_idx (B, S). With a sigmoid input gate `m_initial` is None. None for `return_last_states`
+        or `mode` is what the configuration says; in inference the last states are always returned.
+        An unknown mode is a ValueError, as are last states of `"train_with_padding"`.
 
         Returns:
             h (B, NH, S, DV) in the dtype of v, or (h, (c, n, m)); (h, (c, n)) with a sigmoid input
             gate.
-
-        Raises:
-            TypeError: for dtypes that do not fit.
-            ValueError: for shapes that do not fit, an unknown mode, and for last states of
-                `"train_with_padding"`.
         """
-        config, in_inference = self.config, self._mode(mode) == "inference"
+        config, mode = self.config, self.config.mode if mode is None else mode
+        require_choice(type(self).__name__, "mode", mode, MODES)
+        in_inference = mode == "inference"
         if return_last_states is None or in_inference:
             return_last_states = config.return_last_states or in_inference
         if return_last_states:
-            _refuse_padded_states(type(self).__name__, self._mode(mode))
+            _refuse_padded_states(type(self).__name__, mode)
         require_sequence(type(self).__name__, q, k, v, i, f)
         arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
         backend, form = resolve(backend), choice.CHUNKWISE
@@ -168,7 +158,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         stored_as = DTYPES[config.inference_state_dtype]
         settings: dict[str, Any] = {"normalizer_grad": config.normalizer_grad, "backend": backend}
         if form == choice.STEP:
-            return _one_step(*arrays, eps=config.eps, dtype_state=stored_as, **settings)
+            return _one_step(arrays, eps=config.eps, dtype_state=stored_as, **settings)
         if form == choice.SEQUENCE:
             return mlstm_sequence(*arrays, True, config.eps, stored_as, mask=mask, **settings)
         operator: MLSTMKernel = mlstm_chunkwise
@@ -190,19 +180,8 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             return h, last.stored(stored_as)
         return h, tuple(state.astype(stored_as) for state in last)
 
-    def _mode(self, mode: str | None) -> str:
-        return self.config.mode if mode is None else _require_mode(type(self).__name__, mode)
-
     def _extra_repr(self) -> str:
         return str(self.config)
-
-
-def _require_mode(owner: str, mode: str) -> str:
-    if mode not in MODES:
-        raise ValueError(
-            f"{owner}: mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}"
-        )
-    return mode
 
 
 def _refuse_padded_states(owner: str, mode: str) -> None:
@@ -213,16 +192,10 @@ def _refuse_padded_states(owner: str, mode: str) -> None:
         )
 
 
-def _one_step(
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
-    *given: mx.array | None,
-    **settings: Any,
-) -> tuple[mx.array, States]:
-    q, k, v = (mx.squeeze(array, axis=2) for array in (q, k, v))
-    states: Any = given if any(state is not None for state in given) else zero_states(q, v)
-    h, last = mlstm_step(q, k, v, i, f, *states, **settings)
+def _one_step(arrays: tuple[Any, ...], **settings: Any) -> tuple[mx.array, States]:
+    """A step by q, k, v, i, f (B, NH, 1, ...) from the states c, n and m, or three times None."""
+    q, k, v = (mx.squeeze(array, axis=2) for array in arrays[:3])
+    given = any(state is not None for state in arrays[5:])
+    states = arrays[5:] if given else zero_states(q, v)
+    h, last = mlstm_step(q, k, v, *arrays[3:5], *states, **settings)
     return mx.expand_dims(h, axis=2), last

@@ -52,14 +52,10 @@ TABLE = (
 def chosen(
     q: mx.array, v: mx.array, backend: str, *, masked: bool = False, form: str | None = None
 ) -> Row:
-    """The first row of the table for a call.
+    """The first row of the table for a call with q (B, NH, S, DK) and v (B, NH, S, DV), S >= 1.
 
-    Args:
-        q: (B, NH, S, DK), at least one step.
-        v: (B, NH, S, DV).
-        backend: as `executors.resolve` returned it.
-        masked: whether there is a mask.
-        form: the only one to consider, None for all.
+    `backend` is what `executors.resolve` returned; `form` is the only one to consider, None for
+    all.
     """
     by_kernels = backend != executors.NATIVE
     call = (masked, by_kernels, by_kernels or mx.default_device() == mx.gpu)

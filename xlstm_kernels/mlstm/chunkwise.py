@@ -1,11 +1,7 @@
 """Chunkwise mLSTM: a recurrence over chunks, and within a chunk all steps at once.
 
-    m_t = max(log sigmoid(f_t) + m_{t-1}, i_t)
-    f' = exp(log sigmoid(f_t) + m_{t-1} - m_t), i' = exp(i_t - m_t)
-    C_t = f' C_{t-1} + i' k_t v_t^T, n_t = f' n_{t-1} + i' k_t
-    h_t = q_t C_t / (max(|q_t n_t|, exp(-m_t)) + eps), with q_t / sqrt(DK) for q_t
-
-(Beck et al., "xLSTM", 2024, section 2.3). How it is computed is in `chunked.passes`.
+The equations of a step are in `xlstm_kernels.mlstm.step`. How it is computed is in
+`chunked.passes`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """The mLSTM by the names of NX-AI's `mlstm_kernels` 2.0.6, and by ours with `metal`.
 
 A name says which mLSTM it is, with an exponential input gate or a sigmoid (`siging`), and what
-follows `eps` by position. What computes it, on which back end and in chunks of how many steps (128
-with `siging`, NX-AI's default), is chosen for each call (`xlstm_kernels.mlstm.choice`), whatever
-the name says of `native`, `triton` or `metal`: saved configurations have the names of the machine
-that wrote them. `backend="native"` asks for MLX operations. The parallel forms, whose cost grows
-with the square of the length, are chunkwise here, and every gradient is that of the whole
-expression: `normalizer_grad=False` gives that of their `custbw`, which leaves out the normaliser.
+follows `eps` by position. What computes it is chosen for each call: see docs/coming-from.md. The
+parallel forms, whose cost grows with the square of the length, are chunkwise here.
 
-Accepted and ignored, since nothing here depends on them, is what `_IGNORED` lists: the tiles and
-warps of Triton, `autocast_kernel_dtype` (MLX has no autocast, and kernels take any dtype),
-`stable_fgate` (every form is stable), and `chunk_size` where there are no chunks. Other unknown
+Accepted and ignored is what `_IGNORED` lists, since nothing here depends on it. Other unknown
 settings are errors, also where NX-AI's functions swallow any.
 """
 
@@ -48,11 +42,7 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
 def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
     """A form of the mLSTM that goes through a sequence step by step: `mlstm_sequence`.
 
-    Args:
-        name: one of `get_available_mlstm_sequence_kernels()`.
-
-    Raises:
-        ValueError: for an unknown name; the message lists those known.
+    `name` is one of `get_available_mlstm_sequence_kernels()`; another one is a ValueError.
     """
     return _found("mLSTM sequence kernel", name, _SEQUENCE_KERNELS)
 
@@ -60,11 +50,7 @@ def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
 def get_mlstm_step_kernel(name: str) -> MLSTMKernel:
     """One step of the mLSTM: `mlstm_step`.
 
-    Args:
-        name: one of `get_available_mlstm_step_kernels()`.
-
-    Raises:
-        ValueError: for an unknown name; the message lists those known.
+    `name` is one of `get_available_mlstm_step_kernels()`; another one is a ValueError.
     """
     return _found("mLSTM step kernel", name, _STEP_KERNELS)
 

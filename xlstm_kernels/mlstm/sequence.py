@@ -50,7 +50,8 @@ def mlstm_sequence(
 
     Computed in float32 and rounded once; the exponents of the gates are kept to twice the digits of
     that, so that gates of +-100 lose none. Differentiable any number of times, exactly, in all
-    arrays; the gradient is computed in chunks.
+    arrays; the gradient is computed in chunks. Errors are those of `mlstm_chunkwise`, and a
+    ValueError on Metal for a DK beyond 16384.
 
     Args:
         q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow. Any S, 0
@@ -69,17 +70,11 @@ def mlstm_sequence(
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
-        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
+        backend: as in `mlstm_chunkwise`.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
         c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1).
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, initial states of which one is missing, an `eps`
-            that is negative or infinite, an unknown backend, and on Metal a DK beyond 16384.
-        RuntimeError: for a backend that cannot run here.
     """
     require_sequence(_OPERATOR, q, k, v, i, f)
     require_mask(_OPERATOR, mask, (q.shape[0], q.shape[2]), "(B, S)")

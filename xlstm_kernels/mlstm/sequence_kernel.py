@@ -113,16 +113,8 @@ _BEGIN = """
         forget_gate + batch * forget_gate_strides[0] + head * forget_gate_strides[1];
 
     // Row j of a thread is first_row + j * PARTS + part, row s of a lane first_row + s * 32 + lane.
-    float c_own[ROWS];
-    float n_own[ROWS_OF_LANE];
-    _Pragma("clang loop unroll(full)")
-    for (uint j = 0; j < ROWS; ++j) {
-        c_own[j] = 0.0f;
-    }
-    _Pragma("clang loop unroll(full)")
-    for (uint s = 0; s < ROWS_OF_LANE; ++s) {
-        n_own[s] = 0.0f;
-    }
+    float c_own[ROWS] = {};
+    float n_own[ROWS_OF_LANE] = {};
     float2 m = float2(0.0f, 0.0f);
 """
 
@@ -155,8 +147,8 @@ def _over_time(masked: bool) -> str:
     unmasked = "mask[batch * mask_strides[0] + own * mask_strides[1]]" if masked else "true"
     return f"""
     const float scale = metal::precise::rsqrt(static_cast<float>(keys));
-    float query_next[ROWS_OF_LANE];
-    float key_next[ROWS_OF_LANE];
+    float query_next[ROWS_OF_LANE] = {{}};
+    float key_next[ROWS_OF_LANE] = {{}};
     float value_next = 0.0f;
     float live_own = 0.0f;
     float forget_own = 0.0f;
@@ -171,8 +163,8 @@ def _over_time(masked: bool) -> str:
         for (uint s = 0; s < ROWS_OF_LANE; ++s) {{
             const uint own = s * 32 + lane;
             const uint row = first_row + own;
-            query_own[s] = ahead > 0 ? query_next[s] : 0.0f;
-            key_own[s] = ahead > 0 ? key_next[s] : 0.0f;
+            query_own[s] = query_next[s];
+            key_own[s] = key_next[s];
             const bool there = ahead < steps && own < ROWS_OF_SIMDGROUP && row < keys;
             query_next[s] = there
                 ? static_cast<float>(queries[ahead * query_strides[2] + row * query_strides[3]])

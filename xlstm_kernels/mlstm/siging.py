@@ -38,14 +38,9 @@ def mlstm_siging_chunkwise(
     """The mLSTMsig over a sequence, in chunks.
 
     Arguments and errors are those of `mlstm_chunkwise`, their order and defaults those of NX-AI's
-    `mlstm_siging_chunkwise__xl_chunk`, but for:
-
-    Args:
-        i: (B, NH, S), the input gates, before their sigmoid.
-        c_initial: (B, NH, DK, DV). The two come together, or not at all.
-        n_initial: (B, NH, DK).
-        m_initial: None: a sigmoid needs no state m.
-        normalize: whether to divide by the normaliser.
+    `mlstm_siging_chunkwise__xl_chunk`. The gates i and f are before their sigmoids. The initial
+    states c (B, NH, DK, DV) and n (B, NH, DK) come together, or not at all; `m_initial` is None, as
+    a sigmoid needs no state m. `normalize` says whether to divide by the normaliser.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; or (h, (c, n)) with float32 states: there is no m.

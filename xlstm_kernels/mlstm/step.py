@@ -18,7 +18,7 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import FLOATING, non_negative
+from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
@@ -61,7 +61,7 @@ def mlstm_step(
     """Take the mLSTM one step further.
 
     Computed in float32; each result is rounded once. Differentiable any number of times, exactly,
-    in all arrays.
+    in all arrays. Errors are those of `mlstm_chunkwise`.
 
     Args:
         q: (B, NH, DK), the query; float32, float16 or bfloat16, as all that follow.
@@ -75,15 +75,10 @@ def mlstm_step(
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
         dtype_state: the dtype of the states returned. h is made of them before that rounding.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
-        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
+        backend: as in `mlstm_chunkwise`.
 
     Returns:
         h (B, NH, DV) in the dtype of v, and the states c, n and m (B, NH, 1) in `dtype_state`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, a negative or infinite `eps`, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     # Gates may have a last axis of one element.
     i, f = (mx.squeeze(x, axis=2) if x.shape == (*q.shape[:2], 1) else x for x in (i, f))
@@ -127,7 +122,7 @@ def mlstm_step_reference(
 
 
 def _launch(
-    dtype_state: mx.Dtype, query: mx.array, _key: mx.array, value: mx.array, *others: mx.array
+    query: mx.array, _key: mx.array, value: mx.array, *others: mx.array, dtype_state: mx.Dtype
 ) -> Launch:
     batch, heads, keys = query.shape
     values = value.shape[2]
@@ -154,7 +149,24 @@ def _launch(
     )
 
 
-_BODY = """
+KERNEL = Kernel(
+    name="xlstm_mlstm_step",
+    inputs=(
+        "query",
+        "key",
+        "value",
+        "input_gate",
+        "forget_gate",
+        "c_before",
+        "n_before",
+        "m_before",
+        "epsilon",
+    ),
+    outputs=("h", "c_after", "n_after", "m_after"),
+    launch=_launch,
+    contiguous_inputs=False,
+    header=LOG_SIGMOID + PAIRS + MLSTM_GATES + PACKS,
+    body="""
     // query, key: (B, NH, DK); value: (B, NH, DV); input_gate, forget_gate, m_before: (B, NH);
     // c_before: (B, NH, DK, DV); n_before: (B, NH, DK): all as they lie; epsilon: 0-d.
     // h, c_after, n_after, m_after: contiguous.
@@ -277,43 +289,19 @@ _BODY = """
     if (first_column == 0 && member == 0) {
         m_after[sequence] = m_stored;
     }
-"""
-
-
-def _kernel(dtype_state: mx.Dtype) -> Kernel:
-    return Kernel(
-        name="xlstm_mlstm_step",
-        inputs=(
-            "query",
-            "key",
-            "value",
-            "input_gate",
-            "forget_gate",
-            "c_before",
-            "n_before",
-            "m_before",
-            "epsilon",
-        ),
-        outputs=("h", "c_after", "n_after", "m_after"),
-        launch=functools.partial(_launch, dtype_state),
-        contiguous_inputs=False,
-        header=LOG_SIGMOID + PAIRS + MLSTM_GATES + PACKS,
-        body=_BODY,
-        resident_threadgroups=2,
-    )
-
-
-KERNELS = {dtype: _kernel(dtype) for dtype in FLOATING}
+    """,
+    resident_threadgroups=2,
+)
 
 
 @functools.cache
 def _step(backend: str, form: Form, dtype_state: mx.Dtype) -> Operation:
     """The differentiable operation (q, k, v, i, f, c, n, m) -> (h, c, n, m) on one backend."""
     reference = functools.partial(mlstm_step_reference, eps=form.eps, dtype_state=dtype_state)
-    kernel = KERNELS[dtype_state]
 
     def launch(*arrays: mx.array) -> Arrays:
-        return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)
+        eps = mx.array(form.eps, dtype=mx.float32)
+        return KERNEL(*arrays, eps, backend=backend, dtype_state=dtype_state)
 
     # A step is a sequence of one.
     of_sequence = sequence_gradient(form, backend, carried=True, masked=False)

@@ -2,8 +2,9 @@
 
 Each text is written from a `Kernel` (`xlstm_kernels.executors.mps_source`) and compiled by
 `torch.mps.compile_shader`. Operators have the names, arguments and layouts of `xlstm_kernels`, and
-gradients of the first order, by the pack's own gradient kernels. A tensor on another device is an
-error: nothing falls back to PyTorch's operations.
+gradients of the first order, by the pack's own gradient kernels. Tensors are float32, float16 or
+bfloat16, else a TypeError. One on another device is a ValueError: nothing falls back to PyTorch's
+operations.
 
 The package is named after PyTorch's device: a package named `torch` would hide PyTorch from the
 scripts in it.

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from xlstm_kernels.arguments import require_shape
-from xlstm_kernels.conv.arguments import MAX_WIDTH, require_activation
+from xlstm_kernels.arguments import require_choice, require_shape
+from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d import conv_kernel
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
 from xlstm_kernels.conv.causal_runs import ConvOptions
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_device, require_tensors
+from xlstm_kernels.mps.launching import launched, require_tensor
 
 _OPERATOR = "causal_conv1d"
 _INTEGERS = (torch.int32, torch.int64)
@@ -30,61 +30,26 @@ def causal_conv1d(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Convolve each channel of `x` with its own filter, which sees the present and the past.
 
-    Computed in float32 and rounded once. `x` is read as it lies.
-
-    Args:
-        x: (B, S, C); float32, float16 or bfloat16, not empty.
-        weight: (C, K) of any of these dtypes, 1 <= K <= 32; weight[:, K-1] applies to the current
-            step.
-        bias: (C,) of any of these dtypes, or None for none.
-        initial_states: (B, K-1, C), the steps before the first of x, the latest last; None for
-            zeros. K is at least 2 with them.
-        return_final_states: whether to return the state after the last step as well; K is at least
-            2 then.
-        activation: None; or "silu", also called "swish".
-        seq_idx: (B, S) int32 or int64, for sequences packed into one row: a step sees only steps
-            with its number. It allows neither initial nor final states.
-
-    Returns:
-        y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states), states
-        (B, K-1, C) in the dtype of x.
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, an unknown activation, states with `seq_idx` or with
-            one tap, a tensor on another device than "mps".
+    As `xlstm_kernels.causal_conv1d`, whose arguments, results and errors these are, with four
+    differences: x (B, S, C) is not empty, states (B, K-1, C) need a K of at least 2, `seq_idx`
+    (B, S) is int32 or int64, and a tensor on another device than "mps" is a ValueError.
     """
-    require_tensors(_OPERATOR, x=x, weight=weight, bias=bias, initial_states=initial_states)
+    require_tensor(_OPERATOR, "x", x)
     if x.ndim != 3 or not x.numel():
         raise ValueError(f"{_OPERATOR}: x must be (B, S, C), not empty, got {tuple(x.shape)}")
-    batch, steps, channels = x.shape
-    if weight.ndim != 2 or not 1 <= weight.shape[1] <= MAX_WIDTH:
-        raise ValueError(
-            f"{_OPERATOR}: weight must be (C, K), K from 1 to {MAX_WIDTH}, "
-            f"got {tuple(weight.shape)}"
-        )
-    taps = weight.shape[1]
-    require_shape(_OPERATOR, "weight", weight, (channels, taps), "(C, K)")
-    require_shape(_OPERATOR, "bias", bias, (channels,), "(C,)")
-    shape = (batch, taps - 1, channels)
-    require_shape(_OPERATOR, "initial_states", initial_states, shape, "(B, K-1, C)")
-    require_activation(_OPERATOR, activation)
+    states = ("initial_states", initial_states)
+    require_filter(_OPERATOR, x, weight, bias, states, require_tensor)
+    require_choice(_OPERATOR, "activation", activation, ACTIVATIONS)
     has_states = initial_states is not None or return_final_states
-    if has_states and (taps == 1 or seq_idx is not None):
+    if has_states and (weight.shape[1] == 1 or seq_idx is not None):
         raise ValueError(f"{_OPERATOR}: states need 2 taps at least, and no seq_idx")
     if seq_idx is not None:
-        _require_numbers(seq_idx, (batch, steps))
+        require_tensor(_OPERATOR, "seq_idx", seq_idx, _INTEGERS, "int32 or int64")
+        require_shape(_OPERATOR, "seq_idx", seq_idx, tuple(x.shape[:2]), "(B, S)")
     result: tuple[torch.Tensor, ...] = _CausalConv.apply(
         x, weight, bias, initial_states, seq_idx, return_final_states, activation is not None
     )
     return (result[0], result[1]) if return_final_states else result[0]
-
-
-def _require_numbers(seq_idx: torch.Tensor, shape: tuple[int, int]) -> None:
-    if not isinstance(seq_idx, torch.Tensor) or seq_idx.dtype not in _INTEGERS:
-        raise TypeError(f"{_OPERATOR}: seq_idx must be a tensor of int32 or int64")
-    require_device(_OPERATOR, "seq_idx", seq_idx)
-    require_shape(_OPERATOR, "seq_idx", seq_idx, shape, "(B, S)")
 
 
 class _CausalConv(torch.autograd.Function):

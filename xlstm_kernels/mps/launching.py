@@ -31,26 +31,24 @@ _TORCH_DTYPES = {dtype: of_torch for of_torch, dtype in _DTYPES.items()}
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def require_tensors(operator: str, **tensors: object) -> None:
-    """Accept tensors of float32, float16 or bfloat16 on the device "mps", and None.
+def require_tensor(
+    operator: str,
+    name: str,
+    tensor: object,
+    dtypes: tuple[torch.dtype, ...] = FLOATING,
+    meaning: str = "float32, float16 or bfloat16",
+) -> None:
+    """Accept a tensor on the device "mps" of one of these dtypes, which `meaning` names.
 
     Raise a TypeError for anything else or another dtype, a ValueError for another device.
     """
-    for name, tensor in tensors.items():
-        if tensor is None:
-            continue
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(
-                f"{operator}: {name} must be a torch.Tensor, got {type(tensor).__name__}"
-            )
-        if tensor.dtype not in FLOATING:
-            raise TypeError(
-                f"{operator}: {name} must be float32, float16 or bfloat16, got {tensor.dtype}"
-            )
-        require_device(operator, name, tensor)
+    kind = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+    if kind not in dtypes:
+        raise TypeError(f"{operator}: {name} must be a tensor of {meaning}, got {kind}")
+    require_device(operator, name, tensor)
 
 
-def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
+def require_device(operator: str, name: str, tensor: Any) -> None:
     """Accept a tensor on the device "mps"; raise a ValueError for another device."""
     if tensor.device.type != DEVICE:
         raise ValueError(
@@ -59,18 +57,14 @@ def require_device(operator: str, name: str, tensor: torch.Tensor) -> None:
         )
 
 
-def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:
+def require_mask(operator: str, mask: Any, shape: tuple[int, ...], meaning: str) -> None:
     """Accept None, or booleans of `shape` on the device "mps".
 
     Raise a TypeError for anything else, a ValueError for another shape or device.
     """
-    if mask is None:
-        return
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
-        raise TypeError(f"{operator}: mask must be a tensor of booleans, got {kind}")
-    require_device(operator, "mask", mask)
-    require_shape(operator, "mask", mask, shape, meaning)
+    if mask is not None:
+        require_tensor(operator, "mask", mask, (torch.bool,), "booleans")
+        require_shape(operator, "mask", mask, shape, meaning)
 
 
 def launched(kernel: Kernel, *inputs: Input, **settings: Setting) -> tuple[torch.Tensor, ...]:

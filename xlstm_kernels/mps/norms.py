@@ -8,7 +8,8 @@ import torch
 
 from xlstm_kernels.arguments import non_negative, require_shape
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_tensors
+from xlstm_kernels.mps.launching import launched, require_tensor
+from xlstm_kernels.norm.multi_head_norm import require_heads
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import EXTRAS, norm_kernel
 
@@ -18,24 +19,14 @@ def rms_norm(
 ) -> torch.Tensor:
     """Scale each row of `x` to a root mean square of one, then by `weight`.
 
-    Computed in float32 and rounded once.
-
-    Args:
-        x: (..., D); float32, float16 or bfloat16.
-        weight: (D,) of any of these dtypes, or None for ones.
-        eps: a number, zero or positive, added to the mean square.
-
-    Returns:
-        A tensor of the shape and dtype of `x`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for an `x` of no dimension, a weight that does not fit, an `eps` that is
-            negative or not finite, a tensor on another device than "mps".
+    x (..., D), weight (D,) or None, the result and errors are those of `xlstm_kernels.rms_norm`. It
+    is rounded once; a tensor on another device than "mps" is a ValueError.
     """
-    require_tensors("rms_norm", x=x, weight=weight)
+    require_tensor("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x must have an axis to normalise over")
+    if weight is not None:
+        require_tensor("rms_norm", "weight", weight)
     require_shape("rms_norm", "weight", weight, (x.shape[-1],), "(D,)")
     epsilon = non_negative("rms_norm", "eps", eps)
     rows = x.reshape((1, -1, 1, x.shape[-1])) if x.numel() else x.reshape((0, 1, 1, x.shape[-1]))
@@ -53,23 +44,8 @@ def multi_head_layer_norm(
 ) -> torch.Tensor:
     """Bring each head of `x` to mean zero and variance one; then weight, bias and output gate.
 
-    Computed in float32 and rounded once.
-
-    Args:
-        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
-        weight: (NH*DH,) of any of these dtypes, or None for ones.
-        eps: a number, zero or positive, added to the variance.
-        bias: (NH*DH,) of any of these dtypes, or None for zeros.
-        gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
-            for no gate.
-
-    Returns:
-        (B, S, NH*DH), in the dtype of `x`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, an `eps` that is negative or not finite, a tensor on
-            another device than "mps".
+    x (B, S, NH, DH), weight and bias (NH*DH,), gate and result (B, S, NH*DH) and errors are those
+    of `xlstm_kernels.multi_head_layer_norm`; a tensor on another device than "mps" is a ValueError.
     """
     return _of_heads("multi_head_layer_norm", x, (weight, bias, gate), eps, centred=True)
 
@@ -85,20 +61,6 @@ def multi_head_rms_norm(
     """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
 
     As `multi_head_layer_norm`, but that no mean is taken away.
-
-    Args:
-        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
-        weight: (NH*DH,), or None for ones.
-        eps: a number, zero or positive, added to the mean square.
-        bias: (NH*DH,), or None for zeros.
-        gate: (B, S, NH*DH), or None for no gate.
-
-    Returns:
-        (B, S, NH*DH), in the dtype of `x`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: as `multi_head_layer_norm`.
     """
     return _of_heads("multi_head_rms_norm", x, (weight, bias, gate), eps, centred=False)
 
@@ -111,16 +73,7 @@ def _of_heads(
     *,
     centred: bool,
 ) -> torch.Tensor:
-    require_tensors(operator, x=x, **dict(zip(EXTRAS, extras, strict=True)))
-    if x.ndim != 4:
-        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {tuple(x.shape)}")
-    batch, length, heads, columns = x.shape
-    flat = heads * columns
-    for name, extra in zip(EXTRAS, extras, strict=True):
-        if name == "gate":
-            require_shape(operator, name, extra, (batch, length, flat), "(B, S, NH*DH)")
-        else:
-            require_shape(operator, name, extra, (flat,), "(NH*DH,)")
+    require_heads(operator, x, dict(zip(EXTRAS, extras, strict=True)), require_tensor)
     epsilon = non_negative(operator, "eps", eps)
     normalised: torch.Tensor = _Norm.apply(x, *extras, epsilon, centred)
     return normalised

@@ -10,13 +10,12 @@ import torch
 from xlstm_kernels.arguments import require_shape
 from xlstm_kernels.executors.metal import MetalExecutor
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_mask, require_tensors
+from xlstm_kernels.mps.launching import launched, require_mask, require_tensor
 from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
-from xlstm_kernels.recurrent.slstm.arguments import STATES
+from xlstm_kernels.recurrent.slstm.arguments import STATES, require_inputs
 from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
 
 _OPERATOR = "slstm"
-_GATES = 4
 
 
 def slstm(
@@ -29,42 +28,25 @@ def slstm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run the sLSTM over a sequence: T steps of N heads with D units each.
 
+    As `xlstm_kernels.slstm`, whose arguments, results and errors these are: Wx (B, T, 4, N, D), not
+    empty; R (4, N, D, D); b (4, N, D); states (4, B, 1, N, D) or (4, B, N, D); and mask (B, T). D
+    is at most 4096, and a tensor on another device than "mps" is a ValueError.
+
     Everything inside is float32, and so are both results. The gradient is exact: it includes the
     stabiliser m, so that c, n and m may be used like y.
-
-    Args:
-        Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order; float32,
-            float16 or bfloat16, not empty. It is read as it lies.
-        R: (4, N, D, D), the recurrent weights of each head, indexed [gate, head, out, in].
-        b: (4, N, D), the bias.
-        states: (4, B, 1, N, D) or (4, B, N, D), the initial y, c, n and m; None for zeros.
-        mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
-            are, and its y is zero.
-
-    Returns:
-        The states after each step, (4, B, T, N, D), and after the last, (4, B, 1, N, D); y, c, n
-        and m, in this order, all float32.
-
-    Raises:
-        TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, more than 4096 units a head, a tensor on another
-            device than "mps".
     """
-    require_tensors(_OPERATOR, Wx=Wx, R=R, b=b, states=states)
-    if Wx.ndim != 5 or Wx.shape[2] != _GATES or not Wx.numel():
-        raise ValueError(
-            f"{_OPERATOR}: Wx must be (B, T, 4, N, D), not empty, got {tuple(Wx.shape)}"
-        )
+    require_inputs(_OPERATOR, Wx, R, b, accept=require_tensor)
     batch, steps, _, heads, units = Wx.shape
-    if units > MAX_CAPACITY:
-        raise ValueError(f"{_OPERATOR}: a head has at most {MAX_CAPACITY} units, got {units}")
-    require_shape(_OPERATOR, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
-    require_shape(_OPERATOR, "b", b, (_GATES, heads, units), "(4, N, D)")
+    if not Wx.numel() or units > MAX_CAPACITY:
+        raise ValueError(
+            f"{_OPERATOR}: Wx must have 1 to {MAX_CAPACITY} units, and no axis that is empty, got "
+            f"{tuple(Wx.shape)}"
+        )
     plain = (STATES, batch, heads, units)
     if states is None:
         states = torch.zeros(plain, dtype=torch.float32, device=Wx.device)
-    elif states.ndim == 5:
-        states = states.squeeze(2)
+    require_tensor(_OPERATOR, "states", states)
+    states = states.squeeze(2) if states.ndim == 5 else states
     require_shape(_OPERATOR, "states", states, plain, "(4, B, N, D)")
     require_mask(_OPERATOR, mask, (batch, steps), "(B, T)")
     after_each, last = _Slstm.apply(Wx, R, b, states.float(), mask)
@@ -85,14 +67,8 @@ class _Slstm(torch.autograd.Function):
     """(Wx, R, b, initial states, mask) to (the states after each step, and after the last)."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        gate_input: torch.Tensor,
-        recurrent: torch.Tensor,
-        bias: torch.Tensor,
-        initial: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, *tensors: Any) -> tuple[torch.Tensor, ...]:
+        gate_input, recurrent, bias, initial, mask = tensors
         masks = () if mask is None else (mask.contiguous(),)
         units = recurrent.shape[-1]
         threads = most_threads(MetalExecutor.name, units)
@@ -105,7 +81,7 @@ class _Slstm(torch.autograd.Function):
             *masks,
             threads=threads,
         )
-        ctx.save_for_backward(gate_input, recurrent, bias, initial, mask, states)
+        ctx.save_for_backward(*tensors, states)
         return states, last
 
     @staticmethod

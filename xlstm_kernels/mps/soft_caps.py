@@ -9,30 +9,21 @@ import torch
 
 from xlstm_kernels.activation.soft_cap import FORWARD, GRADIENT, require_cap
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_tensors
+from xlstm_kernels.mps.launching import launched, require_tensor
 
 
 def soft_cap(values: torch.Tensor, cap_value: float | torch.Tensor | None) -> torch.Tensor:
     """Bound `values` smoothly to the interval [-cap_value, cap_value].
 
-    Args:
-        values: any shape; float32, float16 or bfloat16.
-        cap_value: a positive number; a tensor of no dimension, which gets a gradient; or None.
-
-    Returns:
-        A tensor of the shape and dtype of `values`.
-
-    Raises:
-        TypeError: for a dtype or a kind of cap that is not listed.
-        ValueError: for a number that is not positive and finite, for a tensor with dimensions, or
-            on another device than "mps".
+    Arguments, result and errors are those of `xlstm_kernels.soft_cap`; a tensor on another device
+    than "mps" is a ValueError.
     """
-    require_tensors("soft_cap", values=values)
+    require_tensor("soft_cap", "values", values)
     if cap_value is None:
         return values
     cap: float | torch.Tensor
     if isinstance(cap_value, torch.Tensor):
-        require_tensors("soft_cap", cap_value=cap_value)
+        require_tensor("soft_cap", "cap_value", cap_value)
         if cap_value.ndim:
             raise ValueError(
                 "soft_cap: cap_value must be a number or have no dimension, got shape "

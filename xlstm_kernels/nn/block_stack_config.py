@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from xlstm_kernels.arguments import host_integer, host_number
+from xlstm_kernels.arguments import host_integer, host_number, require_choice
+from xlstm_kernels.conv.arguments import MAX_WIDTH
 from xlstm_kernels.nn.config import (
     block_indices,
     mLSTMLayerConfig,
     require_counts,
-    require_filter,
+    require_multiple,
     sLSTMLayerConfig,
 )
-from xlstm_kernels.nn.feed_forward import require_activation
+from xlstm_kernels.nn.feed_forward import ACTIVATIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # type checkers bring it
@@ -87,23 +88,19 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
         for name, factor in (("mlstm_inner_dim", _PROJ_FACTOR), ("ffn_dim", _FFN_PROJ_FACTOR)):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, _up_dim(self.embedding_dim, factor))
-        require_counts(self, "mlstm_inner_dim", "mlstm_conv1d_kernel_size")
+        require_counts(self, "mlstm_inner_dim")
+        require_counts(self, "mlstm_conv1d_kernel_size", most=MAX_WIDTH)
         require_counts(self, "ffn_dim", least=0)
-        require_filter(self, "mlstm_conv1d_kernel_size")
         for name in ("bias", "ffn_bias", "add_post_blocks_norm"):
             if not isinstance(getattr(self, name), bool):
                 kind = type(getattr(self, name)).__name__
                 raise TypeError(f"{owner}: {name} must be a bool, got {kind}")
-        require_activation(owner, self.ffn_act_fn)
+        require_choice(owner, "activation", self.ffn_act_fn, ACTIVATIONS)
         indices = block_indices(self, self.slstm_at, self.num_blocks)
         object.__setattr__(self, "slstm_at", indices)
         if len(self.slstm_at) < self.num_blocks:
             self.mlstm_layer()
-            if self.inner_dim % self.mlstm_qkv_proj_blocksize:
-                raise ValueError(
-                    f"{owner}: mlstm_inner_dim = {self.inner_dim} must be a multiple of "
-                    f"mlstm_qkv_proj_blocksize = {self.mlstm_qkv_proj_blocksize}"
-                )
+            require_multiple(self, "mlstm_inner_dim", self.inner_dim, "mlstm_qkv_proj_blocksize")
         for index in self.slstm_at:
             self.slstm_layer(index)
 

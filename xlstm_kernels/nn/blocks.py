@@ -107,12 +107,8 @@ def run_blocks(
 ) -> tuple[mx.array, list[Any]]:
     """Run blocks one after the other over x (B, S, D), each from its state in the cache, if any.
 
-    Returns:
-        The output of the last block, and the state of each block after the last position.
-
-    Raises:
-        TypeError: for an array in place of a cache.
-        ValueError: for a cache of another number of blocks.
+    Return the output of the last block, and the state of each block after the last position. Raise
+    a TypeError for an array in place of a cache, a ValueError for one of another number of blocks.
     """
     if isinstance(cache, mx.array):
         raise TypeError(f"{owner}: the cache must be a list, got an array; a mask is mask=array")
@@ -135,10 +131,8 @@ def _follow(given: mx.array, results: Any) -> bool:
     """Start a block and wait for its input: what two blocks need is in memory, not what all do.
 
     MLX's CUDA backend launches up to eleven graphs before it waits, and frees nothing that they
-    use: 8.9 GB for 2,048 tokens of xLSTM-7B, where two blocks need 1.1.
-
-    Returns:
-        Whether it could: inside a transformation nothing can be evaluated.
+    use: 8.9 GB for 2,048 tokens of xLSTM-7B, where two blocks need 1.1. Return whether it could:
+    inside a transformation nothing can be evaluated.
     """
     try:
         mx.async_eval(results)

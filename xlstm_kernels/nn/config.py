@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xlstm_kernels.arguments import host_integer, host_number, non_negative
+from xlstm_kernels.conv.arguments import MAX_WIDTH
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)
 _OF_KERNELS = {one.name for one in dataclasses.fields(_KERNELS)} - {"normalize_siging"}
 _CHUNK_SIZE = 64  # the default, which Hugging Face saves
-_WIDEST_FILTER = 32
 # Where a configuration says one thing twice: Hugging Face's name, and that of NX-AI's xlstm.
 _SYNONYMS = {"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"}
 
@@ -59,11 +59,7 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
         _require_caps(self, "gate_soft_cap")
         non_negative(type(self).__name__, "norm_eps", self.norm_eps)
         for name, size in (("qk_dim_factor", self.qk_dim), ("v_dim_factor", self.v_dim)):
-            if not size or size % self.num_heads:
-                raise ValueError(
-                    f"{type(self).__name__}: hidden_size * {name} = {size} must be a multiple of "
-                    f"num_heads = {self.num_heads}"
-                )
+            require_multiple(self, f"hidden_size * {name}", size, "num_heads")
 
     @property
     def qk_dim(self) -> int:
@@ -83,6 +79,8 @@ _OF_MLSTM = {one.name for one in dataclasses.fields(mLSTMLayerConfig)} - {"mlstm
 class sLSTMLayerConfig:  # noqa: N801
     """An sLSTM layer as in the sLSTM block of the xLSTM paper.
 
+    Errors are those of `mLSTMLayerConfig`.
+
     Attributes:
         hidden_size: D, the width of the residual stream, which the heads share out.
         num_heads: N.
@@ -91,10 +89,6 @@ class sLSTMLayerConfig:  # noqa: N801
         layer_index: of the block in the model; it bends the initial forget gates.
         num_hidden_layers: blocks of the model.
         dropout: the probability, in training, of a zero in y before the norm.
-
-    Raises:
-        TypeError: for a value that is not a number where one is needed.
-        ValueError: for numbers out of range, and for a width that heads cannot share out.
     """
 
     hidden_size: int
@@ -107,20 +101,10 @@ class sLSTMLayerConfig:  # noqa: N801
 
     def __post_init__(self) -> None:
         require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
-        require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
+        require_counts(self, "conv1d_kernel_size", least=0, most=MAX_WIDTH)
+        require_counts(self, "layer_index", least=0, most=self.num_hidden_layers - 1)
         non_negative(type(self).__name__, "norm_eps", self.norm_eps)
-        owner = type(self).__name__
-        if self.hidden_size % self.num_heads:
-            raise ValueError(
-                f"{owner}: hidden_size = {self.hidden_size} must be a multiple of num_heads = "
-                f"{self.num_heads}"
-            )
-        require_filter(self, "conv1d_kernel_size")
-        if self.layer_index >= self.num_hidden_layers:
-            raise ValueError(
-                f"{owner}: layer_index = {self.layer_index} must be below num_hidden_layers = "
-                f"{self.num_hidden_layers}"
-            )
+        require_multiple(self, "hidden_size", self.hidden_size, "num_heads")
 
     @property
     def head_dim(self) -> int:
@@ -135,6 +119,9 @@ class xLSTMConfig:  # noqa: N801
     The names are those of Hugging Face's `xLSTMConfig`, and so are the defaults, xLSTM-7B's, but
     for the chunk size, which is chosen for each call. `from_dict` reads a `config.json`.
 
+    `chunkwise_kernel` to `normalizer_grad` are fields of `mLSTMBackendConfig`. The mode
+    `"inference"` takes any length, and can be trained too.
+
     Attributes:
         vocab_size: tokens.
         hidden_size: D, the width of the residual stream.
@@ -146,16 +133,6 @@ class xLSTMConfig:  # noqa: N801
         norm_eps: of all norms.
         qk_dim_factor: the width of the mLSTM's queries, over D.
         v_dim_factor: the width of its values, over D.
-        chunkwise_kernel: see `mLSTMBackendConfig`, as for the next eight.
-        sequence_kernel: see there.
-        step_kernel: see there.
-        mode: see there; `"inference"` takes any length, and can be trained too.
-        chunk_size: see there.
-        return_last_states: see there.
-        autocast_kernel_dtype: see there.
-        eps: see there.
-        inference_state_dtype: see there.
-        normalizer_grad: see there.
         ffn_proj_factor: the width inside the feed-forward layer of an mLSTM block, over D.
         ffn_round_up_to_multiple_of: what that width is rounded up to a multiple of.
         gate_soft_cap: bounds the gates i and f of the mLSTM; None for no bound.
@@ -281,28 +258,26 @@ def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple
     owner = type(config).__name__
     if not isinstance(slstm_at, Iterable):
         raise TypeError(f"{owner}: slstm_at must be a sequence, got {type(slstm_at).__name__}")
-    indices = tuple(host_integer(owner, "each of slstm_at", index) for index in slstm_at)
-    for index in indices:
-        if not 0 <= index < blocks:
-            raise ValueError(
-                f"{owner}: slstm_at names block {index}, but there are {blocks}, from 0 on"
-            )
-    return indices
+    return tuple(
+        host_integer(owner, "each of slstm_at", index, least=0, most=blocks - 1)
+        for index in slstm_at
+    )
 
 
-def require_counts(config: object, *names: str, least: int = 1) -> None:
-    """Turn these fields, integers of at least `least`, into ints."""
+def require_counts(config: object, *names: str, least: int = 1, most: int | None = None) -> None:
+    """Turn these fields, integers from `least` to `most`, into ints."""
+    owner = type(config).__name__
     for name in names:
-        count = host_integer(type(config).__name__, name, getattr(config, name), least=least)
+        count = host_integer(owner, name, getattr(config, name), least=least, most=most)
         object.__setattr__(config, name, count)
 
 
-def require_filter(config: object, name: str) -> None:
-    """Accept no more taps than kernels of convolutions take."""
-    taps = getattr(config, name)
-    if taps > _WIDEST_FILTER:
+def require_multiple(config: object, name: str, size: int, unit: str) -> None:
+    """Accept a size, called `name`, that is a positive multiple of the field `unit`."""
+    divisor = getattr(config, unit)
+    if not size or size % divisor:
         raise ValueError(
-            f"{type(config).__name__}: {name} must be at most {_WIDEST_FILTER}, got {taps}"
+            f"{type(config).__name__}: {name} = {size} must be a multiple of {unit} = {divisor}"
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 from mlx import nn
 
+from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.nn.initialization import output_linear, small_linear
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def _selu(x: mx.array) -> mx.array:
     return mx.multiply(scale, nn.elu(x, 1.6732632423543772))
 
 
-# The names are PyTorch's and those of the package xlstm.
-_ACTIVATIONS = {
+#: The names are PyTorch's and those of the package xlstm.
+ACTIVATIONS = {
     "silu": nn.silu,
     "swish": nn.silu,
     "gelu": nn.gelu,
@@ -35,16 +36,8 @@ _ACTIVATIONS = {
 @functools.cache
 def _gated(activation: str) -> Callable[[mx.array, mx.array], mx.array]:
     """act(gate) * up, as one kernel."""
-    function = _ACTIVATIONS[activation]
+    function = ACTIVATIONS[activation]
     return mx.compile(lambda gate, up: function(gate) * up, shapeless=True)
-
-
-def require_activation(owner: str, name: str) -> None:
-    """Accept the name of an activation; raise a ValueError for another one."""
-    if name not in _ACTIVATIONS:
-        raise ValueError(
-            f"{owner}: activation must be one of {', '.join(map(repr, _ACTIVATIONS))}, got {name!r}"
-        )
 
 
 class FeedForward(nn.Module):
@@ -72,7 +65,7 @@ class FeedForward(nn.Module):
         num_hidden_layers: int = 1,
     ) -> None:
         super().__init__()
-        require_activation("FeedForward", activation)
+        require_choice("FeedForward", "activation", activation, ACTIVATIONS)
         # By name: MLX's activations can be neither copied nor pickled, and a layer must be.
         self.activation = activation
         self.proj_up_gate = small_linear(hidden_size, up_size, bias=use_bias)

@@ -118,14 +118,12 @@ class _MultiHeadNorm(_Norm):
 class MultiHeadLayerNorm(_MultiHeadNorm):
     """`xlstm_kernels.multi_head_layer_norm`, with a learned weight: the norm of xLSTM-7B.
 
+    Other arguments are those of `RMSNorm`, with NH*DH features and a bias before the rounding.
+
     Args:
         num_heads: NH.
         head_dim: DH, over which is normalised.
         eps: added to the variance.
-        use_weight: whether there is a `weight` (NH*DH,), of ones at first.
-        use_bias: whether there is a `bias` (NH*DH,), of zeros at first.
-        force_float32_reductions: taken for NX-AI's sake; reductions are float32 either way.
-        backend: as in `xlstm_kernels.multi_head_layer_norm`.
     """
 
     _normalise = staticmethod(multi_head_layer_norm)

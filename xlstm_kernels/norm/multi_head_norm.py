@@ -9,12 +9,12 @@ output gate of the mLSTM: times sigmoid(gate) (Beck et al., "xLSTM 7B", 2025).
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from xlstm_kernels.arguments import non_negative, require_floating, require_shape
-from xlstm_kernels.differentiation import gradient_of, on_backend
+from xlstm_kernels.differentiation import with_gradient_kernel
 from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
@@ -22,6 +22,7 @@ from xlstm_kernels.norm.rows import norm_kernel
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlstm_kernels.arguments import Accept
     from xlstm_kernels.differentiation import Arrays, Operation
 
 
@@ -78,11 +79,27 @@ def multi_head_rms_norm(
 ) -> mx.array:
     """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
 
-    As `multi_head_layer_norm`, but that no mean is taken away. Arguments, result and errors are
-    those of it; `eps` is added to the mean square.
+    As `multi_head_layer_norm`, but that no mean is taken away: eps is added to the mean square.
+    Arguments, result (B, S, NH*DH) and errors are those of it.
     """
     extras = {"weight": weight, "bias": bias, "gate": gate}
     return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
+
+
+def require_heads(
+    operator: str, x: Any, extras: Mapping[str, Any], accept: Accept = require_floating
+) -> dict[str, Any]:
+    """Return those extras that are not None, if they fit x (B, S, NH, DH): arrays, or tensors."""
+    accept(operator, "x", x)
+    if x.ndim != 4:
+        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {tuple(x.shape)}")
+    batch, length, heads, columns = x.shape
+    present = {name: array for name, array in extras.items() if array is not None}
+    for name, array in present.items():
+        accept(operator, name, array)
+        fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
+        require_shape(operator, name, array, fitting, f"for x of {tuple(x.shape)}")
+    return present
 
 
 def finished(
@@ -114,16 +131,9 @@ def _normalise(
     *,
     centred: bool,
 ) -> mx.array:
-    require_floating(operator, "x", x)
-    if x.ndim != 4:
-        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {x.shape}")
-    epsilon = non_negative(operator, "eps", eps)
-    present = {name: array for name, array in extras.items() if array is not None}
+    present = require_heads(operator, x, extras)
     batch, length, heads, columns = x.shape
-    for name, array in present.items():
-        require_floating(operator, name, array)
-        fitting = (heads * columns,) if name != "gate" else (batch, length, heads * columns)
-        require_shape(operator, name, array, fitting, f"for x of {x.shape}")
+    epsilon = non_negative(operator, "eps", eps)
     resolved = resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
@@ -143,31 +153,21 @@ def norm_operation(
         return native
     kernel = norm_kernel(extras, centred=centred)
     pulling = norm_gradient_kernel(extras, centred=centred)
-    of_native = gradient_of(native)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
-    def pull_back(cotangent: mx.array, x: mx.array, *arrays: mx.array) -> Arrays:
-        in_x, *gradients = pulling(x, _scalar(eps), cotangent, *arrays, backend=backend)
+    def pull_back(primals: Arrays, cotangents: Arrays) -> Arrays:
+        x, *arrays = primals
+        in_x, *gradients = pulling(x, _scalar(eps), *cotangents, *arrays, backend=backend)
         results = (
             gradient if name == "gate" else mx.sum(gradient, axis=0).astype(array.dtype)
             for name, array, gradient in zip(extras, arrays, gradients, strict=True)
         )
         return in_x, *results
 
-    def pull_back_native(cotangent: mx.array, *primals: mx.array) -> Arrays:
-        return of_native(primals, (cotangent,))
-
-    second = gradient_of(pull_back_native)
-    pulled = on_backend(backend, pull_back, pull_back_native, second, operator=operator)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        gradients: Arrays = pulled(*cotangents, *primals)
-        return gradients
-
-    return on_backend(backend, launch, native, gradient, operator=operator)
+    return with_gradient_kernel(backend, launch, native, pull_back, operator=operator)
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:

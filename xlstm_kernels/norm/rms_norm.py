@@ -23,23 +23,17 @@ def rms_norm(
     Computed in float32 and rounded once; with a half-precision weight of the dtype of `x` also
     before the weight, as in `mx.fast.rms_norm`, which computes on kernel backends then: on an H200
     its gradient takes 0.4 to 0.96 of the time of a kernel here. Differentiable any number of times,
-    in `x` and `weight`.
+    in `x` and `weight`. Errors are those of `multi_head_layer_norm`.
 
     Args:
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
         weight: (D,) of any of these dtypes, or None for ones.
         eps: a number, zero or positive, added to the mean square.
-        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
+        backend: as in `multi_head_layer_norm`.
 
     Returns:
         An array of the shape and dtype of `x`: a float32 weight does not promote a half-precision
         `x`, as it does in `mx.fast.rms_norm`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for a 0-d `x`, a weight that does not fit, an `eps` that is negative or not
-            finite, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_floating("rms_norm", "x", x)
     if not x.ndim:

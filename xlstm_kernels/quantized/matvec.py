@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from xlstm_kernels import by_size, products
-from xlstm_kernels.arguments import require_floating, require_kind, require_shape
+from xlstm_kernels.arguments import require_choice, require_floating, require_kind, require_shape
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of, on_backend
 from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
@@ -74,8 +74,11 @@ def quantized_matvec(
     resolved = resolve(backend)
     if not (x.size and w.size):
         return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
+    rows = x.size // x.shape[-1]
+    # MLX reads the matrix for each of a few rows.
+    operator = "quantized_matvec_rows" if 1 < rows < _ROWS else "quantized_matvec"
     by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
-        "quantized_matvec", backend, x.size, x.dtype
+        operator, backend, w.shape[0] * x.shape[-1], x.dtype
     )
     operation = _quantized_matvec(resolved, group_size, bits, by_mlx)
     product: mx.array = operation(x, _without_gradient(w), scales, biases)
@@ -109,12 +112,8 @@ def _require_arguments(
     for name, array in (("x", x), ("scales", scales), ("biases", biases)):
         require_floating(operator, name, array)
     w = require_kind(operator, "w", w, mx.uint32, "uint32, as mx.quantize makes it")
-    for option, value, values in (
-        ("group_size", group_size, _GROUP_SIZES),
-        ("bits", bits, BITS),
-    ):
-        if value not in values:
-            raise ValueError(f"{operator}: {option} must be one of {values}, got {value!r}")
+    require_choice(operator, "group_size", group_size, _GROUP_SIZES)
+    require_choice(operator, "bits", bits, BITS)
     columns = x.shape[-1] if x.ndim else 0
     if not x.ndim or w.ndim != 2 or w.shape[1] * _WORD != columns * bits:
         raise ValueError(
@@ -149,7 +148,10 @@ def _quantized_matvec(backend: str, group_size: int, bits: int, by_mlx: bool) ->
     """The differentiable operation (x, w, scales, biases) -> (..., N) on one backend."""
 
     def matmul(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
-        return mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)
+        # With an axis before the rows, MLX reads the matrix for each row.
+        flat = x.reshape(-1, x.shape[-1])
+        y = mx.quantized_matmul(flat, w, scales, biases, group_size=group_size, bits=bits)
+        return y.reshape(*x.shape[:-1], w.shape[0])
 
     def launch(x: mx.array, *matrix: mx.array) -> mx.array:
         rows = x.size // x.shape[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
@@ -40,7 +41,8 @@ def flashrnn(
     The sLSTM has kernels. The others run in MLX operations, on every backend.
 
     FlashRNN's sLSTM keeps n at 1 or more, as every n is that follows the zero state: only initial
-    states with an n below 1 go on differently here.
+    states with an n below 1 go on differently here. Errors are those of `slstm`, and a ValueError
+    for another `dtype`.
 
     Args:
         Wx: (B, T, G, N, D), what the input contributes to i, f, z and o, in this order; of a GRU
@@ -56,22 +58,13 @@ def flashrnn(
 
     Returns:
         The states after each step, (S, B, T, N, D), and after the last, (S, B, 1, N, D).
-
-    Raises:
-        TypeError: for a dtype of an array that is not floating.
-        ValueError: for shapes that do not fit, another function, dtype or backend.
-        RuntimeError: for a backend that cannot run here.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"flashrnn: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    require_choice("flashrnn", "dtype", dtype, DTYPES)
+    require_choice("flashrnn", "function", function, ("slstm", *_NATIVE))
     chosen = resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
     if function == "slstm":
         results = slstm(Wx, R, b, states, backend=chosen)
-    elif function in _NATIVE:
-        results = run(_NATIVE[function], Wx, R, b, states)
     else:
-        raise ValueError(
-            f"flashrnn: function must be one of slstm, {', '.join(_NATIVE)}, got {function!r}"
-        )
+        results = run(_NATIVE[function], Wx, R, b, states)
     states_of_each, last = (result.astype(DTYPES[dtype]) for result in results)
     return states_of_each, last

@@ -73,11 +73,7 @@ def lstm(
 
 
 def run(
-    cell: Cell,
-    Wx: mx.array,
-    R: mx.array,
-    b: mx.array,
-    states: mx.array | None,
+    cell: Cell, Wx: mx.array, R: mx.array, b: mx.array, states: mx.array | None
 ) -> tuple[mx.array, mx.array]:
     """Return the states after each step, (S, B, T, N, D), and after the last, (S, B, 1, N, D)."""
     require_inputs(

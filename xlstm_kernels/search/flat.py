@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.search.groups import searched_in_groups
+from xlstm_kernels.search.metal import MOST
 from xlstm_kernels.search.metric import (
     Metric,
     candidates,
@@ -14,7 +16,7 @@ from xlstm_kernels.search.metric import (
     none_found,
     origin_of,
 )
-from xlstm_kernels.search.selection import require_k, top_k
+from xlstm_kernels.search.selection import top_k
 from xlstm_kernels.search.vector_index import VectorIndex
 
 # Elements of a tile of keys: 64 MB of float32.
@@ -52,6 +54,8 @@ class FlatIndex(VectorIndex):
     ) -> tuple[mx.array, mx.array]:
         """Find the `k` nearest vectors of each query, the nearest first, equal ones as added.
 
+        Errors are those of `top_k`.
+
         Args:
             queries: (Q, D), float32.
             k: from 1 to 1024.
@@ -61,14 +65,9 @@ class FlatIndex(VectorIndex):
             Distances (Q, k), float32: squared, inner products, or cosines; and ids (Q, k), int32,
             or int64 after `add_with_ids` or `remove_ids`. Where there are fewer vectors, infinity
             (minus infinity if not L2) and -1. NaN is never returned.
-
-        Raises:
-            TypeError: for another dtype.
-            ValueError: for another shape or k, or an unknown backend.
-            RuntimeError: for a backend that cannot run here.
         """
         queries = self._accepted("search", "queries", queries)
-        k = require_k("FlatIndex.search", k)
+        k = host_integer("FlatIndex.search", "k", k, least=1, most=MOST)
         resolved = resolve(backend)
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)

@@ -15,7 +15,7 @@ from xlstm_kernels.search.k_means import k_means, nearest_centroids
 from xlstm_kernels.search.metal import LANES, MOST
 from xlstm_kernels.search.metric import Metric, keys_of, none_found
 from xlstm_kernels.search.pages import Pages, paged
-from xlstm_kernels.search.selection import require_k, top_k
+from xlstm_kernels.search.selection import top_k
 from xlstm_kernels.search.vector_index import VectorIndex
 
 # Elements of the keys of a group of queries: 32 MB of float32.
@@ -50,12 +50,7 @@ class InvertedIndex(VectorIndex):
     def __init__(
         self, dimension: int, nlist: int, metric: Metric | str = Metric.L2, *, nprobe: int = 1
     ) -> None:
-        """Make an index that is not trained.
-
-        Raises:
-            TypeError: for numbers that are not integers.
-            ValueError: for one below 1, or an unknown metric.
-        """
+        """Make an index that is not trained; errors are those of `FlatIndex`, for nlist too."""
         super().__init__(dimension, metric)
         self.nlist = host_integer(self._name, "nlist", nlist, least=1)
         self.nprobe = nprobe
@@ -118,15 +113,11 @@ class InvertedIndex(VectorIndex):
     ) -> tuple[mx.array, mx.array]:
         """Find the `k` nearest vectors in the lists that each query reads.
 
-        Arguments, results and errors are those of `FlatIndex.search`.
-
-        Raises:
-            TypeError: for another dtype, or an nprobe that is not an integer.
-            ValueError: for another shape, k or nprobe, or an index that is not trained.
-            RuntimeError: for a backend that cannot run here.
+        Arguments, results and errors are those of `FlatIndex.search`. An nprobe that is not an
+        integer is a TypeError, another one or an index that is not trained a ValueError.
         """
         queries = self._accepted("search", "queries", queries)
-        k = require_k(f"{self._name}.search", k)
+        k = host_integer(f"{self._name}.search", "k", k, least=1, most=MOST)
         centroids = self._require_trained("search")
         nprobe, most = self._bounds("search")
         resolved = resolve(backend)
@@ -200,9 +191,7 @@ class InvertedIndex(VectorIndex):
     def _bounds(self, method: str) -> tuple[int, int | None]:
         """How many lists and vectors a query reads: nprobe, at most nlist, and max_codes."""
         operator, most = f"{self._name}.{method}", self.max_codes
-        nprobe = host_integer(operator, "nprobe", self.nprobe, least=1)
-        if nprobe > MOST:
-            raise ValueError(f"{operator}: nprobe must be at most {MOST}, got {nprobe}")
+        nprobe = host_integer(operator, "nprobe", self.nprobe, least=1, most=MOST)
         if most is not None:
             most = host_integer(operator, "max_codes", most, least=1)
         return min(nprobe, self.nlist), most

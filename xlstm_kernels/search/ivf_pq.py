@@ -55,10 +55,7 @@ class IVFPQIndex(InvertedIndex):
     ) -> None:
         """Make an index that is not trained.
 
-        Raises:
-            TypeError: for numbers that are not integers.
-            ValueError: for one below 1, a dimension that is not a multiple of m, or an unknown
-                metric.
+        Errors are those of `InvertedIndex`; a dimension that m does not divide is a ValueError.
         """
         super().__init__(dimension, nlist, metric, nprobe=nprobe)
         self.m = host_integer(self._name, "m", m, least=1)

@@ -81,11 +81,8 @@ def nearest_of(
     """Compute the metric of candidates anew, without cancellation, and order the k nearest.
 
     Queries are (Q, D), the candidates `found` (Q, C, D), and their ids (Q, C), int32, of which
-    negative ones are ignored.
-
-    Returns:
-        Distances and ids, (Q, k); infinite (minus infinity if not L2) and -1 where there are
-        fewer candidates.
+    negative ones are ignored. Distances and ids, (Q, k), are infinite (minus infinity if not L2)
+    and -1 where there are fewer candidates.
     """
     one = mx.expand_dims(queries, axis=1)
     if metric is Metric.L2:

@@ -39,10 +39,8 @@ def scan(
     """Find the k candidates of each of float32 queries (Q, D) in the lists `probes`.
 
     Probes (Q, nprobe) are int32, the nearest list first, or -1 for none. At most `limit` pages are
-    read for a query.
-
-    Returns:
-        The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.
+    read for a query. Return the ids and places of candidates, (Q, k), int32; ids are -1 where there
+    are fewer.
     """
     probes, ends = page_ends(probes, pages)
     squared = metric is Metric.L2

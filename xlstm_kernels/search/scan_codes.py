@@ -42,10 +42,8 @@ def scan_codes(
     """Find the k codes with the smallest keys in the lists of each query, as `scan` does.
 
     A key is the bias of its list (Q, nprobe), the norm of its code, and a number from each of the
-    tables (m, Q, 256). Pages hold codes (P, m, 32), uint8.
-
-    Returns:
-        Keys and ids (Q, k); infinity and -1 where there are fewer.
+    tables (m, Q, 256). Pages hold codes (P, m, 32), uint8. Keys and ids (Q, k) are infinity and -1
+    where there are fewer.
     """
     probes, ends = page_ends(probes, pages)
     if backend == executors.NATIVE:

@@ -52,7 +52,7 @@ def top_k(
     if ids is not None:
         require_kind("top_k", "ids", ids, mx.int32, "an int32 array")
         require_shape("top_k", "ids", ids, keys.shape, "that of keys")
-    k = require_k("top_k", k)
+    k = host_integer("top_k", "k", k, least=1, most=MOST)
     if not keys.size:
         shape = (keys.shape[0], k)
         return mx.full(shape, math.inf), mx.full(shape, -1, dtype=mx.int32)
@@ -60,17 +60,6 @@ def top_k(
     if resolved == NATIVE:
         return top_k_reference(keys, k, ids)
     return _launched(keys, k, ids, resolved)
-
-
-def require_k(operator: str, k: object) -> int:
-    """Accept a number of neighbors.
-
-    Raise a TypeError for what is not an integer, a ValueError for one below 1 or above 1024.
-    """
-    number = host_integer(operator, "k", k, least=1)
-    if number > MOST:
-        raise ValueError(f"{operator}: k must be at most {MOST}, got {number}")
-    return number
 
 
 def top_k_reference(

@@ -46,11 +46,12 @@ async def measure(
     ]
     async with children() as start:
         report(f"compiling {len(programs)} programs")
+        with_torch = "bfloat16" in dtypes and backend == "cuda"
+        torch = await torch_process(start, size, groups) if with_torch else None
         workers = await _workers(start, programs, (backend, size, ",".join(dtypes)), jobs)
         copies = {name: copy_bandwidth(DTYPES[name], COPY_ELEMENTS[size]) for name in dtypes}
         mx.clear_cache()
-        with_torch = "bfloat16" in dtypes and backend == "cuda"
-        others = await torch_figures(start, size, groups) if with_torch else []
+        others = await torch_figures(torch) if torch else []
         until = time.time() + seconds
         figures: list[Figure] = []
         for (group, position, program), worker in zip(programs, workers, strict=True):
@@ -138,16 +139,22 @@ def _comparisons(row: Figure) -> Figure:
     return replace(row, milliseconds=times, peak_bytes=peaks)
 
 
-async def torch_figures(start: Start, size: str, groups: Sequence[str]) -> list[Figure]:
-    """Figures of torch and Triton, from a separate process; none where they are not installed."""
+async def torch_process(start: Start, size: str, groups: Sequence[str]) -> Child | None:
+    """Start the process of torch and Triton, which compiles; None where they are not installed."""
     if not all(map(find_spec, ("torch", "triton", "mlstm_kernels"))):
         report("torch, triton and mlstm_kernels are not installed: their columns are missing")
-        return []
-    torch = await start("torch", *_module("torch_times"), size, *groups)
+        return None
+    return await start("torch", *_module("torch_times"), size, *groups)
+
+
+async def torch_figures(torch: Child) -> list[Figure]:
+    """Figures of torch and Triton, from their process once it has compiled."""
     rows = []
-    async for text in torch.lines(TORCH_SECONDS):
-        if text.startswith('{"'):  # xlstm prints dictionaries
-            rows.append(figure(json.loads(text)))
-        else:
-            report(text)
+    for _ in ("compiles", "measures"):
+        async for text in torch.lines(TORCH_SECONDS):
+            if text.startswith('{"'):  # xlstm prints dictionaries
+                rows.append(figure(json.loads(text)))
+            else:
+                report(text)
+        await torch.send("")
     return rows

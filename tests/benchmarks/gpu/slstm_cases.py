@@ -1,4 +1,8 @@
-"""Calls of the sLSTM: of 40 steps, 3 sequences, 2 heads."""
+"""Calls of the sLSTM: 3 sequences, 2 heads.
+
+Gradients follow the greater argument of a maximum, so a tie would have two of them: with these
+steps and this seed, no two arguments are closer than 1e-5, in any dtype.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,11 @@ if TYPE_CHECKING:
     from tests.benchmarks.gpu.case import Numbers
 
 
+_STEPS = 36
+
+
 def slstm_cases() -> Iterator[Case]:
-    mask = np.arange(40) % 7 != np.arange(3)[:, None]
+    mask = np.arange(_STEPS) % 7 != np.arange(3)[:, None]
     for units in (16, 64, 160):
         yield slstm_case(units, None)
         for options in ({}, {"clipval": 0.3}, {"cut": True}):
@@ -32,7 +39,7 @@ def slstm_cases() -> Iterator[Case]:
 
 def slstm_inputs(units: int, generator: np.random.Generator) -> list[Numbers]:
     wx, r, b, states = normal(
-        (3, 40, 4, 2, units), (4, 2, units, units), (4, 2, units), (4, 3, 2, units)
+        (3, _STEPS, 4, 2, units), (4, 2, units, units), (4, 2, units), (4, 3, 2, units)
     )(generator)
     states[2] = np.abs(states[2]) + 0.5
     return [wx, r * units**-0.5, b, states]
@@ -62,7 +69,7 @@ def packed_slstm_case(units: int) -> Case:
     cut = 17
 
     def call(*arrays: mx.array, backend: str) -> Sequence[mx.array]:
-        seq_idx = mx.array(np.tile(np.arange(40) >= cut, (3, 1)).astype(np.int32))
+        seq_idx = mx.array(np.tile(np.arange(_STEPS) >= cut, (3, 1)).astype(np.int32))
         return pack.slstm(*arrays, seq_idx=seq_idx, backend=backend)
 
     def values(wx: Numbers, *arrays: Numbers) -> list[Numbers]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import mlx.core as mx
 
 Function = Callable[..., object]
 Inputs = Sequence[mx.array]
 
-#: Medians are of so many rounds.
+#: Medians are of so many rounds, or of two if a call takes longer than this.
 ROUNDS = 5
+LONG_SECONDS = 0.1
 #: A round takes about so many seconds.
 ROUND_SECONDS = 0.03
 #: Calls faster than this are evaluated in batches, so that the host is not what is measured. Calls
@@ -37,13 +39,38 @@ def rotated(draw: Callable[[], Inputs]) -> list[Inputs]:
 
 def milliseconds(function: Function, sets: Sequence[Inputs]) -> float:
     """Return the median time of one call among many that are under way."""
-    _round(function, sets, 1)  # compiles
-    single = _round(function, sets, 1)
+    return in_turn([planned(function, sets)])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The calls of a round: so many batches of calls that are evaluated together."""
+
+    function: Function
+    sets: Sequence[Inputs]
+    batch: int
+    batches: int
+    rounds: int
+
+
+def planned(function: Function, sets: Sequence[Inputs]) -> Plan:
+    """Call a function twice, which compiles it, and plan its rounds by the time that it took."""
+    _round(Plan(function, sets, 1, 1, 1))
+    single = _round(Plan(function, sets, 1, 1, 1))
     batch = BATCH if single < SHORT_SECONDS else 1
     batches = max(1, min(20, int(ROUND_SECONDS / (single * batch))))
+    return Plan(function, sets, batch, batches, 2 if single > LONG_SECONDS else ROUNDS)
+
+
+def in_turn(plans: Sequence[Plan]) -> list[float]:
+    """Return the median time of a call of each, in ms; what slows the machine slows all alike."""
+    times: list[list[float]] = [[] for _ in plans]
     # The first round leaves memory for all outputs in MLX's cache.
-    times = [_round(function, sets, batch, batches) for _ in range(ROUNDS + 1)]
-    return 1e3 * statistics.median(times[1:])
+    for number in range(ROUNDS + 1):
+        for plan, found in zip(plans, times, strict=True):
+            if number <= plan.rounds:
+                found.append(_round(plan))
+    return [1e3 * statistics.median(found[1:]) for found in times]
 
 
 def wake(function: Function, inputs: Inputs) -> None:
@@ -54,14 +81,14 @@ def wake(function: Function, inputs: Inputs) -> None:
     mx.clear_cache()
 
 
-def _round(function: Function, sets: Sequence[Inputs], batch: int, batches: int = 1) -> float:
+def _round(plan: Plan) -> float:
     mx.synchronize()
     begin = time.perf_counter()
     call = 0
-    for _ in range(batches):
+    for _ in range(plan.batches):
         outputs = []
-        for _ in range(batch):
-            outputs.append(function(*sets[call % len(sets)]))
+        for _ in range(plan.batch):
+            outputs.append(plan.function(*plan.sets[call % len(plan.sets)]))
             call += 1
         mx.async_eval(outputs)
         del outputs

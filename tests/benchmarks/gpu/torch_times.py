@@ -1,6 +1,7 @@
 """Times of NX-AI's kernels in torch: `mlstm_kernels` (Triton), and `xlstm` for the sLSTM.
 
-Runs in a separate process, and only where these packages and a GPU are at hand.
+Runs in a separate process, and only where these packages and a GPU are at hand. It compiles, prints
+`READY`, and measures once it has read a line.
 """
 
 from __future__ import annotations
@@ -17,12 +18,24 @@ from importlib.util import find_spec
 import torch
 
 from tests.benchmarks.gpu.check import report
+from tests.benchmarks.gpu.children import READY
 from tests.benchmarks.gpu.figures import FORWARD, TORCH, TRAINING, TRITON, Figure
 from tests.benchmarks.gpu.program import Shape
 from tests.benchmarks.gpu.programs import SIZES
 from tests.benchmarks.gpu.timing import ROUND_SECONDS, ROUNDS
 
 TRITON_CHUNKS = (64, 128)
+ERRORS = (ImportError, RuntimeError, ValueError)
+
+
+Timed = Callable[[Callable[[], object]], float]
+
+
+def compiled(function: Callable[[], object]) -> float:
+    """Call it once, for no time."""
+    function()
+    torch.cuda.synchronize()
+    return 0.0
 
 
 def milliseconds(function: Callable[[], object]) -> float:
@@ -41,7 +54,7 @@ def milliseconds(function: Callable[[], object]) -> float:
     return 1e3 * statistics.median(took(calls) for _ in range(ROUNDS))
 
 
-def limit_chunk(shape: Shape) -> Iterator[Figure]:
+def limit_chunk(shape: Shape, timed: Timed) -> Iterator[Figure]:
     """`chunkwise--triton_limit_chunk` in bfloat16, with the faster of two chunks."""
     from mlstm_kernels.torch import get_mlstm_kernel
 
@@ -62,10 +75,10 @@ def limit_chunk(shape: Shape) -> Iterator[Figure]:
     times: dict[str, list[float]] = {FORWARD: [], TRAINING: []}
     for chunk in TRITON_CHUNKS:
         with suppress(RuntimeError, ValueError), torch.no_grad():
-            times[FORWARD].append(milliseconds(lambda c=chunk: forward(c)))
+            times[FORWARD].append(timed(lambda c=chunk: forward(c)))
         with suppress(RuntimeError, ValueError):
             times[TRAINING].append(
-                milliseconds(lambda c=chunk: torch.autograd.grad(forward(c), inputs, drawn[3]))
+                timed(lambda c=chunk: torch.autograd.grad(forward(c), inputs, drawn[3]))
             )
     for work, found in times.items():
         if found:
@@ -74,7 +87,7 @@ def limit_chunk(shape: Shape) -> Iterator[Figure]:
             )
 
 
-def cell(shape: Shape) -> Iterator[Figure]:
+def cell(shape: Shape, timed: Timed) -> Iterator[Figure]:
     """The sLSTM of `xlstm` with its CUDA kernel."""
     from xlstm.blocks.slstm.cell import sLSTMCell, sLSTMCellConfig
 
@@ -90,8 +103,8 @@ def cell(shape: Shape) -> Iterator[Figure]:
         return found[0] if isinstance(found, tuple) else found
 
     with torch.no_grad():
-        times = {FORWARD: milliseconds(forward)}
-    times[TRAINING] = milliseconds(lambda: forward().sum().backward())
+        times = {FORWARD: timed(forward)}
+    times[TRAINING] = timed(lambda: forward().sum().backward())
     for work, found in times.items():
         yield Figure("slstm", "sLSTMCell", shape, "bfloat16", work, {TORCH: found})
 
@@ -104,10 +117,16 @@ def main(size: str, *groups: str) -> None:
     if "slstm" in groups and find_spec("xlstm"):
         tasks += [(cell, shape) for shape in SIZES[size].slstm]
     for task, shape in tasks:
+        with suppress(*ERRORS):  # reported when it is measured
+            list(task(shape, compiled))
+        torch.cuda.empty_cache()
+    report(READY)
+    sys.stdin.readline()
+    for task, shape in tasks:
         try:
-            for row in task(shape):
+            for row in task(shape, milliseconds):
                 report(json.dumps(asdict(row)))
-        except (ImportError, RuntimeError, ValueError) as error:
+        except ERRORS as error:
             report(f"{task.__name__} {shape}: {str(error)[:200]}")
         torch.cuda.empty_cache()
 

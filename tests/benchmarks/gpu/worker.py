@@ -21,7 +21,15 @@ from tests.benchmarks.gpu.children import READY
 from tests.benchmarks.gpu.figures import EAGER, OURS, TRAINING, Figure
 from tests.benchmarks.gpu.program import Program
 from tests.benchmarks.gpu.programs import PROGRAMS, SIZES
-from tests.benchmarks.gpu.timing import milliseconds, peak_bytes, rotated, wake, with_gradients
+from tests.benchmarks.gpu.timing import (
+    Plan,
+    in_turn,
+    peak_bytes,
+    planned,
+    rotated,
+    wake,
+    with_gradients,
+)
 from xlstm_kernels.executors import NATIVE, resolve
 
 ERRORS = (MemoryError, RuntimeError, TypeError, ValueError)
@@ -60,18 +68,20 @@ def warm(program: Program, backend: str, dtype: str, work: str) -> None:
 
 
 def measured(program: Program, group: str, backend: str, dtype: str, work: str) -> Figure:
-    """Measure all contestants; report those that fail."""
+    """Measure all contestants, round by round in turn; report those that fail."""
     sets = rotated(partial(inputs, program, dtype, work))
+    plans: dict[str, Plan] = {}
     times: dict[str, float | None] = {}
     peaks: dict[str, int] = {}
     for name, function in contestants(program, backend, work):
+        times[name] = None
         try:
-            times[name] = milliseconds(function, sets)
+            plans[name] = planned(function, sets)
             peaks[name] = peak_bytes(function, sets[0])
         except ERRORS as error:  # a kernel that does not compile does not end the table
-            times[name] = None
             report(f"{program.operator} {program.shape} {dtype}, {name}: {str(error)[:300]}")
-        mx.clear_cache()
+    times.update(zip(plans, in_turn([*plans.values()]), strict=True))
+    mx.clear_cache()
     moved = program.moved_bytes(DTYPES[dtype], work)
     return Figure(group, program.operator, program.shape, dtype, work, times, moved, peaks)
 

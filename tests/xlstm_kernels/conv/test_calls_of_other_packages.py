@@ -144,7 +144,7 @@ def test_states_of_short_sequences(dtype):
             r"causal_conv1d_fn: initial_states must have shape \(1, 6, 3\), \(B, D, W-1\)",
         ),
         ({"initial_states": mx.zeros((6,))}, ValueError, "initial_states must have shape"),
-        ({"activation": "relu"}, ValueError, "activation must be None"),
+        ({"activation": "relu"}, ValueError, "activation must be one of None"),
     ],
 )
 def test_errors_name_what_is_wrong(changes, error, message):

@@ -212,7 +212,11 @@ def test_transposed_input_is_not_copied(simulator, draw):
             )
         ),
         *(
-            ({"activation": name}, ValueError, "activation must be None, 'silu' or 'swish', got")
+            (
+                {"activation": name},
+                ValueError,
+                "activation must be one of None, 'silu', 'swish', got",
+            )
             for name in ("relu", "", True)
         ),
         ({"backend": "opencl"}, ValueError, "unknown backend 'opencl'"),

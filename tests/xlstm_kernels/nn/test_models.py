@@ -448,7 +448,11 @@ def test_variants_of_nested_configurations(changes, fields):
         ({"embedding_dim": 0}, ValueError, "embedding_dim must be at least 1, got 0"),
         ({"embedding_dim": 12.0}, TypeError, "embedding_dim must be an int, got float"),
         ({"dropout": 1.0}, ValueError, "dropout must be at least 0 and below 1, got 1.0"),
-        ({"slstm_at": (3,), "num_blocks": 3}, ValueError, "slstm_at names block 3"),
+        (
+            {"slstm_at": (3,), "num_blocks": 3},
+            ValueError,
+            "each of slstm_at must be at most 2, got 3",
+        ),
         ({"mlstm_num_heads": 3}, ValueError, "must be a multiple of num_heads = 3"),
         (
             {"mlstm_qkv_proj_blocksize": 3},

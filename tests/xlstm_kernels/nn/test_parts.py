@@ -170,9 +170,14 @@ def test_names_that_mean_the_same():
             xLSTMConfig,
             {"slstm_at": (32,)},
             ValueError,
-            "slstm_at names block 32, but there are 32, from 0 on",
+            "each of slstm_at must be at most 31, got 32",
         ),
-        (xLSTMConfig, {"slstm_at": (-1,)}, ValueError, "slstm_at names block -1"),
+        (
+            xLSTMConfig,
+            {"slstm_at": (-1,)},
+            ValueError,
+            "each of slstm_at must be at least 0, got -1",
+        ),
         (xLSTMConfig, {"slstm_at": "1"}, TypeError, "each of slstm_at must be an int, got str"),
         (
             xLSTMConfig,
@@ -191,7 +196,7 @@ def test_names_that_mean_the_same():
             sLSTMLayerConfig,
             {"layer_index": 1},
             ValueError,
-            "layer_index = 1 must be below num_hidden_layers = 1",
+            "layer_index must be at most 0, got 1",
         ),
     ],
 )

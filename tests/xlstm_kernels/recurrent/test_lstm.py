@@ -98,7 +98,7 @@ def test_functions_and_backends_by_name(backend, drawn):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"function": "rnn"}, ValueError, "function must be one of slstm, lstm, .*, got 'rnn'"),
+        ({"function": "rnn"}, ValueError, "function must be one of 'slstm', 'lstm', .*, got 'rnn'"),
         ({"dtype": "float64"}, ValueError, "dtype must be one of .*, got 'float64'"),
         ({"Wx": mx.zeros((1, 2, 3, 1, 3))}, ValueError, "lstm: Wx must be .B, T, 4, N, D."),
         ({"function": "gru"}, ValueError, r"gru: Wx must be \(B, T, 3, N, D\), in .* r, z, n; got"),

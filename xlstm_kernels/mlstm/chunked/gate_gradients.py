@@ -82,9 +82,9 @@ def gate_gradients(
     admit = in_sequence(exponents.keys + exponents.to_end, steps)
     if m_cotangent is not None and not sigmoid_input:
         admitted = in_sequence(gates.admitted, steps)
-        chosen = admitted == mx.zeros_like(admitted)
+        nothing = mx.array(0, dtype=mx.float32)
+        chosen = admitted == nothing
         flowing = maximum_gradient(m_cotangent, gates.admitted, backend=backend)
-        nothing = mx.zeros_like(flowing)
         admit = admit + mx.where(chosen, flowing, nothing)
         passed = mx.where(chosen, nothing, flowing)
         forget = forget + passed

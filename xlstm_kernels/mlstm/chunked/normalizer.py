@@ -53,15 +53,18 @@ def normalizer_gradients(
         through: whether the gradient flows through the normaliser.
         backend: as `executors.resolve` returned it.
     """
-    nothing = mx.zeros_like(sums)
     live = mx.isfinite(gates.floor)
     if not normalize:
-        return NormalizerGradients(live.astype(mx.float32), nothing, nothing)
-    size, smallest = mx.abs(sums), mx.array(eps, dtype=sums.dtype)
+        none = mx.zeros_like(sums)
+        return NormalizerGradients(live.astype(mx.float32), none, none)
+    # An array of zeros would be a launch of its own.
+    nothing, smallest = (mx.array(number, dtype=sums.dtype) for number in (0.0, eps))
+    size = mx.abs(sums)
     divisor = mx.maximum(size, gates.floor) + smallest
     inverse = mx.where(live, mx.reciprocal(divisor), nothing)
     if not through:
-        return NormalizerGradients(inverse, nothing, nothing)
+        none = mx.zeros_like(sums)
+        return NormalizerGradients(inverse, none, none)
     pulled = mx.where(live, row_dots(h, cotangent, backend=backend), nothing) * inverse
     bias = mx.where(size > gates.floor, mx.negative(pulled) * mx.sign(sums), nothing)
     return NormalizerGradients(inverse, bias, mx.negative(pulled * smallest))

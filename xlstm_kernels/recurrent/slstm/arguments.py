@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from xlstm_kernels.arguments import non_negative, require_floating, require_shape
+
+if TYPE_CHECKING:
+    from xlstm_kernels.arguments import Accept
 
 STATES = 4
 
@@ -38,25 +42,26 @@ def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> Recur
 
 def require_inputs(
     operator: str,
-    Wx: mx.array,
-    R: mx.array,
-    b: mx.array,
+    Wx: Any,
+    R: Any,
+    b: Any,
     *,
     gates: str = "ifzo",
     recurrent: int = 4,
     biased: int = 4,
+    accept: Accept = require_floating,
 ) -> None:
-    """Accept Wx (B, T, G, N, D), R (G, N, D, D) and b (G, N, D) that fit each other.
+    """Accept Wx (B, T, G, N, D), R (G, N, D, D) and b (G, N, D), arrays or tensors, that fit.
 
     G is the number of `gates`, a letter each, for Wx, `recurrent` for R, and `biased` for b. Raise
     a TypeError for a dtype other than float32, float16 and bfloat16, a ValueError for other shapes.
     """
     for name, array in (("Wx", Wx), ("R", R), ("b", b)):
-        require_floating(operator, name, array)
+        accept(operator, name, array)
     if Wx.ndim != 5 or Wx.shape[2] != len(gates):
         raise ValueError(
             f"{operator}: Wx must be (B, T, {len(gates)}, N, D), in the order of gates "
-            f"{', '.join(gates)}; got {Wx.shape}"
+            f"{', '.join(gates)}; got {tuple(Wx.shape)}"
         )
     heads, units = Wx.shape[3:]
     require_shape(operator, "R", R, (recurrent, heads, units, units), f"({recurrent}, N, D, D)")

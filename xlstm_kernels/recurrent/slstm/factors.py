@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from xlstm_kernels.activation.soft_cap import tanh_slope
 from xlstm_kernels.double_float import pairs
 
 _OF_MEMORY = ("add_h", "add_l", "add_e")
@@ -79,7 +80,7 @@ def factors_of(
         add_e=add_e,
         opened=opened,
         output=opened * h * mx.sigmoid(mx.negative(output)),
-        value=share * _tanh_slope(candidate),
+        value=share * tanh_slope(candidate),
         share=share,
         moved=moved + by_limit,
         kept=kept,
@@ -148,10 +149,3 @@ def _kept_and_admitted(
     decay = pairs.difference(decayed, m)
     decay = mx.where(fresh, mx.minimum(decay, mx.zeros_like(decay)), decay)
     return mx.exp(decay), mx.exp(pairs.difference(admit, m))
-
-
-def _tanh_slope(x: mx.array) -> mx.array:
-    """1 - tanh(x)^2, without a loss of digits."""
-    one, two, four = (mx.array(number, dtype=x.dtype) for number in (1, 2, 4))
-    tail = mx.exp(mx.negative(two * mx.abs(x)))
-    return four * tail / mx.square(one + tail)

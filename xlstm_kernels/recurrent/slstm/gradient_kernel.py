@@ -206,10 +206,7 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, begins: str = 
         const uint step = steps - 1 - done;
         const bool live = {live};
         const bool reset = {begins};  // the step began from zeros
-        float back[SLOTS];  // what R feeds back
-        for (uint slot = 0; slot < SLOTS; ++slot) {{
-            back[slot] = 0.0f;
-        }}
+        float back[SLOTS] = {{}};  // what R feeds back
         for (uint slot = 0; slot < SLOTS; ++slot) {{
             const uint own = slot * COLUMNS + column;
             if (owner && own < units) {{

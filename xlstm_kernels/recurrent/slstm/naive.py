@@ -44,12 +44,7 @@ def slstm_naive(
     return mx.stack(outputs, axis=1), states
 
 
-def slstm_step_naive(
-    Wx: mx.array,
-    R: mx.array,
-    b: mx.array,
-    states: mx.array,
-) -> mx.array:
+def slstm_step_naive(Wx: mx.array, R: mx.array, b: mx.array, states: mx.array) -> mx.array:
     """The states (4, B, N, D) after one step, from Wx (B, 4, N, D)."""
     y, c, n, m = states
     fed_back = R @ mx.expand_dims(y.transpose(1, 2, 0), axis=0)  # (4, N, D, B)

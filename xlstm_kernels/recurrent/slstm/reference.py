@@ -26,9 +26,8 @@ def slstm_reference(
 ) -> tuple[mx.array, mx.array]:
     """Run the sLSTM over at least one step, with arguments as `slstm_gradient` has them.
 
-    Returns:
-        The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
-        after the last; float32.
+    Return the states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
+    after the last; float32.
     """
     batch, steps, _, heads, units = gate_input.shape
     weights = recurrent.astype(mx.float32).swapaxes(-1, -2)

@@ -122,17 +122,12 @@ def slstm_step(
 ) -> mx.array:
     """Run the sLSTM for one step, as a decoder does. It is differentiable as `slstm` is.
 
-    Arguments are those of `slstm`, but for:
-
-    Args:
-        Wx_t: (B, 4, N, D), what the input of this step contributes.
-        states: (4, B, 1, N, D) or (4, B, N, D), y, c, n and m; None for zeros.
+    Arguments and errors are those of `slstm`, but for the input of the step, Wx_t (B, 4, N, D). The
+    gradient rule is for that in the initial y.
 
     Returns:
         The states after the step, float32: in the shape of `states`, (4, B, N, D) for None. The
         first of the four is y.
-
-    It raises what `slstm` does, under its own name.
     """
     require_floating("slstm_step", "Wx_t", Wx_t)
     if Wx_t.ndim != 4:

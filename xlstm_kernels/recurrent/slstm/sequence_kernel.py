@@ -86,14 +86,11 @@ def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, reset: str = "
         hidden[row] = 0.0f;
     }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    xlstm_slstm_unit unit[SLOTS];
-    float4 offset[SLOTS];
-    float4 coming[SLOTS];
+    xlstm_slstm_unit unit[SLOTS] = {{}};
+    float4 offset[SLOTS] = {{}};
+    float4 coming[SLOTS] = {{}};
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * COLUMNS + column;
-        unit[slot] = {{0.0f, 0.0f, 0.0f, float2(0.0f)}};
-        offset[slot] = float4(0.0f);
-        coming[slot] = float4(0.0f);
         if (owner && own < units) {{
             const float4 start = xlstm_slstm_four(starting + own, one_state);
             unit[slot] = {{start.x, start.y, start.z, float2(start.w, 0.0f)}};
