@@ -107,7 +107,7 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
 
 def tanh_slope(scaled: mx.array) -> mx.array:
     """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
-    # An array of ones would be a launch of its own.
+    # An array of ones would be another launch.
     minus_two, one, four = (mx.array(number, dtype=scaled.dtype) for number in (-2, 1, 4))
     decay = mx.exp(minus_two * mx.abs(scaled))
     return four * decay / mx.square(one + decay)

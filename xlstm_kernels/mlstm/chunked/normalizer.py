@@ -57,7 +57,7 @@ def normalizer_gradients(
     if not normalize:
         none = mx.zeros_like(sums)
         return NormalizerGradients(live.astype(mx.float32), none, none)
-    # An array of zeros would be a launch of its own.
+    # An array of zeros would be another launch.
     nothing, smallest = (mx.array(number, dtype=sums.dtype) for number in (0.0, eps))
     size = mx.abs(sums)
     divisor = mx.maximum(size, gates.floor) + smallest
