@@ -53,7 +53,7 @@ def normalizer_gradients(
         through: whether the gradient flows through the normaliser.
         backend: as `executors.resolve` returned it.
     """
-    smallest, nothing = mx.array(eps, dtype=mx.float32), mx.zeros_like(sums)
+    smallest, nothing = mx.array(eps, dtype=sums.dtype), mx.zeros_like(sums)
     live = mx.isfinite(gates.floor)
     if not normalize:
         return NormalizerGradients(live.astype(mx.float32), nothing, nothing)
