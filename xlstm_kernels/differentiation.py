@@ -20,6 +20,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeAlias
 
 import mlx.core as mx
@@ -64,11 +65,14 @@ def differentiable(
         jvp_by_gradient: make the rule for `mx.jvp` of `gradient`, where MLX has none for operations
             in `function`.
     """
-    operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
     whole = _with_outputs(gradient, of_outputs=of_outputs)
-    operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(function))
-    operation.vmap(_mapped(function, whole))
-    return _with_gradient(operation, function, whole)
+    return _with_rules(
+        function,
+        lambda *arrays: function(*_constants(arrays)),
+        whole,
+        None if jvp_by_gradient else function,
+        _mapped(function, whole),
+    )
 
 
 def on_backend(
@@ -94,10 +98,10 @@ def on_backend(
         return differentiable(
             native, gradient, of_outputs=of_outputs, jvp_by_gradient=jvp_by_gradient
         )
-    operation = mx.custom_function(_guarded(launch, operator))
     whole = _with_outputs(gradient, of_outputs=of_outputs)
-    operation.jvp(_transposed(operation, whole) if jvp_by_gradient else _tangents_of(native))
-    return _with_gradient(operation, launch, whole)
+    return _with_rules(
+        launch, _guarded(launch, operator), whole, None if jvp_by_gradient else native
+    )
 
 
 def with_gradient_kernel(
@@ -165,17 +169,49 @@ def _with_outputs(gradient: Gradient, *, of_outputs: bool) -> Gradient:
     return gradient if of_outputs else lambda primals, cotangents, _: gradient(primals, cotangents)
 
 
-def _with_gradient(operation: Any, function: Operation, gradient: Gradient) -> Operation:
+def _with_rules(
+    function: Operation,
+    inside: Operation,
+    gradient: Gradient,
+    native: Operation | None,
+    mapped: Operation | None = None,
+) -> Operation:
+    """`function` as `inside` with rules, of which `mx.jvp` differentiates `native` or `gradient`.
+
+    MLX calls rules on whatever stream is the default then. These run on that of the values, as
+    those of MLX's own operations: each stream has a custom function, the last of which is kept.
+    """
+    last: tuple[mx.Stream, Any] | None = None
+
     def pull_back(*groups: Any) -> Any:
         gradients = gradient(*map(_as_tuple, groups))
         return gradients[0] if len(gradients) == 1 else gradients
 
-    operation.vjp(pull_back)
+    def operation_on(stream: mx.Stream) -> Any:
+        operation = mx.custom_function(inside)
+        operation.vjp(partial(_run_on, stream, pull_back))
+        operation.jvp(partial(_run_on, stream, push_forward))
+        if mapped is not None:
+            operation.vmap(partial(_run_on, stream, mapped))
+        return operation
 
     def call(*arrays: mx.array) -> Any:
-        return function(*arrays) if _inference.get() else operation(*arrays)
+        nonlocal last
+        if _inference.get():
+            return function(*arrays)
+        stream = mx.default_stream(mx.default_device())
+        found = last  # threads share it
+        if found is None or found[0] != stream:
+            found = last = stream, operation_on(stream)
+        return found[1](*arrays)
 
+    push_forward = _tangents_of(native) if native else _transposed(call, gradient)
     return call
+
+
+def _run_on(stream: mx.Stream, rule: Operation, *groups: Any) -> Any:
+    with mx.stream(stream):
+        return rule(*groups)
 
 
 def _guarded(function: Operation, operator: str) -> Operation:

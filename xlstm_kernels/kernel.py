@@ -139,11 +139,13 @@ class Kernel:
         if not self.outputs:
             raise ValueError(f"kernel {self.name!r}: a kernel needs at least one output")
 
+    @executors.on_stream
     def __call__(
         self,
         *inputs: mx.array,
         backend: str | None = None,
         verbose: bool = False,
+        stream: executors.StreamLike = None,
         **settings: Setting,
     ) -> tuple[mx.array, ...]:
         """Run the kernel and return its outputs, lazily, in the order of `outputs`.

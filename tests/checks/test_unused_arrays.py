@@ -108,6 +108,10 @@ READ = {
         f"{ATTEND}class A:\n    def f(self, x, mask):\n        return x + mask\n"
         "class B(A):\n    def f(self, x, mask):\n        return attend(x)"
     ),
+    "a decorator may read it": (
+        f"{ATTEND}def placed(f):\n    return lambda x, mask: f(x + mask)\n"
+        "@placed\ndef f(x, mask=None):\n    return attend(x)"
+    ),
     "it is named as unused": f"{ATTEND}def f(x, _mask):\n    return attend(x)",
 }
 

@@ -13,6 +13,7 @@ import mlx.core as mx
 from xlstm_kernels import by_size
 from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
@@ -20,8 +21,13 @@ _SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes it or 1 / ca
 _PACK_BYTES = 16
 
 
+@on_stream
 def soft_cap(
-    values: mx.array, cap_value: float | mx.array | None, *, backend: str | None = None
+    values: mx.array,
+    cap_value: float | mx.array | None,
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Bound `values` smoothly to the interval [-cap_value, cap_value].
 
@@ -101,7 +107,7 @@ def cap_gradient_reference(values: mx.array, cotangent: mx.array, cap: mx.array)
 
 def tanh_slope(scaled: mx.array) -> mx.array:
     """sech^2(z) = 4 e / (1 + e)^2, e = exp(-2 |z|): exact in the tails, where 1 - tanh^2 is not."""
-    # An array of ones would be a launch of its own.
+    # An array of ones would be another launch.
     minus_two, one, four = (mx.array(number, dtype=scaled.dtype) for number in (-2, 1, 4))
     decay = mx.exp(minus_two * mx.abs(scaled))
     return four * decay / mx.square(one + decay)

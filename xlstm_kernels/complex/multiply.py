@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import mlx.core as mx
 import numpy as np
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.double_float.array import DoubleFloat
 from xlstm_kernels.double_float.metal import DOUBLE
 from xlstm_kernels.double_float.reductions import doubled, halved
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
@@ -27,8 +27,14 @@ _OPERATOR = "complex_multiply"
 _PACK_BYTES = 16
 
 
+@on_stream
 def complex_multiply(
-    a: Numbers, b: Numbers, *, conjugate: bool = False, backend: str | None = None
+    a: Numbers,
+    b: Numbers,
+    *,
+    conjugate: bool = False,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> Numbers:
     """Multiply complex numbers, whose real and imaginary parts are the last axis.
 
@@ -41,8 +47,7 @@ def complex_multiply(
         a: (..., 2), an array of float32, float16 or bfloat16, or a DoubleFloat.
         b: of the same kind and dtype; its shape broadcasts with that of a.
         conjugate: multiply with the conjugate of b.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         (..., 2), of the kind and dtype of the factors.
@@ -54,7 +59,7 @@ def complex_multiply(
         RuntimeError: for a backend that cannot run here.
     """
     shape = _common_shape(a, b)
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     parts = (mx.broadcast_to(part, shape) for part in (*_parts(a), *_parts(b)))
     double = isinstance(a, DoubleFloat)
     joined: Any = DoubleFloat if double else mx.array

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_choice, require_floating
 from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d_gradient import gradient_call
@@ -30,6 +29,7 @@ from xlstm_kernels.conv.causal_runs import (
     values_window,
 )
 from xlstm_kernels.differentiation import Arrays, Operation, selected, with_gradient_kernel
+from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 from xlstm_kernels.packing import require_seq_idx
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+@on_stream
 def causal_conv1d(
     x: mx.array,
     weight: mx.array,
@@ -48,6 +49,7 @@ def causal_conv1d(
     *,
     seq_idx: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array | tuple[mx.array, mx.array]:
     """Convolve each channel of `x` with its own filter, which sees the present and the past.
 
@@ -67,8 +69,7 @@ def causal_conv1d(
         seq_idx: (B, S) integers, for sequences packed into one row: a step sees only steps
             with its number. Steps with a negative one are padding, whose y is zero. It allows
             neither initial nor final states, as in Dao's package.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states): states
@@ -97,7 +98,7 @@ def causal_conv1d(
         require_seq_idx("causal_conv1d", seq_idx, (x.shape[0], x.shape[1]))
         if options.continued or options.final:
             raise ValueError("causal_conv1d: seq_idx allows neither initial nor final states")
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sums over an empty axis that gradients would be.
         y, unchanged = mx.zeros_like(x), initial_states
@@ -267,7 +268,7 @@ def _reference(options: ConvOptions, *arrays: mx.array) -> mx.array | Arrays:
 def _causal_conv1d(backend: str, options: ConvOptions) -> Operation:
     """The differentiable (x, weight[, bias][, initial states | seq_idx]) -> y[, final states]."""
     reference = functools.partial(_reference, options)
-    if backend == executors.NATIVE:
+    if backend == NATIVE:
         return reference
 
     def launch(*arrays: mx.array) -> mx.array | Arrays:

@@ -7,10 +7,12 @@ import mlx.core as mx
 from xlstm_kernels.arguments import require_choice, require_floating
 from xlstm_kernels.conv.arguments import ACTIVATIONS, require_filter
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+from xlstm_kernels.executors import StreamLike, on_stream
 
 _NAME = "causal_conv1d_update"
 
 
+@on_stream
 def causal_conv1d_update(
     x: mx.array,
     conv_state: mx.array,
@@ -19,6 +21,7 @@ def causal_conv1d_update(
     activation: str | None = None,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> tuple[mx.array, mx.array]:
     """Go on with `causal_conv1d` where `conv_state` says it is, and return the new state with y.
 

@@ -8,12 +8,14 @@ import mlx.core as mx
 
 from xlstm_kernels.arguments import require_floating, require_shape
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.packing import as_places, seq_idx_from_cu_seqlens
 
 if TYPE_CHECKING:
     from xlstm_kernels.packing import Places
 
 
+@on_stream
 def causal_conv1d_fn(
     x: mx.array,
     weight: mx.array,
@@ -26,6 +28,7 @@ def causal_conv1d_fn(
     *,
     cu_seqlens: Places | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array | tuple[mx.array, mx.array]:
     """Convolve each channel of `x` with its own filter: `causal_conv1d`, channels first.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlstm_kernels.executors.cuda import CudaExecutor
 from xlstm_kernels.executors.metal import MetalExecutor, generated_source
+from xlstm_kernels.executors.placement import StreamLike, on_stream
 from xlstm_kernels.executors.registry import (
     NATIVE,
     Executor,
@@ -21,11 +22,13 @@ __all__ = [
     "CudaExecutor",
     "Executor",
     "MetalExecutor",
+    "StreamLike",
     "choose",
     "default_backend",
     "generated_source",
     "named",
     "names",
+    "on_stream",
     "register",
     "resolve",
     "unregister",

@@ -21,8 +21,8 @@ def no_default_gpu() -> str | None:
     if mx.default_device() == mx.gpu:
         return None
     return (
-        f"the default device is {mx.default_device()}; call "
-        "mx.set_default_device(mx.gpu), or use backend='native'."
+        f"calls run on {mx.default_device()}; pass stream=mx.gpu, "
+        "call mx.set_default_device(mx.gpu), or use backend='native'."
     )
 
 

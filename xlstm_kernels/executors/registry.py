@@ -116,8 +116,8 @@ def resolve(backend: str | None) -> str:
     if backend == CPU:
         if mx.default_device() != mx.cpu:
             raise RuntimeError(
-                f"backend 'cpu' cannot run here: the default device is {mx.default_device()}; "
-                "call the operator in `with mx.stream(mx.cpu):`, or use backend='native'."
+                f"backend 'cpu' cannot run here: calls run on {mx.default_device()}; "
+                "pass stream=mx.cpu, or use backend='native'."
             )
         return NATIVE
     if backend not in names():

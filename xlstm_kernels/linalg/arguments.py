@@ -16,6 +16,7 @@ import numpy as np
 from mlx.utils import tree_flatten, tree_map
 
 from xlstm_kernels.arguments import FLOATING, host_number, require_floating
+from xlstm_kernels.executors import on_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,10 @@ LinAlgError = np.linalg.LinAlgError
 def in_float32(function: Callable[P, R]) -> Callable[P, R]:
     """Let `function` take float16 and bfloat16: it computes in float32, results have their dtype.
 
-    Arrays of several dtypes are promoted as MLX promotes them.
+    Arrays of several dtypes are promoted as MLX promotes them. `on_stream` is applied too.
     """
 
+    @on_stream
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves: Any = tree_flatten((args, kwargs))

@@ -13,8 +13,8 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, replayed
@@ -23,11 +23,13 @@ from xlstm_kernels.linalg.triangular import block_size, triangular_operation, ze
 
 
 @in_float32
-def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None) -> mx.array:
+def cholesky(
+    a: mx.array, /, *, upper: bool = False, backend: str | None = None, stream: StreamLike = None
+) -> mx.array:
     """Factor positive definite matrices: `numpy.linalg.cholesky`.
 
     Differentiable any number of times. The gradient is symmetric, that of `a` as a symmetric
-    matrix.
+    matrix. Errors are those of `lu`, and a LinAlgError for matrices that are not square.
 
     Args:
         a: (..., N, N) float32, symmetric. Only the lower triangle is read, with `upper` only the
@@ -39,17 +41,12 @@ def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None)
     Returns:
         (..., N, N) float32, zero in the other triangle. All NaN for a matrix that is not positive
         definite, for which NumPy raises.
-
-    Raises:
-        TypeError: for another dtype.
-        LinAlgError: for matrices that are not square.
-        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
     require_matrices("cholesky", "a", a, square=True)
     if not a.size:
         return mx.zeros_like(a)
     flat = flat_batch(mx.swapaxes(a, -1, -2) if upper else a)
-    factor: mx.array = _cholesky(executors.resolve(backend))(flat).reshape(a.shape)
+    factor: mx.array = _cholesky(resolve(backend))(flat).reshape(a.shape)
     return mx.swapaxes(factor, -1, -2) if upper else factor
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.lu_factorization import lu_factor
+
+if TYPE_CHECKING:
+    from xlstm_kernels.executors import StreamLike
 
 
 class SlogdetResult(NamedTuple):
@@ -18,7 +21,7 @@ class SlogdetResult(NamedTuple):
 
 
 @in_float32
-def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
+def det(a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
     """Return the determinants of matrices: `numpy.linalg.det`.
 
     Differentiable any number of times. The gradient is NaN for a singular matrix. Errors are those
@@ -36,10 +39,12 @@ def det(a: mx.array, /, *, backend: str | None = None) -> mx.array:
 
 
 @in_float32
-def slogdet(a: mx.array, /, *, backend: str | None = None) -> SlogdetResult:
+def slogdet(
+    a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None
+) -> SlogdetResult:
     """Return signs and logarithms of determinants, without overflow: `numpy.linalg.slogdet`.
 
-    Differentiable as `det`, whose arguments and errors these are; the sign has no gradient.
+    Differentiable as `det`; the sign has no gradient. Arguments and errors are those of `det`.
 
     Returns:
         sign (...) and logabsdet (...), float32. Zero and minus infinity for a singular matrix,

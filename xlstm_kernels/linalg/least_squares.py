@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import broadcast_system, in_float32, relative_bound
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -26,7 +26,12 @@ class LstsqResult(NamedTuple):
 
 @in_float32
 def lstsq(
-    a: mx.array, b: mx.array, rcond: float | None = None, *, backend: str | None = None
+    a: mx.array,
+    b: mx.array,
+    rcond: float | None = None,
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> LstsqResult:
     """Solve a x = b in the least squares sense, as `numpy.linalg.lstsq`, of batches too.
 
@@ -34,7 +39,9 @@ def lstsq(
     decomposition: singular values up to `rcond` times the greatest one are taken as zero.
 
     The gradient is that of Golub and Pereyra (1973), for matrices that keep their rank. x and
-    residuals are differentiable any number of times; for a gradient in s call `svdvals`.
+    residuals are differentiable any number of times; for a gradient in s call `svdvals`. Errors are
+    those of `lu`, a TypeError for an `rcond` that is not a number, a LinAlgError for a 0-d `b` or
+    another number of rows, and a ValueError for batch axes that do not broadcast.
 
     Args:
         a: (..., M, N) float32.
@@ -51,15 +58,9 @@ def lstsq(
         rank: (...) int32.
         s: (..., min(M, N)) singular values, descending.
         Where a matrix `a` is not finite, x and s are NaN and the rank is 0; NumPy raises.
-
-    Raises:
-        TypeError: for arrays that are not float32, or an `rcond` that is not a number.
-        LinAlgError: for an `a` of fewer than two axes, a 0-d `b`, or a different number of rows.
-        ValueError: for batch axes that do not broadcast, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     flat_a, flat_b, batch, shape = broadcast_system("lstsq", a, b, square=False)
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     rows, columns = flat_a.shape[-2:]
     negative = rcond is not None and host_number("lstsq", "rcond", rcond) < 0
     least, given = (1, None) if negative else (max(rows, columns), rcond)

@@ -7,8 +7,8 @@ from typing import Literal
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import (
     broadcast_system,
     flat_batch,
@@ -28,7 +28,9 @@ from xlstm_kernels.linalg.triangular import (
 
 
 @in_float32
-def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
+def solve(
+    a: mx.array, b: mx.array, *, backend: str | None = None, stream: StreamLike = None
+) -> mx.array:
     """Solve a x = b: `numpy.linalg.solve`.
 
     Differentiable any number of times. A gradient factors `a` again. Errors are those of
@@ -47,7 +49,7 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
         the column is not finite.
     """
     system = broadcast_system("solve", a, b)
-    operation = _solve(executors.resolve(backend))
+    operation = _solve(resolve(backend))
     if not system.b.size:
         return mx.zeros(system.shape)
     x: mx.array = operation(system.a, system.b)
@@ -55,7 +57,7 @@ def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
 
 
 @in_float32
-def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
+def inv(a: mx.array, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
     """Invert matrices (..., N, N): `numpy.linalg.inv`, which solves a x = 1 as this does.
 
     Arguments and errors are those of `solve`.
@@ -66,7 +68,7 @@ def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
     require_matrices("inv", "a", a, square=True)
     if not a.size:
         return mx.zeros_like(a)
-    inverse: mx.array = _inverse(executors.resolve(backend))(flat_batch(a))
+    inverse: mx.array = _inverse(resolve(backend))(flat_batch(a))
     return inverse.reshape(a.shape)
 
 
@@ -77,6 +79,7 @@ def lu_solve(
     trans: Literal[0, 1, 2] = 0,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Solve a x = b, or a^T x = b, with the factors of `lu_factor`: `scipy.linalg.lu_solve`.
 
@@ -115,7 +118,11 @@ def lu_solve(
 
 @in_float32
 def cho_solve(
-    c_and_lower: tuple[mx.array, bool], b: mx.array, *, backend: str | None = None
+    c_and_lower: tuple[mx.array, bool],
+    b: mx.array,
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Solve a x = b with the factor of `cholesky`: `scipy.linalg.cho_solve`.
 

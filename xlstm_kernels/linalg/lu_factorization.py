@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
@@ -27,7 +27,12 @@ Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
 
 @in_float32
 def lu(
-    a: mx.array, permute_l: bool = False, p_indices: bool = False, *, backend: str | None = None
+    a: mx.array,
+    permute_l: bool = False,
+    p_indices: bool = False,
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> tuple[mx.array, ...]:
     """Factor matrices as a = P L U: `scipy.linalg.lu`.
 
@@ -70,7 +75,9 @@ def lu(
 
 
 @in_float32
-def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.array]:
+def lu_factor(
+    a: mx.array, *, backend: str | None = None, stream: StreamLike = None
+) -> tuple[mx.array, mx.array]:
     """Factor matrices in LAPACK's compact form: `scipy.linalg.lu_factor`.
 
     Arguments and errors are those of `lu`, for matrices (..., M, N).
@@ -85,7 +92,7 @@ def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.
 
 def _factored(operator: str, a: mx.array, backend: str | None) -> Factors:
     flat = flat_batch(require_matrices(operator, "a", a))
-    operation = lu_operation(executors.resolve(backend))
+    operation = lu_operation(resolve(backend))
     if flat.size:
         factors: Factors = operation(flat)
         return factors

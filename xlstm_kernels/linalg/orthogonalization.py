@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer, non_negative, require_choice
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.linalg.arguments import require_matrices
 from xlstm_kernels.linalg.qr_factorization import qr
 
@@ -16,6 +17,7 @@ Method = Literal["newton_schulz", "qr"]
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
+@on_stream
 def orthogonalize(
     a: mx.array,
     /,
@@ -24,6 +26,7 @@ def orthogonalize(
     steps: int = 5,
     eps: float = 1e-7,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Replace each matrix by one with orthonormal columns, or rows if it has more columns.
 
@@ -36,7 +39,9 @@ def orthogonalize(
       of its columns such that R's diagonal is not negative, as Gram and Schmidt's method gives it.
       Of a matrix with more columns than rows, the transposed Q of its transpose.
 
-    Differentiable any number of times.
+    Differentiable any number of times. Errors are those of `lu`, a TypeError for a number of
+    another kind, and a ValueError for another method, steps below zero, or an infinite or negative
+    `eps`.
 
     Args:
         a: (..., M, N); float32, float16 or bfloat16. A matrix of zeros stays zero with
@@ -48,12 +53,6 @@ def orthogonalize(
 
     Returns:
         An array of the shape and dtype of `a`. "qr" rounds float32 results to it.
-
-    Raises:
-        TypeError: for a dtype, or a kind of number, that is not listed.
-        LinAlgError: for fewer than two axes.
-        ValueError: for another method, steps below zero, or an infinite or negative `eps`.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("orthogonalize", "a", a)
     require_choice("orthogonalize", "method", method, get_args(Method))

@@ -6,8 +6,8 @@ import functools
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, relative_bound, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.singular_values import svd
@@ -22,6 +22,7 @@ def pinv(
     *,
     rtol: float | mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Return the pseudo-inverse of matrices, by their singular values.
 
@@ -31,7 +32,9 @@ def pinv(
 
     Where a matrix is not finite, its pseudo-inverse is NaN; NumPy raises. The gradient is that of
     Golub and Pereyra (1973), for matrices that keep their rank. It is finite for equal singular
-    values. `rcond` has no gradient.
+    values. `rcond` has no gradient. Errors are those of `lu`, a TypeError for an `rcond` that is
+    not a number, a LinAlgError with `hermitian` for matrices that are not square, and a ValueError
+    for both `rcond` and `rtol`, or an `rcond` that does not broadcast.
 
     Args:
         a: float32 (..., M, N).
@@ -42,19 +45,12 @@ def pinv(
 
     Returns:
         (..., N, M).
-
-    Raises:
-        TypeError: for an array that is not float32, or an `rcond` that is not a number.
-        LinAlgError: for fewer than two axes, or with `hermitian` matrices that are not square.
-        ValueError: for both `rcond` and `rtol`, an `rcond` that does not broadcast, or an unknown
-            backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("pinv", "a", a, square=hermitian)
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: rcond and rtol must not both be given")
     *batch, rows, columns = a.shape
-    backend = executors.resolve(backend)
+    backend = resolve(backend)
     if not a.size:
         return mx.zeros((*batch, columns, rows))
     given = rtol if rcond is None else rcond

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, unmapped
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
@@ -32,13 +32,18 @@ def qr(
     mode: Literal["reduced", "complete"] = "reduced",
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> QRResult: ...
 @overload
-def qr(a: mx.array, mode: Literal["r"], *, backend: str | None = None) -> mx.array: ...
+def qr(
+    a: mx.array, mode: Literal["r"], *, backend: str | None = None, stream: StreamLike = None
+) -> mx.array: ...
 
 
 @in_float32
-def qr(a: mx.array, mode: Mode = "reduced", *, backend: str | None = None) -> QRResult | mx.array:
+def qr(
+    a: mx.array, mode: Mode = "reduced", *, backend: str | None = None, stream: StreamLike = None
+) -> QRResult | mx.array:
     """Factor each matrix into an orthogonal Q and an upper triangular R, as `numpy.linalg.qr`.
 
     Householder's method in float32, with LAPACK's signs: a reflection gives R's diagonal the sign
@@ -69,7 +74,7 @@ def qr(a: mx.array, mode: Mode = "reduced", *, backend: str | None = None) -> QR
     """
     require_matrices("qr", "a", a)
     require_choice("qr", "mode", mode, get_args(Mode))
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     if not a.size:
         return _of_empty(a, mode)
     rows, columns = a.shape[-2:]

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, overload
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.large_spectra import large_svd
@@ -30,10 +30,16 @@ def svd(
     compute_uv: Literal[True] = True,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> SVDResult: ...
 @overload
 def svd(
-    a: mx.array, full_matrices: bool, compute_uv: Literal[False], *, backend: str | None = None
+    a: mx.array,
+    full_matrices: bool,
+    compute_uv: Literal[False],
+    *,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array: ...
 @overload
 def svd(
@@ -42,6 +48,7 @@ def svd(
     *,
     compute_uv: Literal[False],
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array: ...
 
 
@@ -52,6 +59,7 @@ def svd(
     compute_uv: bool = True,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> SVDResult | mx.array:
     """Return the singular value decomposition U diag(S) Vh of matrices.
 
@@ -61,7 +69,8 @@ def svd(
     Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
     Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
     values, and in those of zero if the matrix is not square. Unlike theirs it is finite in the
-    values alone: a zero cotangent of the vectors adds zero.
+    values alone: a zero cotangent of the vectors adds zero. Errors are those of `lu`, and a
+    ValueError in a gradient with `full_matrices` of matrices that are not square.
 
     Args:
         a: float32 (..., M, N).
@@ -73,16 +82,9 @@ def svd(
     Returns:
         U (..., M, M) or (..., M, K), S (..., K) descending, Vh (..., N, N) or (..., K, N); without
         `compute_uv` only S.
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for fewer than two axes.
-        ValueError: for an unknown backend, and in a gradient with `full_matrices` of matrices that
-            are not square.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("svd", "a", a)
-    backend = executors.resolve(backend)
+    backend = resolve(backend)
     if not compute_uv:
         return svdvals(a, backend=backend)
     rows, columns = a.shape[-2:]
@@ -94,14 +96,14 @@ def svd(
 
 
 @in_float32
-def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
+def svdvals(a: mx.array, /, *, backend: str | None = None, stream: StreamLike = None) -> mx.array:
     """Return the singular values (..., min(M, N)) of matrices (..., M, N), descending.
 
     Where a matrix is not finite they are NaN. The gradient is finite for equal values too.
     Arguments and errors are those of `svd`.
     """
     require_matrices("svdvals", "a", a)
-    s: mx.array = _operation(executors.resolve(backend), vectors=False)(_tall(a))[0]
+    s: mx.array = _operation(resolve(backend), vectors=False)(_tall(a))[0]
     return s.reshape(*a.shape[:-2], s.shape[-1])
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.qr_factorization import qr
@@ -21,6 +21,7 @@ def truncated_svd(
     iterations: int = 4,
     key: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> SVDResult:
     """Return the k largest singular values of matrices, and their vectors.
 
@@ -33,8 +34,9 @@ def truncated_svd(
     Bases of up to 128 vectors take the kernels of `qr` and `svd`, on matrices that these fit. Where
     a matrix is not finite, its results are NaN. The gradient is that of the iterations. It
     approaches that of `svd`, and like it is infinite or NaN in vectors of equal singular values;
-    also where a matrix has a rank below k + oversampling, since that of `qr` is. `mx.vmap` is
-    not available.
+    also where a matrix has a rank below k + oversampling, since that of `qr` is. `mx.vmap` is not
+    available. Errors are those of `lu`, a TypeError for counts that are not integers, and a
+    ValueError for one out of bounds.
 
     Args:
         a: float32 (..., M, N).
@@ -47,19 +49,13 @@ def truncated_svd(
 
     Returns:
         U (..., M, k), S (..., k) descending, and Vh (..., k, N).
-
-    Raises:
-        TypeError: for an array that is not float32, or counts that are not integers.
-        LinAlgError: for fewer than two axes.
-        ValueError: for a count out of bounds, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_matrices("truncated_svd", "a", a)
     least = min(a.shape[-2:])
     k = host_integer("truncated_svd", "k", k, least=1, most=least)
     oversampling = host_integer("truncated_svd", "oversampling", oversampling, least=0)
     iterations = host_integer("truncated_svd", "iterations", iterations, least=0)
-    backend = executors.resolve(backend)
+    backend = resolve(backend)
     transposed = mx.swapaxes(a, -1, -2)
     start = mx.random.normal((a.shape[-1], min(k + oversampling, least)), key=key)
     basis = qr(multiply(a, start), backend=backend).Q

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.linalg.arguments import flat_batch, in_float32, require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply, of_finite, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
@@ -23,7 +23,9 @@ class EighResult(NamedTuple):
 
 
 @in_float32
-def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighResult:  # noqa: N803
+def eigh(
+    a: mx.array, UPLO: str = "L", *, backend: str | None = None, stream: StreamLike = None
+) -> EighResult:
     """Return eigenvalues and eigenvectors of symmetric matrices.
 
     Jacobi's method in kernels (see `eigh_kernel` and `block_jacobi`). Signs of the vectors differ
@@ -32,7 +34,8 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
     Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
     of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
     vectors of equal eigenvalues. Unlike theirs it is finite in the values alone: a zero cotangent
-    of the vectors adds zero.
+    of the vectors adds zero. Errors are those of `lu`, a LinAlgError for matrices that are not
+    square, and a ValueError for another UPLO.
 
     Args:
         a: float32 (..., N, N).
@@ -41,25 +44,21 @@ def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighRes
 
     Returns:
         Eigenvalues (..., N), ascending, and eigenvectors (..., N, N), the columns.
-
-    Raises:
-        TypeError: for an array that is not float32.
-        LinAlgError: for matrices that are not square.
-        ValueError: for another UPLO, or an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
-    values, vectors = _operation(executors.resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
+    values, vectors = _operation(resolve(backend), vectors=True)(_lower("eigh", a, UPLO))
     return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
 
 
 @in_float32
-def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.array:  # noqa: N803
+def eigvalsh(
+    a: mx.array, UPLO: str = "L", *, backend: str | None = None, stream: StreamLike = None
+) -> mx.array:
     """Return the eigenvalues (..., N) of symmetric matrices (..., N, N), ascending.
 
     Where the triangle of a matrix is not finite they are NaN. The gradient is finite for equal
     values too. Arguments and errors are those of `eigh`.
     """
-    operation = _operation(executors.resolve(backend), vectors=False)
+    operation = _operation(resolve(backend), vectors=False)
     values: mx.array = operation(_lower("eigvalsh", a, UPLO))[0]
     return values.reshape(a.shape[:-1])
 

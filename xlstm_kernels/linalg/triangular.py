@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, decomposition
+from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
@@ -40,6 +40,7 @@ def solve_triangular(
     unit_diagonal: bool = False,
     *,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Solve a x = b, or a^T x = b, for a triangular `a`: `scipy.linalg.solve_triangular`.
 
@@ -51,8 +52,7 @@ def solve_triangular(
         trans: 0 or "N" for a x = b; 1, "T", 2 or "C" for a^T x = b.
         lower: `a` is lower triangular, and not upper.
         unit_diagonal: the diagonal is taken as ones, and not read.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         x (N,) or (..., N, K) float32. NaN for a matrix with a zero on its diagonal, for which
@@ -69,7 +69,7 @@ def solve_triangular(
         raise ValueError(f"solve_triangular: trans must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}")
     transposed = _TRANSPOSED[trans]
     operation = triangular_operation(
-        executors.resolve(backend), bool(lower) is not transposed, bool(unit_diagonal)
+        resolve(backend), bool(lower) is not transposed, bool(unit_diagonal)
     )
     if not system.b.size:
         return mx.zeros(system.shape)

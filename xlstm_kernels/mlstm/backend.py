@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 from mlx import nn
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_choice
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
@@ -112,6 +112,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         super().__init__()
         self.config = config
 
+    @on_stream
     def __call__(
         self,
         q: mx.array,
@@ -128,22 +129,19 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         mask: mx.array | None = None,
         seq_idx: mx.array | None = None,
         backend: str | None = None,
+        stream: StreamLike = None,
     ) -> Output:
         """Run the mLSTM over a sequence of any length.
 
-        q, k (B, NH, S, DK), v (B, NH, S, DV), the gates i, f (B, NH, S), the initial states, mask
-        (B, S), seq_idx (B, S) and backend are as in `mlstm_chunkwise`, which always runs with a
-        `seq_idx`. With a sigmoid input gate `m_initial` is None. None for `return_last_states` or
-        `mode` is what the configuration says; in inference the last states are always returned.
+        Arguments and errors are those of `mlstm_chunkwise`, which always runs with a `seq_idx`: q
+        and k (B, NH, S, DK), v (B, NH, S, DV), gates i and f (B, NH, S), initial states, mask and
+        seq_idx (B, S). With a sigmoid input gate `m_initial` is None. None for `return_last_states`
+        or `mode` is what the configuration says; in inference the last states are always returned.
+        An unknown mode is a ValueError, as are last states of `"train_with_padding"`.
 
         Returns:
             h (B, NH, S, DV) in the dtype of v, or (h, (c, n, m)); (h, (c, n)) with a sigmoid input
             gate.
-
-        Raises:
-            TypeError: for dtypes that do not fit.
-            ValueError: for shapes that do not fit, an unknown mode, and for last states of
-                `"train_with_padding"`.
         """
         config, mode = self.config, self.config.mode if mode is None else mode
         require_choice(type(self).__name__, "mode", mode, MODES)
@@ -154,7 +152,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             _refuse_padded_states(type(self).__name__, mode)
         require_sequence(type(self).__name__, q, k, v, i, f)
         arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
-        backend, form = executors.resolve(backend), choice.CHUNKWISE
+        backend, form = resolve(backend), choice.CHUNKWISE
         if in_inference and not config.is_siging and q.shape[2] and seq_idx is None:
             form = choice.chosen(q, v, backend, masked=mask is not None).form
         stored_as = DTYPES[config.inference_state_dtype]

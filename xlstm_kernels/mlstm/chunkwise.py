@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.mlstm.chunked.operation import (
     Form,
     Result,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
 
+@on_stream
 def mlstm_chunkwise(
     q: mx.array,
     k: mx.array,
@@ -39,6 +41,7 @@ def mlstm_chunkwise(
     mask: mx.array | None = None,
     seq_idx: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> Result:
     """The mLSTM over a sequence, in chunks: the form for training and for prompts.
 
@@ -72,8 +75,7 @@ def mlstm_chunkwise(
             counts from m = i on, and NaN or infinity in another one changes neither. The first
             sequence continues from the initial states, and the last states are those of the last
             one. See `seq_idx_from_cu_seqlens`.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; or (h, (c, n, m)) with float32 states.

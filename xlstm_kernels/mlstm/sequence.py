@@ -10,9 +10,9 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -27,6 +27,7 @@ from xlstm_kernels.mlstm.sequence_kernel import KERNELS
 _OPERATOR = "mlstm_sequence"
 
 
+@on_stream
 def mlstm_sequence(
     q: mx.array,
     k: mx.array,
@@ -43,12 +44,14 @@ def mlstm_sequence(
     normalizer_grad: bool = True,
     mask: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array | tuple[mx.array, States]:
     """Run the mLSTM over a sequence, one step after the other.
 
     Computed in float32 and rounded once; the exponents of the gates are kept to twice the digits of
     that, so that gates of +-100 lose none. Differentiable any number of times, exactly, in all
-    arrays; the gradient is computed in chunks.
+    arrays; the gradient is computed in chunks. Errors are those of `mlstm_chunkwise`, and a
+    ValueError on Metal for a DK beyond 16384.
 
     Args:
         q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow. Any S, 0
@@ -72,19 +75,13 @@ def mlstm_sequence(
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
         c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1).
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, initial states of which one is missing, an `eps`
-            that is negative or infinite, an unknown backend, and on Metal a DK beyond 16384.
-        RuntimeError: for a backend that cannot run here.
     """
     require_sequence(_OPERATOR, q, k, v, i, f)
     require_mask(_OPERATOR, mask, (q.shape[0], q.shape[2]), "(B, S)")
     states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
     require_state_dtype(_OPERATOR, dtype_state)
     operation = _sequence(
-        executors.resolve(backend),
+        resolve(backend),
         Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad)),
         initial=states is not None,
         masked=mask is not None,

@@ -10,9 +10,11 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels.arguments import non_negative
+from xlstm_kernels.executors import StreamLike, on_stream
 from xlstm_kernels.mlstm.chunked.operation import Form, require_chunk_size, run
 
 
+@on_stream
 def mlstm_siging_chunkwise(
     q: mx.array,
     k: mx.array,
@@ -31,6 +33,7 @@ def mlstm_siging_chunkwise(
     mask: mx.array | None = None,
     seq_idx: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
     """The mLSTMsig over a sequence, in chunks.
 

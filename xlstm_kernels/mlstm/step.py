@@ -18,9 +18,9 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
@@ -41,6 +41,7 @@ _PACK_BYTES = 16
 _FEWEST_TILES = 256  # threadgroups that keep a large GPU busy
 
 
+@on_stream
 def mlstm_step(
     q: mx.array,
     k: mx.array,
@@ -55,11 +56,12 @@ def mlstm_step(
     *,
     normalizer_grad: bool = True,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> tuple[mx.array, States]:
     """Take the mLSTM one step further.
 
     Computed in float32; each result is rounded once. Differentiable any number of times, exactly,
-    in all arrays.
+    in all arrays. Errors are those of `mlstm_chunkwise`.
 
     Args:
         q: (B, NH, DK), the query; float32, float16 or bfloat16, as all that follow.
@@ -77,11 +79,6 @@ def mlstm_step(
 
     Returns:
         h (B, NH, DV) in the dtype of v, and the states c, n and m (B, NH, 1) in `dtype_state`.
-
-    Raises:
-        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
-        ValueError: for shapes that do not fit, a negative or infinite `eps`, an unknown backend.
-        RuntimeError: for a backend that cannot run here.
     """
     # Gates may have a last axis of one element.
     i, f = (mx.squeeze(x, axis=2) if x.shape == (*q.shape[:2], 1) else x for x in (i, f))
@@ -90,7 +87,7 @@ def mlstm_step(
         raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
     require_state_dtype(_OPERATOR, dtype_state)
     form = Form(None, non_negative(_OPERATOR, "eps", eps), normalizer_grad=bool(normalizer_grad))
-    operation = _step(executors.resolve(backend), form, dtype_state)
+    operation = _step(resolve(backend), form, dtype_state)
     m = mx.squeeze(m, axis=2) if m.ndim == 3 else m
     h, *states = operation(q, k, v, i, f, c, n, m)
     return h, States(*states)

@@ -109,7 +109,12 @@ def backward_pass(
     rows = (call.q, call.k, call.v, h_cotangent)
     q, k, v, dh = (call.in_chunks(call.live(each)) for each in rows)
     weighted, c_before, n_before, *_ = _states(call, k, v, log_gates)
-    inverse, bias, by_eps = _normalizer_gradients(call, log_gates, h, dh, sums)
+    inverse, bias, by_eps = launched(
+        normalizer.GRADIENTS,
+        *(call.in_chunks(h), dh, call.in_chunks(sums), log_gates.floor, call.eps),
+    )
+    if not call.normalizer_grad:
+        bias, by_eps = torch.zeros_like(bias), torch.zeros_like(by_eps)
     reading, n_pulled = launched(
         weighted_rows.QUERIES, q, log_gates.prefix, inverse, bias, dtype=mx.float32
     )
@@ -172,25 +177,6 @@ def _states(
         *(_product(weighted.mT, v), n_added, log_gates.prefix, call.c, call.n),
     )
     return (weighted, *scanned)
-
-
-def _normalizer_gradients(
-    call: Call,
-    log_gates: Any,
-    h: torch.Tensor,
-    dh: torch.Tensor,
-    sums: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """1 / normaliser, the gradient in its sums before their bound, and what eps makes of m."""
-    sums, floor = call.in_chunks(sums), log_gates.floor
-    live, size, nothing = torch.isfinite(floor), sums.abs(), torch.zeros_like(sums)
-    inverse = torch.where(live, 1 / (torch.maximum(size, floor) + call.eps), nothing)
-    (dots,) = launched(normalizer.DOTS, call.in_chunks(h), dh)
-    pulled = torch.where(live, dots, nothing) * inverse
-    if not call.normalizer_grad:
-        return inverse, nothing, nothing
-    bias = torch.where(size > floor, -pulled * sums.sign(), nothing)
-    return inverse, bias, -pulled * call.eps
 
 
 def _gate_gradients(

@@ -19,8 +19,8 @@ _OPERATOR = "slstm"
 
 
 def slstm(
-    Wx: torch.Tensor,  # noqa: N803  # the names are those of FlashRNN, as is the order
-    R: torch.Tensor,  # noqa: N803
+    Wx: torch.Tensor,  # the names are those of FlashRNN, as is the order
+    R: torch.Tensor,
     b: torch.Tensor,
     states: torch.Tensor | None = None,
     *,

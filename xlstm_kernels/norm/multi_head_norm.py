@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import non_negative, require_floating, require_shape
 from xlstm_kernels.differentiation import with_gradient_kernel
+from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays, Operation
 
 
+@on_stream
 def multi_head_layer_norm(
     x: mx.array,
     weight: mx.array | None = None,
@@ -34,6 +35,7 @@ def multi_head_layer_norm(
     *,
     gate: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Bring each head of `x` to mean zero and variance one; then weight, bias and output gate.
 
@@ -49,8 +51,7 @@ def multi_head_layer_norm(
         eps: a number, zero or positive, added to the variance.
         gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
             for no gate.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
 
     Returns:
         (B, S, NH*DH), in the dtype of `x`.
@@ -65,6 +66,7 @@ def multi_head_layer_norm(
     return _normalise("multi_head_layer_norm", x, extras, eps, backend, centred=True)
 
 
+@on_stream
 def multi_head_rms_norm(
     x: mx.array,
     weight: mx.array | None = None,
@@ -73,11 +75,12 @@ def multi_head_rms_norm(
     bias: mx.array | None = None,
     gate: mx.array | None = None,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
 
-    As `multi_head_layer_norm`, whose arguments, result (B, S, NH*DH) and errors these are, but that
-    no mean is taken away: eps is added to the mean square.
+    As `multi_head_layer_norm`, but that no mean is taken away: eps is added to the mean square.
+    Arguments, result (B, S, NH*DH) and errors are those of it.
     """
     extras = {"weight": weight, "bias": bias, "gate": gate}
     return _normalise("multi_head_rms_norm", x, extras, eps, backend, centred=False)
@@ -131,7 +134,7 @@ def _normalise(
     present = require_heads(operator, x, extras)
     batch, length, heads, columns = x.shape
     epsilon = non_negative(operator, "eps", eps)
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros((batch, length, heads * columns), dtype=x.dtype)
@@ -146,7 +149,7 @@ def norm_operation(
 ) -> Operation:
     """The differentiable operation (x, each of the extras) -> normalised on one backend."""
     native = _reference(eps, extras, centred=centred)
-    if backend == executors.NATIVE:
+    if backend == NATIVE:
         return native
     kernel = norm_kernel(extras, centred=centred)
     pulling = norm_gradient_kernel(extras, centred=centred)

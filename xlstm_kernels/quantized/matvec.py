@@ -13,14 +13,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from xlstm_kernels import by_size, executors, products
-from xlstm_kernels.arguments import (
-    require_choice,
-    require_floating,
-    require_kind,
-    require_shape,
-)
+from xlstm_kernels import by_size, products
+from xlstm_kernels.arguments import require_choice, require_floating, require_kind, require_shape
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of, on_backend
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 from xlstm_kernels.quantized import tiles
@@ -35,6 +31,7 @@ _SIMDGROUPS = 4  # at most, of a threadgroup: each takes a part of the sums
 _PACK_BYTES = 16
 
 
+@on_stream
 def quantized_matvec(
     x: mx.array,
     w: mx.array,
@@ -44,6 +41,7 @@ def quantized_matvec(
     group_size: int = 64,
     bits: int = 4,
     backend: str | None = None,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Multiply up to sixteen rows with the transpose of a quantized matrix.
 
@@ -73,7 +71,7 @@ def quantized_matvec(
         RuntimeError: for a backend that cannot run here.
     """
     _require_arguments(x, w, scales, biases, group_size, bits)
-    resolved = executors.resolve(backend)
+    resolved = resolve(backend)
     if not (x.size and w.size):
         return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
     rows = x.size // x.shape[-1]

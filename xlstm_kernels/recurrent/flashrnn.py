@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_choice
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
 from xlstm_kernels.recurrent.slstm.sequence import slstm
@@ -24,22 +24,25 @@ _BACKENDS = {
 _NATIVE = {cell.name: cell for cell in (LSTM, GRU, ELMAN)}
 
 
+@on_stream
 def flashrnn(
-    Wx: mx.array,  # noqa: N803
-    R: mx.array,  # noqa: N803
+    Wx: mx.array,
+    R: mx.array,
     b: mx.array,
     states: mx.array | None = None,
     function: str = "lstm",
     *,
     backend: str | None = None,
     dtype: str = "float32",
+    stream: StreamLike = None,
 ) -> tuple[mx.array, mx.array]:
     """Run a recurrent network over a sequence: "lstm", "slstm", "gru" or "elman".
 
     The sLSTM has kernels. The others run in MLX operations, on every backend.
 
     FlashRNN's sLSTM keeps n at 1 or more, as every n is that follows the zero state: only initial
-    states with an n below 1 go on differently here.
+    states with an n below 1 go on differently here. Errors are those of `slstm`, and a ValueError
+    for another `dtype`.
 
     Args:
         Wx: (B, T, G, N, D), what the input contributes to i, f, z and o, in this order; of a GRU
@@ -55,15 +58,10 @@ def flashrnn(
 
     Returns:
         The states after each step, (S, B, T, N, D), and after the last, (S, B, 1, N, D).
-
-    Raises:
-        TypeError: for a dtype of an array that is not floating.
-        ValueError: for shapes that do not fit, another function, dtype or backend.
-        RuntimeError: for a backend that cannot run here.
     """
     require_choice("flashrnn", "dtype", dtype, DTYPES)
     require_choice("flashrnn", "function", function, ("slstm", *_NATIVE))
-    chosen = executors.resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
+    chosen = resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
     if function == "slstm":
         results = slstm(Wx, R, b, states, backend=chosen)
     else:

@@ -43,8 +43,8 @@ class Cell:
 
 
 def lstm(
-    Wx: mx.array,  # noqa: N803  # the names are those of FlashRNN, as is the order
-    R: mx.array,  # noqa: N803
+    Wx: mx.array,  # the names are those of FlashRNN, as is the order
+    R: mx.array,
     b: mx.array,
     states: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
@@ -73,11 +73,7 @@ def lstm(
 
 
 def run(
-    cell: Cell,
-    Wx: mx.array,  # noqa: N803
-    R: mx.array,  # noqa: N803
-    b: mx.array,
-    states: mx.array | None,
+    cell: Cell, Wx: mx.array, R: mx.array, b: mx.array, states: mx.array | None
 ) -> tuple[mx.array, mx.array]:
     """Return the states after each step, (S, B, T, N, D), and after the last, (S, B, 1, N, D)."""
     require_inputs(
@@ -89,8 +85,8 @@ def run(
         nothing = mx.zeros((cell.states, batch, steps, heads, units), dtype=mx.float32)
         return nothing, mx.expand_dims(initial, axis=2)
     if cell.biased > len(cell.gates):
-        Wx = mx.pad(Wx, [(0, 0), (0, 0), (cell.biased - len(cell.gates), 0), (0, 0), (0, 0)])  # noqa: N806
-        R = mx.pad(R, [(0, cell.biased - cell.recurrent), (0, 0), (0, 0), (0, 0)])  # noqa: N806
+        Wx = mx.pad(Wx, [(0, 0), (0, 0), (cell.biased - len(cell.gates), 0), (0, 0), (0, 0)])
+        R = mx.pad(R, [(0, cell.biased - cell.recurrent), (0, 0), (0, 0), (0, 0)])
     after_each = _operation(cell.step, cell.states)(Wx, R, b, initial)
     return after_each, after_each[:, :, -1:]
 

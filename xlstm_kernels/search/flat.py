@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.metal import MOST
 from xlstm_kernels.search.metric import (
@@ -48,10 +48,13 @@ class FlatIndex(VectorIndex):
         """The number of vectors."""
         return sum(part.shape[0] for part in self._parts)
 
+    @on_stream
     def search(
-        self, queries: mx.array, k: int, *, backend: str | None = None
+        self, queries: mx.array, k: int, *, backend: str | None = None, stream: StreamLike = None
     ) -> tuple[mx.array, mx.array]:
         """Find the `k` nearest vectors of each query, the nearest first, equal ones as added.
+
+        Errors are those of `top_k`.
 
         Args:
             queries: (Q, D), float32.
@@ -62,15 +65,10 @@ class FlatIndex(VectorIndex):
             Distances (Q, k), float32: squared, inner products, or cosines; and ids (Q, k), int32,
             or int64 after `add_with_ids` or `remove_ids`. Where there are fewer vectors, infinity
             (minus infinity if not L2) and -1. NaN is never returned.
-
-        Raises:
-            TypeError: for another dtype.
-            ValueError: for another shape or k, or an unknown backend.
-            RuntimeError: for a backend that cannot run here.
         """
         queries = self._accepted("search", "queries", queries)
         k = host_integer("FlatIndex.search", "k", k, least=1, most=MOST)
-        resolved = executors.resolve(backend)
+        resolved = resolve(backend)
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)
         else:
@@ -81,6 +79,7 @@ class FlatIndex(VectorIndex):
                 _QUERIES,
                 resolved,
                 lambda part: self._nearest(part, vectors, origin, k, resolved),
+                stream,
             )
         return distances, self._identified(places)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from xlstm_kernels.executors import StreamLike
+
 _MOST_STREAMS = 16
 _LEAST_QUERIES = 16
 
@@ -25,13 +27,15 @@ def searched_in_groups(
     most: int,
     backend: str,
     search: Callable[[mx.array], tuple[mx.array, mx.array]],
+    stream: StreamLike,
 ) -> tuple[mx.array, mx.array]:
     """Search for groups of at most `most` queries (Q, D), Q at least 1, and join the results.
 
-    MLX's operations use one core of a CPU. There the groups take turns on a stream for each core.
+    MLX's operations use one core of a CPU. There the groups take turns on a stream for each core,
+    unless the caller names a stream.
     """
     count = queries.shape[0]
-    streams = _streams() if _on_cpu(backend) else ()
+    streams = _streams() if _on_cpu(backend, stream) else ()
     step = max(1, most)
     if streams:
         step = min(step, max(_LEAST_QUERIES, math.ceil(count / len(streams))))
@@ -46,13 +50,15 @@ def searched_in_groups(
     return mx.concatenate(list(distances)), mx.concatenate(list(ids))
 
 
-def _on_cpu(backend: str) -> bool:
-    return backend == executors.NATIVE and mx.default_device() == mx.cpu
+def _on_cpu(backend: str, stream: StreamLike) -> bool:
+    """Return True for MLX operations on the CPU, on no stream that the caller names."""
+    is_named = isinstance(stream, mx.Stream | mx.ThreadLocalStream)
+    return backend == executors.NATIVE and mx.default_device() == mx.cpu and not is_named
 
 
 @functools.cache
-def _streams() -> tuple[mx.Stream, ...]:
+def _streams() -> tuple[mx.ThreadLocalStream, ...]:
     """One stream for each core; OMP_NUM_THREADS bounds them."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     cores = int(limit) if limit.isdecimal() and int(limit) else os.cpu_count() or 1
-    return tuple(mx.new_stream(mx.cpu) for _ in range(min(cores, _MOST_STREAMS)))
+    return tuple(mx.new_thread_local_stream(mx.cpu) for _ in range(min(cores, _MOST_STREAMS)))

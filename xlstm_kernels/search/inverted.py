@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
+from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.k_means import k_means, nearest_centroids
 from xlstm_kernels.search.metal import LANES, MOST
@@ -107,8 +107,9 @@ class InvertedIndex(VectorIndex):
         self._centroids = centroids
         self._train_codes(given, centroids, iterations, max_points_per_centroid, seed)
 
+    @on_stream
     def search(
-        self, queries: mx.array, k: int, *, backend: str | None = None
+        self, queries: mx.array, k: int, *, backend: str | None = None, stream: StreamLike = None
     ) -> tuple[mx.array, mx.array]:
         """Find the `k` nearest vectors in the lists that each query reads.
 
@@ -119,7 +120,7 @@ class InvertedIndex(VectorIndex):
         k = host_integer(f"{self._name}.search", "k", k, least=1, most=MOST)
         centroids = self._require_trained("search")
         nprobe, most = self._bounds("search")
-        resolved = executors.resolve(backend)
+        resolved = resolve(backend)
         if not self.ntotal or not queries.shape[0]:
             distances, places = none_found(queries.shape[0], k, self.metric)
             return distances, self._identified(places)
@@ -131,7 +132,7 @@ class InvertedIndex(VectorIndex):
             _, probes = top_k(keys_of(part, centroids, self.metric), nprobe, backend=resolved)
             return self._nearest(part, probes, pages, k, limit, resolved)
 
-        distances, places = searched_in_groups(queries, step, resolved, nearest)
+        distances, places = searched_in_groups(queries, step, resolved, nearest, stream)
         return distances, self._identified(places)
 
     def restore(self, centroids: mx.array, rows: mx.array, lists: mx.array) -> None:

@@ -6,8 +6,8 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer, require_kind, require_shape
+from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, MOST, SELECT
 
@@ -17,8 +17,14 @@ _SIGN = 0x80000000
 _NO_ID = 0x7FFFFFFF
 
 
+@on_stream
 def top_k(
-    keys: mx.array, k: int, *, ids: mx.array | None = None, backend: str | None = None
+    keys: mx.array,
+    k: int,
+    *,
+    ids: mx.array | None = None,
+    backend: str | None = None,
+    stream: StreamLike = None,
 ) -> tuple[mx.array, mx.array]:
     """Select the `k` smallest elements of each row, in ascending order.
 
@@ -50,8 +56,8 @@ def top_k(
     if not keys.size:
         shape = (keys.shape[0], k)
         return mx.full(shape, math.inf), mx.full(shape, -1, dtype=mx.int32)
-    resolved = executors.resolve(backend)
-    if resolved == executors.NATIVE:
+    resolved = resolve(backend)
+    if resolved == NATIVE:
         return top_k_reference(keys, k, ids)
     return _launched(keys, k, ids, resolved)
 

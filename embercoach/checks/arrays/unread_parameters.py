@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.signatures import signature_of
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import reads_of
 from embercoach.analysis.dataflow.reaching import last_name
@@ -178,8 +179,9 @@ def _is_constant(node: cst.BaseExpression) -> bool:
 
 
 def _is_general(function: FunctionInfo) -> bool:
-    """Return whether other functions decide which parameters there are."""
-    return any(parameter.star for parameter in function.parameters) or _is_override(function)
+    """Return whether other functions decide which parameters there are, or may read them."""
+    signature = signature_of(function, is_bound=function.is_method)
+    return signature is None or signature.has_more or signature.has_any or _is_override(function)
 
 
 def _left_out(fact: Fact) -> frozenset[str]:

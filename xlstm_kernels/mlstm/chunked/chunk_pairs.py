@@ -121,6 +121,7 @@ CHUNK_PAIRS = Kernel(
     // scores, pulled, values, slopes (B, NH, NC, L, L); all others but root (B, NH, NC, L).
     constexpr uint COLUMNS = 32 * GROUPS * PACK;
     threadgroup float part[2 * SIMDGROUPS * COLUMNS];
+    constexpr uint LANES = 32;
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = simdgroup_index_in_threadgroup;
     const uint steps = scores_shape[3];

@@ -95,15 +95,18 @@ def chunk_rows(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes rows of a chunk, a simdgroup one at a time, a lane packs of its columns.
+# A threadgroup takes rows of a chunk, LANES lanes one at a time, a lane packs of its columns. A
+# simdgroup has several short rows at once: most of its instructions do not depend on the length.
 
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
     width = q.shape[-1]
-    pack, keys = whole_pack(steps, 4), whole_pack(width, 8)
+    lanes = next(lanes for lanes in (8, 16, 32) if lanes == 32 or max(steps, width) <= 4 * lanes)
+    pack, keys = whole_pack(steps, 4, lanes), whole_pack(width, 8, lanes)
     # A step takes long: few chunks share out their rows, so that a GPU is full.
-    shares = max(1, min(steps // (2 * _SIMDGROUPS), _FULL // max(1, batch * heads * chunks)))
+    rows = 2 * _SIMDGROUPS * (32 // lanes)
+    shares = max(1, min(steps // rows, _FULL // max(1, batch * heads * chunks)))
     return Launch(
         grid=(32, chunks * shares * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
@@ -111,10 +114,11 @@ def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) 
         output_dtypes=(dtype, dtype, mx.float32),
         template=(
             ("SIMDGROUPS", _SIMDGROUPS),
+            ("ROWS", 32 // lanes),
             ("PACK", pack),
-            ("GROUPS", math.ceil(steps / (32 * pack))),
+            ("GROUPS", math.ceil(steps / (lanes * pack))),
             ("KEYS", keys),
-            ("KEY_GROUPS", math.ceil(width / (32 * keys))),
+            ("KEY_GROUPS", math.ceil(width / (lanes * keys))),
         ),
     )
 
@@ -134,7 +138,8 @@ def _kernel(normalize: bool) -> Kernel:
         body=f"""
     // queries (B, NH, NC, L, DK): strided; all others contiguous: scores, within (B, NH, NC, L, L),
     // n_states (B, NH, NC, DK), of_state (B, NH, NC, L, DK); what belongs to steps (B, NH, NC, L).
-    const uint lane = thread_index_in_simdgroup;
+    constexpr uint LANES = 32 / ROWS;
+    const uint lane = thread_index_in_simdgroup % LANES;
     const uint heads = queries_shape[1];
     const uint chunks = queries_shape[2];
     const uint steps = queries_shape[3];
@@ -150,30 +155,34 @@ def _kernel(normalize: bool) -> Kernel:
     const float root = metal::precise::rsqrt(static_cast<float>(width));
     {COLUMN_EXPONENTS}
     const uint key = lane * KEYS;
-    const uint packs_of_keys = key < width ? (width - key + 32 * KEYS - 1) / (32 * KEYS) : 0;
+    const uint packs_of_keys = key < width ? (width - key + LANES * KEYS - 1) / (LANES * KEYS) : 0;
     const auto n = xlstm_load_packs<KEY_GROUPS, KEYS>(
-        n_states + place * width + key, 32 * KEYS, 1, packs_of_keys);
-    for (uint row = simdgroup_index_in_threadgroup * shares + share; row < steps;
-         row += SIMDGROUPS * shares) {{
+        n_states + place * width + key, LANES * KEYS, 1, packs_of_keys);
+    for (uint start = (simdgroup_index_in_threadgroup * shares + share) * ROWS; start < steps;
+         start += SIMDGROUPS * shares * ROWS) {{
+        const uint own = start + (ROWS > 1 ? thread_index_in_simdgroup / LANES : 0);
+        const bool is_row = ROWS == 1 || own < steps;
+        const uint row = is_row ? own : start;
         const size_t step = first + row;
         // All that is read is under way before anything is computed. Beyond the diagonal there may
         // be nothing to read; before it, a pack is whole.
-        auto weights = xlstm_load_packs<GROUPS, PACK>(scores + step * steps + column, 32 * PACK, 1,
-            column <= row ? (row - column) / (32 * PACK) + 1 : 0);
+        const uint known = column <= row ? (row - column) / (LANES * PACK) + 1 : 0;
+        auto weights = xlstm_load_packs<GROUPS, PACK>(
+            scores + step * steps + column, LANES * PACK, 1, known);
         const auto query = xlstm_read_packs<KEY_GROUPS, KEYS>(
             source + row * queries_strides[3] + key * queries_strides[4],
-            32 * KEYS * queries_strides[4], queries_strides[4], packs_of_keys);
+            LANES * KEYS * queries_strides[4], queries_strides[4], packs_of_keys);
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float least = least_normaliser[step];
         const float decay = root * metal::precise::exp(here.x);
         float sum = 0.0f;
         #pragma clang loop unroll(full)
         for (uint group = 0; group < GROUPS; ++group) {{
-            if (group * 32 * PACK <= row) {{
+            if (group * LANES * PACK <= row) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     const float weight = root * xlstm_chunk_exp(here, exponents[group * PACK + k]);
-                    const bool is_past = column + group * 32 * PACK + k <= row;
+                    const bool is_past = column + group * LANES * PACK + k <= row;
                     weights.at[group].at[k] = is_past ? weight * weights.at[group].at[k] : 0.0f;
                     sum += weights.at[group].at[k];
                 }}
@@ -186,7 +195,14 @@ def _kernel(normalize: bool) -> Kernel:
                 sum += decay * query.number(group, k) * n.at[group].at[k];
             }}
         }}
-        sum = simd_sum(sum);
+        if (ROWS == 1) {{
+            sum = simd_sum(sum);
+        }} else {{
+            #pragma clang loop unroll(full)
+            for (uint distance = LANES / 2; distance > 0; distance /= 2) {{
+                sum += simd_shuffle_xor(sum, distance);
+            }}
+        }}
         const float inverse = 1.0f / (metal::isfinite(least) ? {divisor} : least);
         #pragma clang loop unroll(full)
         for (uint group = 0; group < GROUPS; ++group) {{
@@ -194,23 +210,23 @@ def _kernel(normalize: bool) -> Kernel:
             for (uint k = 0; k < PACK; ++k) {{
                 weights.at[group].at[k] *= inverse;
             }}
-            if (group < present) {{
-                xlstm_store(within + step * steps + column + group * 32 * PACK,
+            if (is_row && group < present) {{
+                xlstm_store(within + step * steps + column + group * LANES * PACK,
                     weights.at[group]);
             }}
         }}
         #pragma clang loop unroll(full)
         for (uint group = 0; group < KEY_GROUPS; ++group) {{
-            if (group < packs_of_keys) {{
+            if (is_row && group < packs_of_keys) {{
                 xlstm_pack<float, KEYS> read;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < KEYS; ++k) {{
                     read.at[k] = decay * inverse * query.number(group, k);
                 }}
-                xlstm_store(of_state + step * width + key + group * 32 * KEYS, read);
+                xlstm_store(of_state + step * width + key + group * LANES * KEYS, read);
             }}
         }}
-        if (lane == 0) {{
+        if (is_row && lane == 0) {{
             row_sums[step] = sum;
         }}
     }}

@@ -24,9 +24,9 @@ def lane_pack(width: int) -> int:
     return 1 << (math.ceil(width / 32) - 1).bit_length()
 
 
-def whole_pack(width: int, most: int) -> int:
+def whole_pack(width: int, most: int, lanes: int = 32) -> int:
     """Neighbouring elements that a lane takes at once: a power of two that divides `width`."""
-    return math.gcd(lane_pack(width), width, most)
+    return math.gcd(lane_pack(math.ceil(32 * width / lanes)), width, most)
 
 
 def in_chunks(array: mx.array, length: int, *, fill: float = 0.0) -> mx.array:
@@ -74,20 +74,20 @@ def _admitted(gates: LogGates) -> mx.array:
     return pairs.exp(pairs.Pair(gates.admitted, gates.admitted_rest))
 
 
-#: MSL, with GROUPS packs a lane, of a chunk whose steps begin at `first`.
+#: MSL, with GROUPS packs a lane, of a chunk whose steps begin at `first`; LANES have a row.
 COLUMN_EXPONENTS = """
-    // Each lane has packs of every 32nd group of columns, so that what is beyond the diagonal costs
-    // nothing. What does not depend on the row goes into their exponents.
+    // Each lane has one pack of each LANES packs of columns, so that what is beyond the diagonal
+    // costs nothing. What does not depend on the row goes into their exponents.
     const uint column = lane * PACK;
-    const uint present = column < steps ? (steps - column + 32 * PACK - 1) / (32 * PACK) : 0;
+    const uint present = column < steps ? (steps - column + LANES * PACK - 1) / (LANES * PACK) : 0;
     const auto past =
-        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, 32 * PACK, 1, present);
+        xlstm_load_packs<GROUPS, PACK>(prefix + first + column, LANES * PACK, 1, present);
     const auto past_rest =
-        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, 32 * PACK, 1, present);
+        xlstm_load_packs<GROUPS, PACK>(prefix_rest + first + column, LANES * PACK, 1, present);
     const auto gate =
-        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, 32 * PACK, 1, present);
+        xlstm_load_packs<GROUPS, PACK>(admitted + first + column, LANES * PACK, 1, present);
     const auto gate_rest =
-        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, 32 * PACK, 1, present);
+        xlstm_load_packs<GROUPS, PACK>(admitted_rest + first + column, LANES * PACK, 1, present);
     float2 exponents[GROUPS * PACK];
     #pragma clang loop unroll(full)
     for (uint group = 0; group < GROUPS; ++group) {

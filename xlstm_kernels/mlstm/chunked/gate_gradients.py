@@ -82,7 +82,7 @@ def gate_gradients(
     admit = in_sequence(exponents.keys + exponents.to_end, steps)
     if m_cotangent is not None and not sigmoid_input:
         admitted = in_sequence(gates.admitted, steps)
-        nothing = mx.array(0, dtype=mx.float32)
+        nothing = mx.array(0, dtype=admitted.dtype)
         chosen = admitted == nothing
         flowing = maximum_gradient(m_cotangent, gates.admitted, backend=backend)
         admit = admit + mx.where(chosen, flowing, nothing)

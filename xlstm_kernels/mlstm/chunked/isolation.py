@@ -148,4 +148,5 @@ FINITE_ROWS = row_kernel(
         }
         xlstm_store(finite + step * width + column, rows_pack, left);""",
     reduced="simd_max",
+    stored=True,
 )

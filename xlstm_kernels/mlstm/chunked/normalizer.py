@@ -53,18 +53,17 @@ def normalizer_gradients(
         through: whether the gradient flows through the normaliser.
         backend: as `executors.resolve` returned it.
     """
+    smallest, nothing = mx.array(eps, dtype=sums.dtype), mx.zeros_like(sums)
     live = mx.isfinite(gates.floor)
     if not normalize:
-        none = mx.zeros_like(sums)
-        return NormalizerGradients(live.astype(mx.float32), none, none)
-    # An array of zeros would be a launch of its own.
-    nothing, smallest = (mx.array(number, dtype=sums.dtype) for number in (0.0, eps))
+        return NormalizerGradients(live.astype(mx.float32), nothing, nothing)
+    if backend != executors.NATIVE:
+        found = GRADIENTS(h, cotangent, sums, gates.floor, smallest, backend=backend)
+        return NormalizerGradients(*(found if through else (found[0], nothing, nothing)))
     size = mx.abs(sums)
-    divisor = mx.maximum(size, gates.floor) + smallest
-    inverse = mx.where(live, mx.reciprocal(divisor), nothing)
+    inverse = mx.where(live, mx.reciprocal(mx.maximum(size, gates.floor) + smallest), nothing)
     if not through:
-        none = mx.zeros_like(sums)
-        return NormalizerGradients(inverse, none, none)
+        return NormalizerGradients(inverse, nothing, nothing)
     pulled = mx.where(live, row_dots(h, cotangent, backend=backend), nothing) * inverse
     bias = mx.where(size > gates.floor, mx.negative(pulled) * mx.sign(sums), nothing)
     return NormalizerGradients(inverse, bias, mx.negative(pulled * smallest))
@@ -78,12 +77,24 @@ def row_dots(a: mx.array, b: mx.array, *, backend: str) -> mx.array:
     return dots
 
 
-DOTS = row_kernel(
-    "xlstm_mlstm_row_dots",
-    ("first", "second"),
-    ("dots",),
-    """
+_ADD_PRODUCTS = """
         for (uint k = 0; k < PACK; ++k) {
             number += first_pack.at[k] * second_pack.at[k];
-        }""",
+        }"""
+DOTS = row_kernel("xlstm_mlstm_row_dots", ("first", "second"), ("dots",), _ADD_PRODUCTS)
+GRADIENTS = row_kernel(
+    "xlstm_mlstm_normalizer_gradients",
+    ("first", "second"),
+    ("inverse", "bias", "by_eps"),
+    _ADD_PRODUCTS,
+    given=("sums", "least", "smallest"),
+    finish="""
+        const float size = metal::abs(sums[step]);
+        const bool live = metal::isfinite(least[step]);
+        const float reciprocal = live ? 1.0f / (metal::max(size, least[step]) + smallest) : 0.0f;
+        const float pulled = live ? number * reciprocal : 0.0f;
+        inverse[step] = reciprocal;
+        const float bounded = size > least[step] ? pulled : 0.0f;
+        bias[step] = sums[step] > 0.0f ? -bounded : bounded;
+        by_eps[step] = -pulled * smallest;""",
 )

@@ -145,12 +145,13 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
 
     def forward(executor: str, *arrays: mx.array) -> Arrays:
         results, kept = forward_pass(called(executor, arrays))
-        # Kernels form the rest again, faster than they would read it.
-        return *results, *(kept if backend == executors.NATIVE else kept[:1])
+        rest = (*kept[1:-1], *kept.gates)
+        small = sum(array.nbytes for array in rest) <= _KEPT_BYTES
+        return *results, kept.sums, *(rest if small or backend == executors.NATIVE else ())
 
     def gradient(executor: str, *arrays: mx.array) -> Arrays:
         h, c, n, _, sums, *rest = arrays[count + _RESULTS :]
-        kept = Kept(sums, *rest) if rest else None
+        kept = Kept(sums, rest[0], rest[1], rest[2], tuple(rest[3:])) if rest else None
         cotangents = arrays[count : count + _RESULTS]
         return backward_pass(called(executor, arrays[:count]), cotangents, (h, c, n, sums), kept)
 
@@ -182,3 +183,4 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
 
 
 _RESULTS = 4  # h, c, n and m; nothing that is kept has a cotangent
+_KEPT_BYTES = 2**26  # kernels form more than that again: memory matters, and reading takes long too

@@ -55,12 +55,14 @@ class Kept(NamedTuple):
         scores: q k^T, (B, NH, NC, L, L).
         c: (B, NH, NC, DK, DV), the state before each chunk.
         n: (B, NH, NC, DK) float32, likewise.
+        gates: the arrays of the log-gates.
     """
 
     sums: mx.array
     scores: mx.array
     c: mx.array
     n: mx.array
+    gates: Arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def forward_pass(call: Call) -> tuple[Arrays, Kept]:
     of_state = multiply.operand(rows.of_state) @ multiply.operand(before.c) if is_read else None
     h = multiply.operand(rows.within).times(values, plus=of_state)
     outputs = in_sequence(h, call.steps).astype(call.v.dtype)
-    kept = Kept(in_sequence(rows.sums, call.steps), scores, before.c, before.n)
+    kept = Kept(in_sequence(rows.sums, call.steps), scores, before.c, before.n, gates)
     last: Arrays = before.c_end, before.n_end
     if call.spoilt is not None:
         last = tuple(replaced(state, call.spoilt.end) for state in last)
@@ -185,7 +187,8 @@ def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | No
         kept: of the forward pass, or None to form it again.
     """
     form, backend, length = call.form, call.backend, call.length
-    gates, multiply = call.gates(), call.products
+    gates = call.gates() if kept is None else LogGates(*kept.gates)
+    multiply = call.products
     cotangents = (_live(cotangents[0], call.mask), *cotangents[1:])
     h, c_last, n_last, sums = given
     if call.spoilt is not None:

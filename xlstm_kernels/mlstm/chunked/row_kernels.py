@@ -21,18 +21,23 @@ def row_kernel(
     each: str,
     *,
     reduced: str = "simd_sum",
+    stored: bool = False,
+    given: tuple[str, ...] = (),
+    finish: str | None = None,
 ) -> Kernel:
     """A kernel over the rows of arrays (B, NH, NC, R, D).
 
     Args:
         name: of the kernel.
         rows: inputs of that shape, as they lie.
-        outputs: last a number of each row, (B, NH, NC, R) float32; if there are two, the first is
-            like the first input.
+        outputs: numbers of each row, (B, NH, NC, R) float32.
         each: what is done with `left` elements from `column` on, as statements: they have the pack
             `<input>_pack` of each input, and their share of the row's number is `number`. The row
             is `step` of all.
         reduced: the function that makes one number of those of all lanes.
+        stored: the first output is like the first input instead.
+        given: inputs of a number for each row, contiguous, or of one for all.
+        finish: what one lane makes of the row's number, as statements; None stores it.
     """
     pointers = "".join(
         f"""
@@ -47,11 +52,12 @@ def row_kernel(
             {one}_row + column * {one}_strides[4], {one}_strides[4], left);"""
         for one in rows
     )
+    finish = f"{outputs[-1]}[step] = number;" if finish is None else finish
     return Kernel(
         name=name,
-        inputs=rows,
+        inputs=(*rows, *given),
         outputs=outputs,
-        launch=functools.partial(_launch, len(outputs)),
+        launch=functools.partial(_launch, stored, len(outputs) - stored),
         contiguous_inputs=False,
         header=PACKS,
         body=f"""
@@ -73,18 +79,18 @@ def row_kernel(
     }}
     number = {reduced}(number);
     if (lane == 0) {{
-        {outputs[-1]}[step] = number;
+        {finish}
     }}
     """,
     )
 
 
-def _launch(outputs: int, first: mx.array, *_others: mx.array) -> Launch:
+def _launch(stored: bool, numbers: int, first: mx.array, *_others: mx.array) -> Launch:
     batch, heads, chunks, steps, width = first.shape
     return Launch(
         grid=(32, math.ceil(steps / _ROWS) * _ROWS, batch * heads * chunks),
         threadgroup=(32, _ROWS, 1),
-        output_shapes=(first.shape, first.shape[:-1])[-outputs:],
-        output_dtypes=(first.dtype, mx.float32)[-outputs:],
+        output_shapes=(*([first.shape] * stored), *([first.shape[:-1]] * numbers)),
+        output_dtypes=(*([first.dtype] * stored), *([mx.float32] * numbers)),
         template=(("PACK", min(8, lane_pack(width))),),
     )

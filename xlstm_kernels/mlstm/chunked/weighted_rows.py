@@ -89,6 +89,7 @@ def _rows_and_sums(
 # A threadgroup takes columns of a chunk, a thread a pack of them, of every GROUPS-th row.
 
 _THREADS = 256
+_FULL = 512  # threadgroups
 _PACK_BYTES = 16
 
 
@@ -97,12 +98,14 @@ def _launch(rows: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     pack = _PACK_BYTES // rows.dtype.size
     lanes = min(32, 1 << (math.ceil(width / pack) - 1).bit_length())
     columns = math.ceil(width / (lanes * pack)) * lanes
+    few = batch * heads * chunks * columns // lanes < _FULL
+    groups = (2 * _THREADS if few else _THREADS) // lanes
     return Launch(
-        grid=(columns, chunks * _THREADS // lanes, batch * heads),
-        threadgroup=(lanes, _THREADS // lanes, 1),
+        grid=(columns, chunks * groups, batch * heads),
+        threadgroup=(lanes, groups, 1),
         output_shapes=(rows.shape, (batch, heads, chunks, width)),
         output_dtypes=(dtype, mx.float32),
-        template=(("T", dtype), ("PACK", pack), ("LANES", lanes), ("GROUPS", _THREADS // lanes)),
+        template=(("T", dtype), ("PACK", pack), ("LANES", lanes), ("GROUPS", groups)),
     )
 
 

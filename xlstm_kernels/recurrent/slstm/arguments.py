@@ -42,8 +42,8 @@ def recurrent_gradient(operator: str, clipval: float | None, cut: bool) -> Recur
 
 def require_inputs(
     operator: str,
-    Wx: Any,  # noqa: N803
-    R: Any,  # noqa: N803
+    Wx: Any,
+    R: Any,
     b: Any,
     *,
     gates: str = "ifzo",

@@ -10,8 +10,8 @@ from mlx import nn
 
 
 def slstm_naive(
-    Wx: mx.array,  # noqa: N803  # the names are those of FlashRNN
-    R: mx.array,  # noqa: N803
+    Wx: mx.array,  # the names are those of FlashRNN
+    R: mx.array,
     b: mx.array,
     states: mx.array | None = None,
     mask: mx.array | None = None,
@@ -28,7 +28,7 @@ def slstm_naive(
     Returns:
         y (B, T, N, D), and the last states; float32, or float64 if the arrays are.
     """
-    Wx, R, b = (a if a.dtype == mx.float64 else a.astype(mx.float32) for a in (Wx, R, b))  # noqa: N806
+    Wx, R, b = (a if a.dtype == mx.float64 else a.astype(mx.float32) for a in (Wx, R, b))
     batch, steps, _, heads, units = Wx.shape
     if states is None:
         states = mx.zeros((4, batch, heads, units), dtype=Wx.dtype)
@@ -44,12 +44,7 @@ def slstm_naive(
     return mx.stack(outputs, axis=1), states
 
 
-def slstm_step_naive(
-    Wx: mx.array,  # noqa: N803
-    R: mx.array,  # noqa: N803
-    b: mx.array,
-    states: mx.array,
-) -> mx.array:
+def slstm_step_naive(Wx: mx.array, R: mx.array, b: mx.array, states: mx.array) -> mx.array:
     """The states (4, B, N, D) after one step, from Wx (B, 4, N, D)."""
     y, c, n, m = states
     fed_back = R @ mx.expand_dims(y.transpose(1, 2, 0), axis=0)  # (4, N, D, B)

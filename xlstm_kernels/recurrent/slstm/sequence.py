@@ -20,9 +20,9 @@ import functools
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.packing import sequence_begins
 from xlstm_kernels.recurrent.slstm.arguments import (
     STATES,
@@ -37,9 +37,10 @@ from xlstm_kernels.recurrent.slstm.reference import slstm_reference
 from xlstm_kernels.recurrent.slstm.sequence_kernel import KERNELS
 
 
+@on_stream
 def slstm(
-    Wx: mx.array,  # noqa: N803  # the names are those of FlashRNN, as is the order
-    R: mx.array,  # noqa: N803
+    Wx: mx.array,  # the names are those of FlashRNN, as is the order
+    R: mx.array,
     b: mx.array,
     states: mx.array | None = None,
     function: str = "slstm",
@@ -49,6 +50,7 @@ def slstm(
     seq_idx: mx.array | None = None,
     gradient_recurrent_clipval: float | None = None,
     gradient_recurrent_cut: bool = False,
+    stream: StreamLike = None,
 ) -> tuple[mx.array, mx.array]:
     """Run the sLSTM over a sequence: T steps of N heads with D units each.
 
@@ -74,8 +76,7 @@ def slstm(
         states: (4, B, 1, N, D) or (4, B, N, D), the initial y, c, n and m, in this order, any of
             these dtypes; what an earlier call returned as `last`, or None for zeros.
         function: only "slstm"; `flashrnn` takes "lstm" too.
-        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` it must be `"native"`.
+        backend: "metal", "cuda", "native" (MLX operations; `mx.vmap` needs it), or None to choose.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
             are, and its y is zero.
         seq_idx: (B, T) integers, for sequences packed into rows, or None for one a row. Where the
@@ -107,15 +108,17 @@ def slstm(
     return _slstm_of("slstm", (Wx, R, b), states, rule, backend, mask=mask, seq_idx=seq_idx)
 
 
+@on_stream
 def slstm_step(
-    Wx_t: mx.array,  # noqa: N803
-    R: mx.array,  # noqa: N803
+    Wx_t: mx.array,
+    R: mx.array,
     b: mx.array,
     states: mx.array | None = None,
     *,
     backend: str | None = None,
     gradient_recurrent_clipval: float | None = None,
     gradient_recurrent_cut: bool = False,
+    stream: StreamLike = None,
 ) -> mx.array:
     """Run the sLSTM for one step, as a decoder does. It is differentiable as `slstm` is.
 
@@ -148,7 +151,7 @@ def _slstm_of(
     seq_idx: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
     require_inputs(operator, *inputs)
-    Wx = inputs[0]  # noqa: N806
+    Wx = inputs[0]
     require_mask(operator, mask, Wx.shape[:2], "(B, T)")
     batch, steps, _, heads, units = Wx.shape
     initial = initial_states(operator, states, (batch, heads, units))
@@ -156,8 +159,8 @@ def _slstm_of(
     if seq_idx is not None:
         begins = sequence_begins(operator, seq_idx, mask, (batch, steps))
         masks = (mx.ones_like(begins) if mask is None else mask, begins)
-    name = executors.resolve(backend)
-    if name != executors.NATIVE and units > MAX_CAPACITY:
+    name = resolve(backend)
+    if name != NATIVE and units > MAX_CAPACITY:
         raise ValueError(
             f"{operator}: a kernel holds at most {MAX_CAPACITY} units a head, got {units}; "
             "use backend='native'"
@@ -196,7 +199,7 @@ def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
     gradient = on_backend(
         backend,
         functools.partial(gradient_of_values, backend),
-        functools.partial(gradient_of_values, executors.NATIVE),
+        functools.partial(gradient_of_values, NATIVE),
         gradient_of(same_by_reference),
         operator="slstm",
     )

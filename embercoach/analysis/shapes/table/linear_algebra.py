@@ -115,7 +115,7 @@ def eigvals(requirements: Requirements, a: object) -> object:
 def eigh(
     requirements: Requirements,
     a: object,
-    UPLO: object = "L",  # noqa: N803
+    UPLO: object = "L",
 ) -> object:
     """``mx.linalg.eigh``: real values, and vectors."""
     array, batch, size = square(requirements, a, COMPLEX)
@@ -127,7 +127,7 @@ def eigh(
 def eigvalsh(
     requirements: Requirements,
     a: object,
-    UPLO: object = "L",  # noqa: N803
+    UPLO: object = "L",
 ) -> object:
     """``mx.linalg.eigvalsh``."""
     return values_alone(eigh(requirements, a))
