@@ -18,7 +18,7 @@ from xlstm_kernels import executors
 class Row(NamedTuple):
     """Sizes for which MLX's own operations are faster, of one operator on one backend."""
 
-    operator: str  # the public name; "_gradient" for the backward pass; "_rows" for 2 to 7 rows
+    operator: str  # the name; with "_gradient" for the backward pass, "quantized_..." by rows
     backend: str  # as `executors.resolve` returns it
     most: float = math.inf  # the last size, in elements
     half: bool | None = None  # of float16 and bfloat16, or of float32 alone; None for all
@@ -28,12 +28,15 @@ CUDA = executors.CudaExecutor.name
 TABLE = (
     Row("soft_cap", CUDA, most=2**26 - 1),
     Row("soft_cap_gradient", CUDA, most=2**23 - 1),
-    Row("quantized_matvec", CUDA, most=2**24, half=True),
-    Row("quantized_matvec", CUDA, most=2**20, half=False),
-    *(
-        Row(name, executors.NATIVE, half=False)
-        for name in ("quantized_matvec", "quantized_matvec_rows")
-    ),
+    # Of one row; two to seven; eight and more. MLX reads the matrix for each row up to seven.
+    Row("quantized_row", CUDA, most=2**24, half=True),
+    Row("quantized_row", CUDA, most=2**20, half=False),
+    Row("quantized_row", executors.NATIVE, half=False),
+    Row("quantized_rows", executors.NATIVE, half=False),
+    Row("quantized_tiles_4", CUDA, most=2**24, half=True),
+    Row("quantized_tiles_8", CUDA, half=True),
+    *(Row(f"quantized_tiles_{bits}", CUDA, most=2**20, half=False) for bits in (4, 8)),
+    *(Row(f"quantized_tiles_{bits}", executors.NATIVE, half=False) for bits in (4, 8)),
 )
 
 

@@ -75,10 +75,9 @@ def quantized_matvec(
     if not (x.size and w.size):
         return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
     rows = x.size // x.shape[-1]
-    # MLX reads the matrix for each of a few rows.
-    operator = "quantized_matvec_rows" if 1 < rows < _ROWS else "quantized_matvec"
+    kind = "row" if rows == 1 else "rows" if rows < _ROWS else f"tiles_{bits}"
     by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
-        operator, backend, w.shape[0] * x.shape[-1], x.dtype
+        f"quantized_{kind}", backend, w.shape[0] * x.shape[-1], x.dtype
     )
     operation = _quantized_matvec(resolved, group_size, bits, by_mlx)
     product: mx.array = operation(x, _without_gradient(w), scales, biases)
