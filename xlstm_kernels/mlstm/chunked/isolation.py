@@ -111,6 +111,15 @@ def replaced(array: mx.array, flags: mx.array, value: float = math.nan) -> mx.ar
     return mx.where(flags, mx.array(value, dtype=array.dtype), array)
 
 
+def marked(rows: mx.array, flags: mx.array, *, backend: str) -> mx.array:
+    """`rows` (B, NH, S, D), NaN where flags (B, NH, S) are True."""
+    if backend == executors.NATIVE:
+        return replaced(rows, flags)
+    # MLX's selection by a flag for each row works out the place of each element.
+    (found,) = MARKED_ROWS(mx.expand_dims(rows, axis=2), flags, backend=backend)
+    return mx.squeeze(found, axis=2)
+
+
 def _any(*flags: mx.array) -> mx.array:
     return functools.reduce(mx.logical_or, flags)
 
@@ -149,4 +158,17 @@ FINITE_ROWS = row_kernel(
         xlstm_store(finite + step * width + column, rows_pack, left);""",
     reduced="simd_max",
     stored=True,
+)
+MARKED_ROWS = row_kernel(
+    "xlstm_mlstm_marked_rows",
+    ("rows",),
+    ("marked",),
+    """
+        for (uint k = 0; k < PACK; ++k) {
+            rows_pack.at[k] = flags[step] ? NAN : rows_pack.at[k];
+        }
+        xlstm_store(marked + step * width + column, rows_pack, left);""",
+    stored=True,
+    given=("flags",),
+    finish="",
 )

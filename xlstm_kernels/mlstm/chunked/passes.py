@@ -33,7 +33,12 @@ from xlstm_kernels.mlstm.chunked.chunk_rows import chunk_rows
 from xlstm_kernels.mlstm.chunked.chunks import in_chunks, in_sequence, weights_from_start
 from xlstm_kernels.mlstm.chunked.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.chunked.gates import LogGates, log_gates
-from xlstm_kernels.mlstm.chunked.isolation import isolated, isolated_cotangents, replaced
+from xlstm_kernels.mlstm.chunked.isolation import (
+    isolated,
+    isolated_cotangents,
+    marked,
+    replaced,
+)
 from xlstm_kernels.mlstm.chunked.normalizer import normalizer_gradients, row_dots
 from xlstm_kernels.mlstm.chunked.state_reads import read_by_keys, read_by_queries
 from xlstm_kernels.mlstm.chunked.state_scan import Scan, state_scan
@@ -269,7 +274,11 @@ def backward_pass(call: Call, cotangents: Arrays, given: Arrays, kept: Kept | No
     gradients = (*rows, of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype))
     initial = initial._replace(m=of_gates.m)
     if call.spoilt is not None:
-        gradients = tuple(replaced(gradient, reached[0]) for gradient in gradients)
+        of_rows, of_steps = gradients[:3], gradients[3:]
+        gradients = (
+            *(marked(gradient, reached[0], backend=backend) for gradient in of_rows),
+            *(replaced(gradient, reached[0]) for gradient in of_steps),
+        )
         initial = States(*(replaced(gradient, reached[1]) for gradient in initial))
     return (
         *gradients,

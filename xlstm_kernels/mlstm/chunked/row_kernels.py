@@ -37,7 +37,8 @@ def row_kernel(
         reduced: the function that makes one number of those of all lanes.
         stored: the first output is like the first input instead.
         given: inputs of a number for each row, contiguous, or of one for all.
-        finish: what one lane makes of the row's number, as statements; None stores it.
+        finish: what one lane makes of the row's number, as statements; None stores it, and with ""
+            there is none.
     """
     pointers = "".join(
         f"""
