@@ -32,6 +32,7 @@ TABLE = (
     Row("quantized_row", CUDA, most=2**24, half=True),
     Row("quantized_row", CUDA, most=2**20, half=False),
     Row("quantized_row", executors.NATIVE, half=False),
+    Row("quantized_rows", CUDA, most=2**20),
     Row("quantized_rows", executors.NATIVE, half=False),
     Row("quantized_tiles_4", CUDA, most=2**24, half=True),
     Row("quantized_tiles_8", CUDA, half=True),
