@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError
 from embercoach.cli.programs import CUDA, SIGNALLED, program_of
+from embercoach.installation import install_command
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
         from embercoach.cuda.sanitizer import TOOLS, findings_in, sanitizer_command
         from embercoach.simulator.reporting.messages import report
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"--sanitize needs {error.name}: python -m pip install 'embercoach[cuda]'"
-        ) from error
+        raise UserError(f"--sanitize needs {error.name}: {install_command('cuda')}") from error
     status = CLEAN
     found: list[KernelFinding] = []
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 import embercoach
 from embercoach.cli.entry import INCOMPLETE, INTERRUPTED, UserError
+from embercoach.installation import install_command
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _require(runner: str, interpreter: str) -> None:
     if subprocess.run(asked, capture_output=True, check=False).returncode:
         raise click.UsageError(
             f"'{interpreter}' has no embercoach; install it with: "
-            f"{interpreter} -m pip install 'embercoach[simulator]'"
+            f"{install_command('simulator', interpreter)}"
         )
 
 

@@ -26,6 +26,7 @@ from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.workers import safe_path
 from embercoach.files import OWN_FILE, relative_path
+from embercoach.installation import install_command
 from embercoach.plugins.loading import requested
 from embercoach.report.styled import print_text
 
@@ -143,7 +144,7 @@ def watch(request: CheckRequest) -> int:
     try:
         import watchfiles  # noqa: F401
     except ImportError as error:
-        message = '--watch requires watchfiles: python -m pip install "embercoach[watch]"'
+        message = f"--watch requires watchfiles: {install_command('watch')}"
         raise UserError(message) from error
     workers.raise_dropped()
     try:

@@ -15,7 +15,7 @@ from embercoach.simulator.profile.gpus import DEFAULT, GPUS
     "simulate",
     context_settings={"allow_interspersed_args": False},
     epilog="Exit code: the program's if it is not 0; else 0 only notes found, 1 errors or "
-    "warnings; 2 if the program cannot be run. Requires `pip install 'embercoach[simulator]'`.",
+    "warnings; 2 if the program cannot be run. Requires the extra `simulator`.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=files)
 # How to run
