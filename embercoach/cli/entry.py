@@ -44,6 +44,15 @@ COMMANDS = {
 #: Commands that the help page does not list.
 HIDDEN = ("dev",)
 DEFAULT = "check"
+#: Commands by the words that other tools have for them.
+FOREIGN = {
+    **dict.fromkeys(("lint", "scan", "analyze", "analyse"), "check"),
+    **dict.fromkeys(("fix", "format"), "check --fix"),
+    "test": "simulate pytest",
+    "profile": "simulate --profile",
+    "rule": "explain",
+    "lsp": "server",
+}
 
 
 class UserError(click.ClickException):
@@ -92,7 +101,7 @@ class CommandGroup(click.Group):
 
 
 def _refuse_misspelt(word: str) -> None:
-    """Refuse a path that does not exist and is similar to a command's name.
+    """Refuse a path that does not exist and is, or is similar to, a word for a command.
 
     Raises:
         click.UsageError: the word is such a path.
@@ -101,7 +110,7 @@ def _refuse_misspelt(word: str) -> None:
         return
     from embercoach.config.errors import nearest
 
-    near = nearest(word, COMMANDS, cutoff=0.75)
+    near = FOREIGN.get(word) or nearest(word, COMMANDS, cutoff=0.75)
     if near is not None:
         raise click.UsageError(f"no such command or path '{word}'; did you mean '{near}'?")
 

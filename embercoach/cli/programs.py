@@ -149,12 +149,10 @@ def program_of(words: tuple[str, ...], runner: str = SIMULATOR) -> ProgramComman
         return _pytest(_interpreter_beside(first, runner), rest, runner, here=False)
     if re.fullmatch(r"python(\d+(\.\d+)?)?", name):
         return _python(_interpreter(first, runner), rest, runner)
-    if first.startswith("-"):
-        return _python(_Interpreter(sys.executable), list(words), runner)
-    if first.endswith(".py") and Path(first).is_file():
+    if first.startswith("-") or first.endswith(".py"):
         return _python(_Interpreter(sys.executable), list(words), runner)
     raise click.UsageError(
-        f"program must be `python script.py`, `-m module` or `pytest`, got '{first}'"
+        f"program must be `script.py`, `python`, `pytest` or `-- -m module`, got '{first}'"
     )
 
 

@@ -212,6 +212,8 @@ def test_a_misspelt_command_is_suggested(embercoach: Cli) -> None:
     ran = embercoach("chekc", ".")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.endswith("no such command or path 'chekc'; did you mean 'check'?\n")
+    assert "no such command or path 'lint'; did you mean 'check'?" in embercoach("lint", ".").err
+    assert "did you mean 'check --fix'?" in embercoach("format", ".").err
     Path("chekc").write_text(SOURCE)
     assert embercoach("chekc").code == 1
     ran = embercoach("absent")
