@@ -63,10 +63,9 @@ class Codes(Commas):
         _load_plugins()
         before, comma, last = incomplete.rpartition(",")
         known = rulebook.static_codes() if self.selects else rulebook.codes()
-        families = {code.rpartition("-")[0] for code in known}
         return [
             CompletionItem(f"{before}{comma}{word}")
-            for word in sorted(known | families)
+            for word in sorted(rulebook.words(known))
             if word.startswith(last.upper())
         ]
 
@@ -86,28 +85,6 @@ class Code(Codes):
     ) -> list[CompletionItem]:
         """Return codes; and where none begins so, files, as a place in one is explained too."""
         return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
-
-
-class RuleFamily(_ParamType):
-    """The name of a family of rules."""
-
-    name = "family"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the families that go on from what is typed."""
-        from click.shell_completion import CompletionItem
-
-        from embercoach import rulebook
-
-        _load_plugins()
-        families = {rule.family for rule in rulebook.rules().values()}
-        return [
-            CompletionItem(family)
-            for family in sorted(families)
-            if family.startswith(incomplete.lower())
-        ]
 
 
 def _load_plugins() -> None:

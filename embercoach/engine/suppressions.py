@@ -6,7 +6,6 @@ import io
 import re
 import token
 from bisect import bisect_left, bisect_right
-from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
@@ -36,13 +35,6 @@ class Item(Struct, frozen=True, array_like=True):
     word: str
     start: Offset
     end: Offset
-
-
-@lru_cache(maxsize=512)
-def words_for(code: str) -> tuple[str, ...]:
-    """Return the words that name a code: itself and its families (``GRAPH-BREAK``)."""
-    parts = code.split("-")
-    return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
 class Directive(Struct, frozen=True, array_like=True):

@@ -14,9 +14,9 @@ from embercoach import rulebook
 from embercoach.config.errors import Vocabulary
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches, severities_by_code
-from embercoach.engine.suppressions import CODES, Directive, Item, words_for
+from embercoach.engine.suppressions import CODES, Directive, Item
 from embercoach.finding import Edit, Finding, Fix
-from embercoach.rulebook import SIMULATED
+from embercoach.rulebook import SIMULATED, words, words_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +76,7 @@ def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset
 
 @lru_cache(maxsize=1)
 def _words(known: frozenset[str]) -> Vocabulary:
-    return Vocabulary(known | {code.rpartition("-")[0] for code in known})
+    return Vocabulary(words(known))
 
 
 def _idle_items(directive: Directive, idle: list[Item]) -> Finding:

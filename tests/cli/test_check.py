@@ -157,7 +157,7 @@ def test_no_files_at_all(embercoach: Cli) -> None:
             ["explain", "GRAPH-BRAKE-001"],
             "unknown rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-",
         ),
-        (["rules", "--family", "hots-pull"], "no family 'hots-pull'; did you mean 'host-pull'?"),
+        (["rules", "hots-pull"], "no rule begins with 'hots-pull'; did you mean 'HOST-PULL'?"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash'"),
     ],
 )
