@@ -38,6 +38,24 @@ class Commas(_ParamType):
         return files(ctx, param, incomplete)
 
 
+class PatternCodes(Commas):
+    """Patterns of files, each with rule codes: ``tests/:HOST-PULL,DTYPE-001,old.py:ALL``."""
+
+    name = "pattern:codes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[str, str], ...]:
+        """Return pairs of a pattern and a code; a code without a pattern has the last one."""
+        pairs: list[tuple[str, str]] = []
+        for part in super().convert(value, param, ctx):
+            pattern, colon, code = part.rpartition(":")
+            if not (colon or pairs):
+                self.fail(f"must be PATTERN:CODE,... such as tests/:DTYPE, got '{value}'")
+            pairs.append((pattern if colon else pairs[-1][0], code))
+        return tuple(pairs)
+
+
 def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Let the shell complete the names of files."""
     from click.shell_completion import CompletionItem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from embercoach.cli.option_types import Codes, Commas
+from embercoach.cli.option_types import Codes, Commas, PatternCodes
 from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 
@@ -37,7 +37,9 @@ profile = click.option("--profile", type=click.Choice(PROFILES), help="Severitie
 select = click.option(
     "--select", type=Codes(), multiple=True, help="Enable only these rules or prefixes."
 )
-ignore = click.option("--ignore", type=Codes(), multiple=True, help="Disable these rules.")
+ignore = click.option(
+    "--ignore", "--extend-ignore", type=Codes(), multiple=True, help="Also disable these rules."
+)
 no_baseline = click.option("--no-baseline", is_flag=True, help="Ignore the configured baseline.")
 output_file = click.option(
     "-o",
@@ -51,6 +53,13 @@ choice = _together(
     select,
     click.option("--extend-select", type=Codes(), multiple=True, help="Also enable these rules."),
     ignore,
+    click.option(
+        "--per-file-ignores",
+        type=PatternCodes(),
+        multiple=True,
+        metavar="PATTERN:CODE,...",
+        help="Disable rules in files, instead of the configured `per-file-ignores`.",
+    ),
     click.option("--exclude", type=Commas(), multiple=True, help="Exclude only these patterns."),
     click.option(
         "--extend-exclude", type=Commas(), multiple=True, help="Also exclude these patterns."

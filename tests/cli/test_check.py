@@ -135,6 +135,9 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--slect", "X"], "No such option '--slect'"),
         (["check", "--select", "GRAPH-BRAKE-001"], "did you mean 'GRAPH-BREAK-001'?"),
         (["check", "--ignore", "nonsense!"], "unknown rule 'nonsense!'"),
+        (["check", "--extend-ignore", "DTIPE"], "did you mean 'DTYPE'?"),
+        (["check", "--per-file-ignores", "DTYPE"], "must be PATTERN:CODE,... such as tests/:DTYPE"),
+        (["check", "--per-file-ignores", "a:DTIPE"], "did you mean 'DTYPE'?"),
         (["check", "--profile", "loud"], "'loud' is not one of 'recommended', 'ember'"),
         (["check", "--output-format", "xml"], "'xml' is not one of 'text'"),
         (["check", "--jobs", "0"], "0 is not in the range x>=1"),
@@ -190,6 +193,14 @@ def test_per_file_settings(embercoach: Cli, project: Path) -> None:
     assert embercoach(".", "--isolated", "-q", "--output-format", "concise").out == (
         "old.py:2:1: GRAPH-BREAK-001 warning bad_pull hurts\n"
     )
+    given = ("--per-file-ignores", "kernels/:DTYPE,python", "--per-file-ignores", "new.py:ALL")
+    assert embercoach(".", *given, "-q", "--output-format", "concise").out == (
+        "old.py:2:1: GRAPH-BREAK-001 warning bad_pull hurts\n"
+    )
+    shown = embercoach("config", "kernels/k.py", *given).out
+    assert "`per-file-ignores` for kernels/: PYTHON, command line" in shown
+    assert 'per-file-ignores."kernels/"  ["DTYPE", "PYTHON"]  command line' in shown
+    assert "old.py" not in shown
 
 
 def test_notes_are_listed_on_request(embercoach: Cli, project: Path) -> None:
