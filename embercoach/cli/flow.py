@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,9 +29,10 @@ from embercoach.config.provenance import facts
 from embercoach.engine.check_run import RunResult, joined, run
 from embercoach.engine.checkouts import CheckoutDivision, Plan
 from embercoach.engine.file_discovery import is_excluded
+from embercoach.files import shown_path
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, print_text
-from embercoach.report.text import plural, problem_lines
+from embercoach.report.text import files_text, plural, problem_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -141,7 +143,9 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     output_file: Path | None
     statistics: bool
     quiet: bool
+    verbose: bool
     fix: bool
+    fix_only: bool
     unsafe_fixes: bool
     diff: bool
     add_noqa: bool
@@ -204,6 +208,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def execute(request: CheckRequest) -> int:
     """Run the command and return the exit code."""
+    started = time.monotonic()
     configurations = Configurations(
         request.overrides, config=request.config, isolated=request.isolated
     )
@@ -231,6 +236,8 @@ def execute(request: CheckRequest) -> int:
             )
 
         outcome = check()
+        if request.verbose:
+            _log(request, outcome.scopes, time.monotonic() - started)
         if request.diff:
             return _diff(request, outcome.scopes, [*problems, *plan.all_problems])
         result, done = outcome.result(problems), ""
@@ -244,6 +251,22 @@ def execute(request: CheckRequest) -> int:
         origin = origin_of(outcome, request.shard)
     answer = Answer(result=result, sources=SourceTexts(), done=done, origin=origin)
     return _report(request, plan.scopes, answer, baselines, configurations)
+
+
+def _log(
+    request: CheckRequest, results: dict[ConfigurationScope, RunResult], seconds: float
+) -> None:
+    """Print where settings and results come from, and the time, to standard error."""
+    from embercoach.engine.cache import FOLDER
+
+    for scope, result in results.items():
+        settings = scope.settings
+        source = shown_path(settings.source) if settings.source else "no configuration file"
+        rules = f"profile {settings.profile}, {plural(len(settings.enabled), 'rule')}"
+        cache = f"{result.cached} from {shown_path(settings.root / FOLDER)}"
+        cache = "no cache" if request.no_cache or request.reads_stdin else cache
+        print_text(f"embercoach: {source}: {rules}; {files_text(result)}, {cache}", sys.stderr)
+    print_text(f"embercoach: checked in {seconds:.2f} s", sys.stderr)
 
 
 def _guards(
@@ -357,7 +380,10 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
             sys.stdout.buffer.write(data)
         return CLEAN
     check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)
+    started = time.monotonic()
     result, done = check(stdin=(request.name, data)), ""
+    if request.verbose:
+        _log(request, {scope: result}, time.monotonic() - started)
     if request.fix or request.diff:
         from embercoach.engine.fixing import fix_once, troubles
 
@@ -414,6 +440,11 @@ def _report(
 ) -> int:
     from embercoach.cli.output import write_report
 
+    if request.fix_only:
+        if answer.done and not request.quiet:
+            print_text(answer.done, sys.stderr)
+        answer = replace(answer, result=RunResult(problems=answer.result.problems))
+        request, baselines = replace(request, quiet=True), ()
     stale: tuple[tuple[Path, int], ...] = ()
     if baselines:
         answer, found_stale = without_known(answer, baselines)

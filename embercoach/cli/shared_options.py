@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -46,6 +47,26 @@ output_file = click.option(
     "--output-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report to a file.",
+)
+
+
+def _set_color(_: click.Context, __: click.Parameter, when: str) -> None:
+    """Set the variables that `report.styled.wants_color`, and child processes, read."""
+    if when == "never":
+        os.environ["NO_COLOR"] = "1"
+    elif when == "always":
+        os.environ.pop("NO_COLOR", None)
+        os.environ["FORCE_COLOR"] = "1"
+
+
+color = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    callback=_set_color,
+    help="When to use colors; auto: on terminals, or as NO_COLOR and FORCE_COLOR say.",
 )
 #: The options that select files and rules.
 choice = _together(

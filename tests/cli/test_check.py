@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,7 +200,7 @@ def test_per_file_settings(embercoach: Cli, project: Path) -> None:
     )
     shown = embercoach("config", "kernels/k.py", *given).out
     assert "`per-file-ignores` for kernels/: PYTHON, command line" in shown
-    assert 'per-file-ignores."kernels/"  ["DTYPE", "PYTHON"]  command line' in shown
+    assert '["DTYPE", "PYTHON"]  command line' in shown
     assert "old.py" not in shown
 
 
@@ -220,6 +221,36 @@ def test_quiet(embercoach: Cli, project: Path) -> None:
     loud, quiet = embercoach("a.py"), embercoach("a.py", "-q")
     assert loud.out.startswith(quiet.out)
     assert loud.out.removeprefix(quiet.out) == "Found 1 warning; 1 file checked.\n"
+
+
+def test_verbose_says_where_settings_and_results_come_from(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(WARNING)
+    (project / "b.py").write_text("print()\n")
+    (project / "embercoach.toml").write_text('profile = "ember"\n')
+    ran = [embercoach(".", "-v") for _ in range(2)][1]
+    assert ran.out == embercoach(".").out
+    configuration, time = ran.err.splitlines()
+    assert re.fullmatch(
+        r"embercoach: embercoach\.toml: profile ember, \d+ rules; 1 file checked, "
+        r"1 without MLX code skipped, 1 from \.embercoach_cache",
+        configuration,
+    )
+    assert re.fullmatch(r"embercoach: checked in \d+\.\d\d s", time)
+    uncached = embercoach("-", "-v", "--isolated", stdin=WARNING.encode()).err
+    assert "no configuration file: profile recommended" in uncached
+    assert "1 file checked, no cache\n" in uncached
+
+
+@pytest.mark.parametrize(("when", "colored"), [("always", True), ("never", False)])
+def test_color_goes_before_the_environment(
+    embercoach: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, when: str, colored: bool
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("NO_COLOR", "1" if colored else "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (project / "a.py").write_text(WARNING)
+    for arguments in (["a.py"], ["rules", "DTYPE-001"]):
+        assert ("\x1b[1m" in embercoach(*arguments, "--color", when).out) == colored
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -245,6 +276,9 @@ def test_fixing_files(embercoach: Cli, project: Path) -> None:
     assert ran.code == 1
     assert "Fixed 2 findings in 1 file.\nFound 1 error; 1 file checked." in ran.out
     assert "1 fixable with --fix --unsafe-fixes." in ran.out
+    (project / "a.py").write_text("import mlx\nbad_twice; bad_bound; bad_scalar\n")
+    assert embercoach("a.py", "--fix-only") == Ran(0, "", "Fixed 2 findings in 1 file.\n")
+    assert (project / "a.py").read_text() == "import mlx\ngood_shape; bad_bound; bad_scalar\n"
     ran = embercoach("a.py", "--fix", "--unsafe-fixes", "--show-notes", "--output-format", "json")
     assert codes_of(ran) == []
     assert (project / "a.py").read_text() == "import mlx\ngood_shape; good_bound; good_scalar\n"

@@ -163,7 +163,7 @@ def test_what_is_completed() -> None:
     assert words("check", "--out") == ["--output-format", "--output-file"]
     # The default command needs no name.
     assert words("--add") == ["--add-noqa"]
-    assert words("--ver") == ["--version"]
+    assert words("--vers") == ["--version"]
     # Here the shell completes file names.
     assert completed("src/mo") == completed("check", "src/mo") == ["file,src/mo"]
     assert words("check", "--add") == ["--add-noqa"]

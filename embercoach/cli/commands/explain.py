@@ -18,6 +18,7 @@ from embercoach.terminal_text import json_text
 @click.command("explain")
 @click.argument("code", type=Code(), metavar="CODE|FILE:LINE[:COLUMN]")
 @shared_options.output_format("text", "json")
+@shared_options.color
 @shared_options.plugins
 @click.pass_context
 def command(ctx: click.Context, code: str, output_format: str) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--plugins", "lists_plugins", is_flag=True, help="List the plugins and exit.")
 @shared_options.output_format("text", "json", help_text="How to print the table.")
+@shared_options.color
 @shared_options.plugins
 def command(
     prefixes: tuple[str, ...],
