@@ -15,6 +15,7 @@ from embercoach.engine.languages import MARKERS, METAL, NOTEBOOK, PYTHON, Langua
 from embercoach.finding import MOST, Edit, Offset, Position
 from embercoach.fixes.application import deletion_of_line
 from embercoach.fixes.source_file import LineIndex
+from embercoach.rulebook import static_codes, words
 
 if TYPE_CHECKING:
     import tokenize
@@ -290,7 +291,7 @@ def _words(text: str, start: int, end: int, *, codes_only: bool) -> list[tuple[s
 def _looks_ours(word: str, text: str, end: int) -> bool:
     # After a list without commas comes a reason; "DTYPE-001 IS fine" must not list "IS".
     if not _OURS.match(word):
-        return "-" in word and word[-1].isdigit()
+        return "-" in word and (word[-1].isdigit() or word.upper() in words(static_codes()))
     return "-" in word or _END_OF_WORD.match(text, end) is not None
 
 

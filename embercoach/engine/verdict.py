@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import lru_cache
+from string import digits
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -32,6 +33,13 @@ UNUSED, UNKNOWN = CODES
 _MOST_CORRECTED = 100
 
 
+@lru_cache(maxsize=512)
+def _spellings(code: str) -> tuple[str, ...]:
+    """Return the words that suppress a code, also without hyphens as other linters' codes are."""
+    named = words_for(code)
+    return (*named, *(word.replace("-", "") for word in named if "-" in word))
+
+
 def report(
     directive: Directive,
     used: AbstractSet[Item],
@@ -55,10 +63,12 @@ def report(
         named = by_word.get(item.word.upper(), frozenset())
         if named and named <= enabled and item not in used:
             idle.append(item)
-        elif not named and not any(item.word.upper() in words_for(code) for code in CODES):
+        elif not named and not any(item.word.upper() in _spellings(code) for code in CODES):
             unknown += 1
             near = _words(known).nearest(item.word) if unknown <= _MOST_CORRECTED else None
-            yield from _unknown(directive, item, near)
+            is_ours = "-" in item.word or item.word.upper().rstrip(digits) in by_word
+            if directive.kind != "noqa" or (near and is_ours) or _is_simulated(item):
+                yield _unknown(directive, item, near)
     if idle or (directive.blanket and rules <= enabled):
         yield _idle_items(directive, idle)
 
@@ -69,7 +79,7 @@ def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset
     rules = known - set(CODES)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for code in rules:
-        for word in words_for(code):
+        for word in _spellings(code):
             found[word].add(code)
     return rules, {word: frozenset(codes) for word, codes in found.items()}
 
@@ -100,21 +110,21 @@ def _names(items: list[Item]) -> str:
     return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
-def _unknown(directive: Directive, item: Item, near: str | None) -> Iterator[Finding]:
-    if item.word.upper().startswith(SIMULATED):
-        yield _finding(
+def _is_simulated(item: Item) -> bool:
+    return item.word.upper().startswith(SIMULATED)
+
+
+def _unknown(directive: Directive, item: Item, near: str | None) -> Finding:
+    if _is_simulated(item):
+        return _finding(
             directive,
             UNKNOWN,
             f"`{item.word}` is a simulator rule, which comments do not suppress",
             "Allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
             None,
         )
-        return
-    foreign = directive.kind == "noqa" and not (near and "-" in item.word)
-    if foreign:
-        return  # another linter's
     fix = near and Fix(f"Write {near}", safe=False, edits=(Edit(item.start, item.end, near),))
-    yield _finding(
+    return _finding(
         directive,
         UNKNOWN,
         f"unknown rule `{item.word}` in a suppression",
@@ -159,7 +169,7 @@ class CoveredLines:
         """Return whether a finding that starts and ends on these lines is suppressed."""
         return any(
             self._holds(word, line) or self._holds(word, end_line)
-            for word in (ALL, *words_for(code))
+            for word in (ALL, *_spellings(code))
         )
 
     def _holds(self, word: str, line: int) -> bool:
@@ -178,7 +188,7 @@ class FoundLines:
         """Index findings."""
         lines: defaultdict[str, set[int]] = defaultdict(set)
         for one in found:
-            for word in (ALL, *words_for(one.code)):
+            for word in (ALL, *_spellings(one.code)):
                 lines[word].update((one.line, one.end_line))
         self._lines = {word: sorted(known) for word, known in lines.items()}
 
