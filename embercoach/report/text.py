@@ -185,6 +185,9 @@ def summary(
     elif outcome.problems:
         said = "Nothing found; " if outcome.files_checked else ""
         yield [(f"{said}{files}.", "head"), (tail, "")]
+    elif outcome.files_skipped and not outcome.files_checked:
+        nothing = f"Nothing to check: no MLX code in {plural(outcome.files_skipped, 'file')}."
+        yield [(nothing, "warning"), (tail, "")]
     else:
         yield [("All clear", "good"), (f"; {files}.{tail}", "")]
     if outcome.problems:
