@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CLEAN, FOUND, INCOMPLETE, INTERRUPTED = 0, 1, 2, 130
 
 PROGRAM = "embercoach"
+#: The variable by which shells ask for completions.
+COMPLETE = "_EMBERCOACH_COMPLETE"
 COMMANDS = {
     "check": "Check MLX and Metal code (the default command).",
     "baseline": "Record today's findings, so that checks report only new ones.",
@@ -145,6 +147,8 @@ def start(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code; nothing is raised."""
 
     def run() -> object:
+        if COMPLETE in os.environ:
+            import embercoach.cli.powershell  # noqa: F401  (registers it)
         words = expanded(arguments)
         return group.main(words, prog_name=PROGRAM, standalone_mode=False)
 

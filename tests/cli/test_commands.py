@@ -137,7 +137,7 @@ def test_rules_can_be_filtered(embercoach: Cli) -> None:
     assert {line.split()[2] for line in ember.splitlines()[1:]} == {"error"}
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_completion(embercoach: Cli, shell: str) -> None:
     ran = embercoach("completion", shell)
     assert ran.code == 0
@@ -175,6 +175,15 @@ def test_what_is_completed() -> None:
     assert words("check", "--select", "DTYPE,FFT-NORM-001")[0] == "DTYPE,FFT-NORM-001"
     assert words("explain", "complex-003") == ["COMPLEX-003"]
     assert words("check", "--profile", "e") == ["ember"]
+
+
+def test_powershell_passes_words_in_lines_and_no_empty_variable() -> None:
+    asked = {**os.environ, "_EMBERCOACH_COMPLETE": "powershell_complete"}
+    lines = {"COMP_WORDS": "embercoach\ncheck\nmy folder\n--profile"}
+    empty = run_python("-m", "embercoach", cwd=ROOT, env=asked | lines)
+    assert empty.stdout == "plain,recommended\nplain,ember\n"
+    typed = run_python("-m", "embercoach", cwd=ROOT, env=asked | lines | {"COMP_CWORD": "e"})
+    assert typed.stdout == "plain,ember\n"
 
 
 def run(*arguments: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
