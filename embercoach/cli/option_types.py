@@ -25,7 +25,7 @@ class Commas(_ParamType):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    ) -> tuple[Any, ...]:
         """Split at commas; the configuration's reader checks the parts."""
         if isinstance(value, tuple):
             return value

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-#: The words before the one to complete are passed one a line. An empty variable is no variable.
+#: The words before the one to complete are passed one a line. An empty variable is not set.
 _SOURCE = """\
 Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
