@@ -6,26 +6,17 @@ import os
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach import rulebook
-from embercoach.cli.effective_config import (
-    key_text,
-    origin_text,
-    problems_of,
-    value_text,
-    warn,
-    warnings_of,
-)
+from embercoach.cli.effective_config import document, lines, problems_of, warn, warnings_of
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError
 from embercoach.cli.progress import progress_of
 from embercoach.config import Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
-from embercoach.config.provenance import facts
 from embercoach.engine.check_run import RunResult, joined, run
 from embercoach.engine.checkouts import CheckoutDivision, Plan
 from embercoach.engine.file_discovery import is_excluded
@@ -35,11 +26,10 @@ from embercoach.report.styled import print_lines, print_text
 from embercoach.report.text import files_text, plural, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from embercoach.cli.baseline_filter import Guard
-    from embercoach.config.provenance import SettingInForce
     from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.file_discovery import Shard
     from embercoach.finding import Problem
@@ -64,46 +54,11 @@ def show_files(plan: Plan) -> int:
 
 
 def show_settings(plan: Plan) -> int:
-    """Print the settings for the paths as TOML, each with where it comes from."""
-    for number, (scope, given) in enumerate(plan.given.items()):
-        if number:
-            print_text("", sys.stdout)
-        for entry in _lines(scope, given):
-            for line in entry.split("\n"):
-                print_text(line, sys.stdout)
+    """Print the settings and rules for the paths, each with where it comes from."""
+    paths = [path for given in plan.given.values() for path in given]
+    shown = {**document(paths, plan.configurations), "warnings": ()}
+    print_lines(lines(shown, everything=True), sys.stdout)
     return CLEAN
-
-
-def _lines(scope: ConfigurationScope, paths: Iterable[str]) -> Iterator[str]:
-    settings = scope.settings
-    yield f"# for {', '.join(paths)}"
-    yield f"# from {settings.source or 'no configuration file'}"
-    yield f"# project {settings.root}"
-    # What selectors come to, so that no rule is left to work out.
-    resolved = {
-        "select": sorted(settings.enabled),
-        "ignore": sorted(rulebook.static_codes() - settings.enabled),
-        "baseline": settings.baseline and str(settings.baseline),
-    }
-    shown = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
-    for fact in shown:
-        name, value = fact.place[0], resolved.get(fact.place[0], fact.value)
-        if len(fact.place) == 1 and value is not None and not isinstance(value, dict):
-            yield _pair(name, value, fact)
-    tables = dict.fromkeys(fact.place[0] for fact in shown if len(fact.place) > 1)
-    for table in tables:
-        yield f"[{table}]"
-        for fact in shown:
-            if fact.place[0] == table and len(fact.place) > 1 and fact.value is not None:
-                yield _pair(fact.place[1], fact.value, fact)
-
-
-def _pair(name: str, value: Any, fact: SettingInForce) -> str:
-    comment = f"  # {', '.join(map(origin_text, fact.origins))}"
-    if isinstance(value, list) and len(value) > 3:
-        items = "".join(f"    {value_text(item)},\n" for item in value)
-        return f"{key_text(name)} = [{comment}\n{items}]"
-    return f"{key_text(name)} = {value_text(value)}{comment}"
 
 
 def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigin:
