@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach import rulebook
-from embercoach.config.errors import Vocabulary
+from embercoach.config.errors import nearest
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches, severities_by_code
 from embercoach.engine.suppressions import CODES, Directive, Item
@@ -60,15 +60,19 @@ def report(
     idle = []
     unknown = 0
     for item in directive.items:
-        named = by_word.get(item.word.upper(), frozenset())
+        word = item.word.upper()
+        named = by_word.get(word, frozenset())
         if named and named <= enabled and item not in used:
             idle.append(item)
-        elif not named and not any(item.word.upper() in _spellings(code) for code in CODES):
-            unknown += 1
-            near = _words(known).nearest(item.word) if unknown <= _MOST_CORRECTED else None
-            is_ours = "-" in item.word or item.word.upper().rstrip(digits) in by_word
-            if directive.kind != "noqa" or (near and is_ours) or _is_simulated(item):
-                yield _unknown(directive, item, near)
+        if named or any(word in _spellings(code) for code in CODES):
+            continue
+        is_foreign = "-" not in word and word.rstrip(digits) not in by_word
+        if directive.kind == "noqa" and is_foreign:
+            continue
+        unknown += 1
+        near = nearest(word, words(known)) if unknown <= _MOST_CORRECTED else None
+        if near or directive.kind != "noqa" or word.startswith(SIMULATED):
+            yield _unknown(directive, item, near)
     if idle or (directive.blanket and rules <= enabled):
         yield _idle_items(directive, idle)
 
@@ -82,11 +86,6 @@ def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset
         for word in _spellings(code):
             found[word].add(code)
     return rules, {word: frozenset(codes) for word, codes in found.items()}
-
-
-@lru_cache(maxsize=1)
-def _words(known: frozenset[str]) -> Vocabulary:
-    return Vocabulary(words(known))
 
 
 def _idle_items(directive: Directive, idle: list[Item]) -> Finding:
@@ -110,12 +109,8 @@ def _names(items: list[Item]) -> str:
     return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
-def _is_simulated(item: Item) -> bool:
-    return item.word.upper().startswith(SIMULATED)
-
-
 def _unknown(directive: Directive, item: Item, near: str | None) -> Finding:
-    if _is_simulated(item):
+    if item.word.upper().startswith(SIMULATED):
         return _finding(
             directive,
             UNKNOWN,
