@@ -19,7 +19,7 @@ from embercoach.cli.entry import INCOMPLETE, INTERRUPTED, UserError
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 R = TypeVar("R")
 
@@ -27,8 +27,10 @@ R = TypeVar("R")
 SIGNALLED = 128
 
 
-def _run(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool) -> int:
-    """Run it; what it prints goes where ours goes, or, if quiet, to standard error.
+def run_command(
+    command: Sequence[str], variables: Mapping[str, str], *, quiet: bool = False
+) -> int:
+    """Run a command; what it prints goes where ours goes, or, if quiet, to standard error.
 
     Returns:
         Its exit code, as a shell would give it.
@@ -37,12 +39,11 @@ def _run(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool
         UserError: it cannot be started.
     """
     sys.stdout.flush()
+    environment = {**os.environ, **variables}
     try:
-        process = subprocess.Popen(
-            program.command, env=environment, stdout=sys.stderr if quiet else None
-        )
+        process = subprocess.Popen(command, env=environment, stdout=sys.stderr if quiet else None)
     except OSError as error:
-        raise UserError(f"cannot start {program.command[0]}: {error.strerror or error}") from error
+        raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from error
     while True:
         try:
             code = process.wait()
@@ -73,7 +74,7 @@ def run_recorded(
     """
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
         file = Path(folder) / "record.json"
-        code = _run(program, {**os.environ, **variables(file)}, quiet=quiet)
+        code = run_command(program.command, variables(file), quiet=quiet)
         record = read(file)
     if record is not None:
         return code, record

@@ -32,20 +32,13 @@ def test_version(embercoach: Cli) -> None:
     assert embercoach("--version") == embercoach("-V") == expected
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["check", "-h"], ["rules", "--help"]])
-def test_help(embercoach: Cli, arguments: list[str]) -> None:
-    ran = embercoach(*arguments)
-    assert ran.code == 0
-    assert ran.out.startswith("Usage: embercoach ")
-
-
 def test_help_lists_every_command_with_its_own_words(embercoach: Cli) -> None:
     from embercoach.cli.entry import COMMANDS
 
     text = " ".join(embercoach("--help").out.split())
     for name, summary in COMMANDS.items():
         assert f"{name} {summary}" in text
-        assert embercoach(name, "--help").code == 0
+        assert embercoach(name, "-h").out.startswith(f"Usage: embercoach {name} ")
     assert "--debug" not in embercoach("check", "--help").out
 
 
