@@ -122,6 +122,10 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         """Return whether to check standard input."""
         return STDIN in self.paths or (self.stdin_filename is not None and not self.paths)
 
+    def configurations(self) -> Configurations:
+        """Return the configurations of folders, none of which has been read."""
+        return Configurations(self.overrides, config=self.config, isolated=self.isolated)
+
     @property
     def name(self) -> str:
         """The name of standard input in reports."""
@@ -164,9 +168,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 def execute(request: CheckRequest) -> int:
     """Run the command and return the exit code."""
     started = time.monotonic()
-    configurations = Configurations(
-        request.overrides, config=request.config, isolated=request.isolated
-    )
+    configurations = request.configurations()
     if request.reads_stdin and not (request.show_settings or request.show_files):
         return _on_stdin(request, configurations)
     paths = (request.name,) if request.reads_stdin else request.paths or (".",)
