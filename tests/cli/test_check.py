@@ -55,12 +55,21 @@ def test_a_run_in_every_format(
     (project / "d.py").write_text("import numpy\n")
     ran = embercoach("check", ".", "absent.py", "--output-format", form)
     assert (ran.code, ran.err) == (2, "")
-    if form == "sarif":
+    codes = ["PYTHON-SCALAR-002", "HOST-PULL-009", "GRAPH-BREAK-001"]
+    if form == "full":
+        assert ran == embercoach("check", ".", "absent.py")
+    elif form == "json":
+        report = json.loads(ran.out)
+        assert codes_of(ran) == codes
+        assert [problem["path"] for problem in report["problems"]] == ["absent.py", "c.py"]
+        assert report["run"] == {"version": "0.0.0", "program": "this program", "shard": None}
+        counts = {"files_checked": 2, "files_skipped": 1, "suppressed": 1}
+        assert report["checkouts"] == [{"path": ".", **counts}]
+        assert report["summary"].items() >= counts.items()
+    elif form == "sarif":
         log = json.loads(ran.out)
         (run,) = log["runs"]
-        assert [r["ruleId"] for r in run["results"]] == [
-            "PYTHON-SCALAR-002", "HOST-PULL-009", "GRAPH-BREAK-001"
-        ]  # fmt: skip
+        assert [r["ruleId"] for r in run["results"]] == codes
         assert run["invocations"][0]["exitCode"] == 2
         assert len(run["invocations"][0]["toolExecutionNotifications"]) == 2
     else:
