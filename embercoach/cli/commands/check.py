@@ -113,8 +113,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 def _refuse_contradictions(request: Any) -> None:
     for one, other in (
-        ("fix", "add_noqa"),
         ("fix_only", "add_noqa"),
+        ("fix", "add_noqa"),
         ("diff", "add_noqa"),
         ("diff", "baseline_strict"),
         ("fix_only", "baseline_strict"),
