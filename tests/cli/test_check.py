@@ -377,6 +377,9 @@ def test_fixing_standard_input(embercoach: Cli) -> None:
     assert ran.out.replace("\r", "") == "import mlx\ngood_shape; bad_pull\n"
     assert "GRAPH-BREAK-001" in ran.err
     assert "Fixed 2 findings in 1 file." in ran.err
+    ran = embercoach("-", "--fix-only", stdin=b"import mlx\nbad_twice; bad_pull\n")
+    fixed = "import mlx\ngood_shape; bad_pull\n"
+    assert ran == Ran(0, fixed, "Fixed 2 findings in 1 file.\n")
     ran = embercoach("-", "--fix", stdin=b"import numpy\n")
     assert (ran.code, ran.out) == (0, "import numpy\n")
     # What can't be fixed passes through unharmed.
