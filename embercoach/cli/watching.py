@@ -18,7 +18,7 @@ import click
 from msgspec import Struct
 
 from embercoach.cli.entry import CLEAN, UserError
-from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
+from embercoach.config import DEFAULT_EXCLUDE, ConfigError
 from embercoach.config.configuration_files import SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine import workers
@@ -191,10 +191,7 @@ def _places(request: CheckRequest) -> Places:
     files = {path for path in given if path not in deep}
     deciding: set[Path | None] = {request.config}
     try:
-        configurations = Configurations(
-            request.overrides, config=request.config, isolated=request.isolated
-        )
-        plan = Plan(paths, configurations)
+        plan = Plan(paths, request.configurations())
     except ConfigError as error:
         # The check reports it. A change of the file, or in its folder, may correct it.
         deciding |= {error.path, error.absent}

@@ -296,7 +296,7 @@ def test_nothing_of_the_watched_folder_is_imported(
     for name in ("multiprocessing", "click", "embercoach"):
         (project / f"{name}.py").write_text("open('owned', 'w')\n")
     run = watched(".", program=(str(start),), folder=project)
-    assert "All clear" in run.until(IDLE)
+    assert "Nothing to check" in run.until(IDLE)
     (project / "a\x1b.py").write_text(BAD)
     assert "a\\x1b.py changed; checking." in run.until("GRAPH-BREAK-001", IDLE)
     assert not (project / "owned").exists()

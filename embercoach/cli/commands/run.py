@@ -33,8 +33,8 @@ from embercoach.cli.option_types import files
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a program whose Metal kernels run on an NVIDIA GPU.
 
-    PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
-    after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+    PROGRAM is `script.py ...`, `python ...`, `pytest ...`, or `-- -m module ...`, after all options
+    of this command. `python` and `pytest` are those of the environment that embercoach is in.
     """
     from embercoach.cli.cuda_run import execute
 

@@ -65,8 +65,8 @@ from embercoach.simulator.profile.gpus import DEFAULT, GPUS
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a program whose Metal kernels run on the CPU and are checked.
 
-    PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
-    after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+    PROGRAM is `script.py ...`, `python ...`, `pytest ...`, or `-- -m module ...`, after all options
+    of this command. `python` and `pytest` are those of the environment that embercoach is in.
     """
     from embercoach.cli.simulation import SimulationRequest, execute
 
