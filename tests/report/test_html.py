@@ -39,6 +39,14 @@ def data_of(tree: LexborHTMLParser) -> dict[str, Any]:
     return data
 
 
+def counts_in(tree: LexborHTMLParser, chart: str) -> dict[str, list[int]]:
+    """The numbers of a chart by what they count: errors, warnings, notes."""
+    return {
+        row.css_first("a").text(): [int(cell.text()) for cell in row.css(".number")]
+        for row in tree.css(f"#by-{chart} tbody tr")
+    }
+
+
 def document_of(*findings: Finding) -> dict[str, Any]:
     return json_report.document(Outcome(findings), NO_SOURCES, show_notes=True)
 
@@ -105,12 +113,31 @@ def test_counts_are_those_of_the_json(document: dict[str, Any]) -> None:
         shown = tree.css_first(f'[data-total="{severity}"]').text()
         assert int(shown) == document["summary"][f"{severity}s"]
     for chart, key in (("rules", "code"), ("files", "path")):
-        rows = tree.css(f"#by-{chart} tbody tr")
-        shown = {row.css_first("a").text(): int(row.css_first(".number").text()) for row in rows}
-        assert shown == Counter(finding[key] for finding in document["findings"])
-    families = tree.css("#by-families tbody tr")
-    total = sum(int(row.css_first(".number").text()) for row in families)
-    assert total == len(document["findings"])
+        counted: dict[str, Counter[str]] = {}
+        for finding in document["findings"]:
+            counted.setdefault(finding[key], Counter())[finding["severity"]] += 1
+        expected = {name: [one[s] for s in SEVERITIES] for name, one in counted.items()}
+        assert counts_in(tree, chart) == expected
+    families = counts_in(tree, "families").values()
+    assert sum(map(sum, families)) == len(document["findings"])
+
+
+def test_notes_do_not_dwarf_errors_in_charts() -> None:
+    error, note = (replace(one, fix=None) for one in (FINDINGS[0], FINDINGS[2]))
+    tree = LexborHTMLParser(render(document_of(error, *[note] * 500), readable=everything))
+    assert counts_in(tree, "rules") == {
+        "KERNEL-SIG-005": [1, 0, 0],
+        "PYTHON-SCALAR-002": [0, 0, 500],
+    }
+    bars = [
+        (bar.attributes["class"], bar.attributes["width"]) for bar in tree.css("#by-rules rect")
+    ]
+    assert bars == [("error", "100.0%")]
+    assert tree.css_first("#by-rules summary").text() == "1 more, with notes alone"
+    assert tree.css("#by-rules details tbody tr")
+    tree = LexborHTMLParser(render(document_of(note), readable=everything))
+    assert [bar.attributes["class"] for bar in tree.css("#by-rules rect")] == ["note"]
+    assert not tree.css("#by-rules details")
 
 
 def test_the_baseline_is_counted_where_there_was_one(document: dict[str, Any]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
 
+    from embercoach.report.html.data import Bar
+
 
 class FixTotals(Struct, frozen=True):
     """Fixes that ``--fix`` would apply, the files that it would change, those it cannot fix."""
@@ -182,11 +184,18 @@ def render(
         runs=changes.run_by_run([*earlier, ("this report", document)]) if earlier else (),
         file_numbers={path: n for n, path in enumerate(sorted({f["path"] for f in findings}))},
         bars=BARS,
+        loud=_loud,
         least_lines=LEAST_LINES,
         pages=rule_pages,
         names={page.code: page.name for page in rule_pages},
         data=data,
     )
+
+
+def _loud(rows: Sequence[Bar]) -> int:
+    """Count the rows that are seen at once: those with errors or warnings, if any."""
+    loud = sum(1 for row in rows if any(row.counts[:2]))
+    return min(loud or len(rows), BARS)
 
 
 def render_page(
