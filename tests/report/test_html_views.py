@@ -103,7 +103,7 @@ def test_findings_have_an_excerpt_with_tokens_and_their_place(browser: Any, repo
 def test_tables_of_hot_spots_are_sorted_by_their_heads(browser: Any, report: Path) -> None:
     page = opened(browser, report, "#view=hotspots")
     head = page.locator("#hot-functions th", has_text="Function")
-    assert page.locator("#hot-functions th[aria-sort]").inner_text() == "Every iteration"
+    assert page.locator("#hot-functions th[aria-sort]").inner_text() == "Avoidable"
     orders = []
     for _ in range(2):
         head.locator("button").click()
@@ -133,6 +133,6 @@ def test_five_thousand_findings_open_in_under_a_second(browser: Any, tmp_path: P
         # Two frames after the script: the list is drawn, and clicks are handled.
         drawn = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
         seconds.append(page.evaluate(f"{drawn}.then(() => performance.now())") / 1000)
-        assert page.locator("#list > li").count() == 100
+        assert page.locator("#list > li").count() == 1
         page.close()
     assert statistics.median(seconds) < OPEN_SECONDS
