@@ -122,8 +122,8 @@ def test_against_earlier_runs(embercoach: Cli, project: Path) -> None:
     }
     assert runs == {"1.json": [0, 0, 0], "2.json": [0, 4, 0], "this report": [0, 4, 1]}
     # The rule of what is left is a link, that of what is gone is not.
-    assert found.css("#since-before-rules ~ .wide-table a")
-    assert [node.text() for node in found.css("#since-before-files ~ .wide-table a")] == [
+    assert found.css("#since-before-rules ~ table a")
+    assert [node.text() for node in found.css("#since-before-files ~ table a")] == [
         "t/a.py",
         "t/new.py",
     ]
