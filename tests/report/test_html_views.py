@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from embercoach.report.html.rendering import FixTotals, render, run_details
+from embercoach.report.html.rendering import render, run_details
 from tests.report.chromium import MARKS, SCHEMES, WIDTHS, browser, close_accessible, opened
 from tests.report.conftest import FINDINGS, PROBLEMS
 from tests.report.test_html_browser import document_of
@@ -27,9 +27,14 @@ VIEWS = {
     "file": "#view=file&file=0&finding=0",
     "lost file": "#view=file&file=1",
     "rule": "#view=findings",
+    "places": "#view=findings",
     "keys": "#view=overview",
 }
-OPENING = {"rule": "#list button.rule >> nth=0", "keys": "#keys"}
+OPENING = {
+    "rule": "#list button.rule >> nth=0",
+    "places": "#list details:last-child summary >> nth=0",
+    "keys": "#keys",
+}
 OPEN_SECONDS = 1.0
 
 
@@ -57,8 +62,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document["checkouts"] = [{"path": str(path), **counted} for path in (folder, folder / "other")]
     changes = [{"path": str(model), "code": "GRAPH-BREAK-001", "known": 3, "fixed": 1}]
     document["summary"]["baseline"] = {"known": 3, "fixed": 1, "changes": changes}
-    totals = (FixTotals(1, 1, 0), FixTotals(5, 2, 1))
-    details = run_details(document, seconds=0.0, command="embercoach report .", fixes=totals)
+    document["summary"] |= {"fixable": 1, "fixable_unsafe": 5}
+    details = run_details(document, seconds=0.0, command="embercoach report .")
     file = folder / "report.html"
     page = render(
         document, readable=lambda _: True, earlier=[("before.json", earlier)], details=details
