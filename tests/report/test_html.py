@@ -17,13 +17,12 @@ from embercoach.finding import SEVERITIES, Finding
 from embercoach.report import json_report
 from embercoach.report.html import sources as html_sources
 from embercoach.report.html.rendering import render
+from embercoach.report.outcome import SourceTexts
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from embercoach.report.outcome import SourceTexts
 
 HOSTILE = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>&amp;\u2028\u2029"
 ELEMENTS = {"script": 2, "style": 1, "img": 0, "iframe": 0, "object": 0, "form": 1}
@@ -47,15 +46,8 @@ def counts_in(tree: LexborHTMLParser, chart: str) -> dict[str, list[int]]:
     }
 
 
-def document_of(*findings: Finding) -> dict[str, Any]:
-    return json_report.document(Outcome(findings), NO_SOURCES, show_notes=True)
-
-
-class _NoSources:
-    """For findings without fixes, no source is read."""
-
-
-NO_SOURCES: Any = _NoSources()
+def document_of(*findings: Finding, marks: Sequence[str] | None = None) -> dict[str, Any]:
+    return json_report.document(Outcome(findings), SourceTexts(), show_notes=True, marks=marks)
 
 
 @pytest.fixture
@@ -196,7 +188,7 @@ def test_an_unknown_rule_has_a_word_instead_of_a_page() -> None:
 
 
 def test_nothing_found(clean: Outcome) -> None:
-    document = json_report.document(clean, NO_SOURCES, show_notes=True)
+    document = json_report.document(clean, SourceTexts(), show_notes=True)
     tree = LexborHTMLParser(render(document, readable=everything))
     assert "Nothing found." in tree.css_first("#overview").text()
     assert data_of(tree)["findings"] == []
@@ -223,7 +215,7 @@ def test_nothing_can_inject(
     placed = replace(FINDINGS[1], path="hostile.py", line=2, column=1, end_line=2, end_column=2)
     fault = replace(PROBLEMS[0], path=hostile, message=hostile)
     found = replace(outcome, findings=(named, placed), problems=(fault,))
-    document = json_report.document(found, NO_SOURCES, show_notes=True)
+    document = json_report.document(found, SourceTexts(), show_notes=True)
     page = render(document, readable=everything)
     page.encode("utf-8")
     tree = LexborHTMLParser(page)

@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.finding import Step
-from embercoach.report import json_report
 from embercoach.report.html.rendering import render
-from embercoach.report.outcome import SourceTexts
 from tests.notebooks.written import notebook, prose, written
-from tests.report.conftest import FINDINGS, Outcome
+from tests.report.conftest import FINDINGS
+from tests.report.test_html import document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from selectolax.lexbor import LexborNode
@@ -106,11 +105,6 @@ def codes_in(tree: LexborHTMLParser) -> list[str]:
 
 def is_hidden(tree: LexborHTMLParser, selector: str) -> bool:
     return "hidden" in tree.css_first(selector).attributes
-
-
-def document_of(*findings: Any, marks: Sequence[str] | None = None) -> dict[str, Any]:
-    outcome = Outcome(findings)
-    return json_report.document(outcome, SourceTexts(), show_notes=True, marks=marks)
 
 
 def test_the_list_is_drawn_in_pages(opened: Open) -> None:

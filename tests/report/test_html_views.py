@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from embercoach.report.html.rendering import render, run_details
 from tests.report.chromium import MARKS, SCHEMES, WIDTHS, browser, close_accessible, opened
 from tests.report.conftest import FINDINGS, PROBLEMS
-from tests.report.test_html_browser import document_of
+from tests.report.test_html import document_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -102,36 +102,10 @@ MOST_ROWS = 200
 TOP_LEVEL = "top level"
 
 
-def hot_spots(
-    findings: Findings,
-    files: Mapping[str, int],
-    placed: Mapping[str, Findings],
-    sources: Mapping[str, Source],
-    tokens: Mapping[str, Tokens],
-) -> dict[str, list[list[Any]]]:
-    """Return the rows of both tables.
-
-    Args:
-        findings: of the whole report.
-        files: numbers of the paths in the report.
-        placed: findings of the files that are shown, at the lines of their texts.
-        sources: the files that are shown.
-        tokens: of these files, with their functions.
-
-    Returns:
-        ``files``: number, lines, and findings by severity, the most errors and warnings a line
-        first. ``functions``: the file's number, the name, the findings in loops by ``REPEATED``,
-        and the number of the first one, the most stalls first.
-    """
-    return {
-        "files": _files(files, placed, sources),
-        "functions": _functions(findings, files, placed, tokens),
-    }
-
-
-def _files(
+def _hot_files(
     files: Mapping[str, int], placed: Mapping[str, Findings], sources: Mapping[str, Source]
 ) -> list[list[Any]]:
+    """Return number, lines and findings by severity of each file, the densest first."""
     rows = []
     for path, found in placed.items():
         lines = sources[path].count
@@ -147,12 +121,13 @@ def _files(
     return sorted(rows, key=density)[:MOST_ROWS]
 
 
-def _functions(
+def _hot_functions(
     findings: Findings,
     files: Mapping[str, int],
     placed: Mapping[str, Findings],
     tokens: Mapping[str, Tokens],
 ) -> list[list[Any]]:
+    """Return the file, the name, the stalls by ``WAITS`` and the first of them, the most first."""
     numbers: dict[str, list[int]] = {}
     for number, finding in enumerate(findings):
         numbers.setdefault(finding["path"], []).append(number)
@@ -278,7 +253,10 @@ def table(
             for path in paths
         ],
         "findings": rows,
-        "hot": hot_spots(document["findings"], file_numbers, placed, shown_sources, read),
+        "hot": {
+            "files": _hot_files(file_numbers, placed, shown_sources),
+            "functions": _hot_functions(document["findings"], file_numbers, placed, read),
+        },
         "texts": texts.all,
         **_checkouts(document, paths, shown),
     }

@@ -172,18 +172,13 @@
   let explicit = false; // severities that the reader has chosen
   let page = 0;
 
-  const haystacks = new Map();
   function haystack(finding) {
-    if (!haystacks.has(finding.index)) {
-      const rule = data.rules[finding.rule];
-      const words = [rule.code, rule.name, finding.message, finding.help, finding.fix ?? "", data.files[finding.file].path];
-      haystacks.set(finding.index, words.join("\n").toLowerCase());
-    }
-    return haystacks.get(finding.index);
+    const { code, name } = data.rules[finding.rule];
+    const words = [code, name, finding.message, finding.help, finding.fix ?? "", data.files[finding.file].path];
+    return finding.haystack ??= words.join("\n").toLowerCase();
   }
 
-  const ranks = new Map(data.contexts.map((context, rank) => [context, rank]));
-  const harm = (finding) => ranks.get(finding.context) ?? data.contexts.length;
+  const harm = (finding) => data.contexts.indexOf(finding.context);
   const orders = {
     path: ([a], [b]) => a.index - b.index,
     severity: ([a, ...as], [b, ...bs]) => a.severity - b.severity || bs.length - as.length || harm(a) - harm(b) || a.index - b.index,
@@ -195,12 +190,11 @@
     const [checkout, family, code] = ["checkout", "family", "rule"].map((id) => $(id)?.value);
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = checked();
-    const rules = data.rules.map((rule) => ({ family: !family || rule.family === family, rule: !code || rule.code === code }));
     return {
       search: (finding) => words.every((word) => haystack(finding).includes(word)),
       checkout: (finding) => !checkout || data.checkouts[data.inside[finding.file]] === checkout,
-      family: (finding) => rules[finding.rule].family,
-      rule: (finding) => rules[finding.rule].rule,
+      family: (finding) => !family || data.rules[finding.rule].family === family,
+      rule: (finding) => !code || data.rules[finding.rule].code === code,
       severity: (finding) => wanted.includes(severityOf(finding)),
     };
   }
@@ -416,10 +410,7 @@
     const found = byFile[view.file];
     view.last = wanted === null ? -1 : found.findIndex((finding) => finding.index === wanted);
     $("file-status").textContent = view.last < 0 ? plural(found.length, "finding") : `Finding ${number(view.last + 1)} of ${number(found.length)}`;
-    for (const button of document.querySelectorAll("[data-jump]")) {
-      const to = view.last + Number(button.dataset.jump);
-      button.disabled = to < 0 || to >= found.length;
-    }
+    turnable($("jumps"), view.last, found.length);
     const box = wanted === null ? null : $(`finding-${wanted}`);
     box?.querySelector(".folded")?.setAttribute("open", "");
     if (box) reach(box);
@@ -433,10 +424,14 @@
 
   // The rule's page
   function openRule(code) {
-    const template = $(`rule-${code}`);
-    $("drawer-title").textContent = template.dataset.title;
-    $("drawer-summary").replaceChildren(...prose("p", "", template.dataset.summary).childNodes);
-    $("drawer-body").replaceChildren(template.content.cloneNode(true));
+    const { content, dataset } = $(`rule-${code}`);
+    openDrawer(dataset.title, dataset.summary, content);
+  }
+
+  function openDrawer(title, summary, body) {
+    $("drawer-title").textContent = title;
+    $("drawer-summary").replaceChildren(...prose("p", "", summary).childNodes);
+    $("drawer-body").replaceChildren(...body.cloneNode(true).childNodes);
     $("drawer").showModal();
     $("drawer").scrollTop = 0;
   }
@@ -522,13 +517,12 @@
     const step = Number(event.target.dataset.step ?? 0);
     if (step) showLines(view.page + step);
   });
-  for (const button of document.querySelectorAll("[data-jump]")) {
-    button.addEventListener("click", () => {
-      const next = byFile[view.file][view.last + Number(button.dataset.jump)];
-      history.replaceState(null, "", linkTo(next));
-      route();
-    });
-  }
+  $("jumps").addEventListener("click", (event) => {
+    const step = Number(event.target.dataset.step ?? 0);
+    if (!step) return;
+    history.replaceState(null, "", linkTo(byFile[view.file][view.last + step]));
+    route();
+  });
   $("drawer-close").addEventListener("click", () => $("drawer").close());
   $("drawer").addEventListener("click", (event) => {
     if (event.target === $("drawer")) $("drawer").close();
@@ -545,20 +539,14 @@
   }
 
   function step(by) {
-    if (!$("file").hidden) document.querySelector(`[data-jump="${by}"]`).click();
+    if (!$("file").hidden) document.querySelector(`#jumps [data-step="${by}"]`).click();
     if ($("findings").hidden) return;
     const links = [...document.querySelectorAll("#list .meta a.path")];
     const at = links.findIndex((link) => link.closest("li").contains(document.activeElement));
     links[at < 0 ? 0 : at + by]?.focus();
   }
 
-  function openKeys() {
-    $("drawer-title").textContent = "Keys";
-    $("drawer-summary").textContent = "";
-    $("drawer-body").replaceChildren(...$("keys-help").cloneNode(true).childNodes);
-    $("drawer").showModal();
-  }
-
+  const openKeys = () => openDrawer("Keys", "", $("keys-help"));
   const keys = { "/": search, "?": openKeys, j: () => step(1), k: () => step(-1) };
   window.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, select") || $("drawer").open;
