@@ -280,7 +280,9 @@ def language(path: Path, source: str) -> str:
 
 
 def hits_in(path: Path, name: str) -> Iterator[Hit]:
-    """The excluded words of a file, whose hits have the name."""
+    """The excluded words of a file, whose hits have the name; none in a picture."""
+    if path.suffix == ".png":
+        return
     source = path.read_text(encoding="utf-8")
     kind = language(path, source)
     fragments: Iterable[tuple[int, str]] = ()
