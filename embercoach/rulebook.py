@@ -57,7 +57,7 @@ def severities(
 Fixability = Literal["none", "safe", "unsafe", "mixed"]
 #: The heading of the code that follows the help of a finding.
 FIX = "How to fix"
-#: How a page begins: with its title, and the line that says what goes wrong.
+#: How a page begins: with its title, and the line about the harm.
 _TOP = re.compile(r"# (?P<name>[^ \n]+) \((?P<code>[^)\n]+)\)\n\n(?P<summary>[^#\n].*)\n\n")
 #: What stands between a page's text and its metadata, which a fence ends.
 _METADATA = "\n## Metadata\n```toml\n"

@@ -24,7 +24,7 @@ _WEIGHTS = {"Bad": 3.0, "Good": 1.5, FIX: 1.5, "Why it hurts": 0.5}
 _INDENT = "    "
 _FENCE = "```"
 #: What comes before the text of a kernel; in an example of the fix it is as it was.
-_LAUNCH = re.compile(r"(?<=```python\n)(?s:.*?)\n(?= *source=""")")
+_LAUNCH = re.compile(r"(?<=```python\n)(?s:.*?)\n(?= *source=\"{3})")
 #: Lines at the start of two examples, the fence among them, that the second one leaves out.
 _LEAST_SAME = 5
 _CUT: Line = [(f"{_INDENT}...", "faint")]
@@ -34,7 +34,7 @@ _IMPORTS = re.compile(r"\A(?:(?:import|from) .*\n|\n)+")
 
 
 def page_lines(rule: Rule, width: int, *, full: bool) -> list[Line]:
-    """Return a rule's page: what goes wrong, examples, the fix, exceptions, severities.
+    """Return a rule's page: the harm, examples, the fix, exceptions, severities.
 
     Args:
         rule: with its page.

@@ -76,25 +76,31 @@ def wrapped(line: Line, prefix: int, width: int) -> Iterator[Line]:
         prefix: how many spans come before the text and are not broken.
         width: columns of the terminal; a prefix of more than half of it indents by four columns.
     """
-    from rich.cells import cell_len
-
     shown = harmless(line)
-    if cell_len(plain(shown)) <= width:
+    if _columns(plain(shown)) <= width:
         yield line
         return
-    current, used = shown[:prefix], cell_len(plain(shown[:prefix]))
+    current, used = shown[:prefix], _columns(plain(shown[:prefix]))
     indent = used if used <= width // 2 else 4
     for text, style in shown[prefix:]:
         for word in re.findall(r" *[^ ]+| +\Z", text):
-            size = cell_len(word)
+            size = _columns(word)
             if used + size > width and used > indent:
                 yield current
                 current, used = [(" " * indent, "")], indent
                 word = word.lstrip(" ")  # noqa: PLW2901
-                size = cell_len(word)
+                size = _columns(word)
             current.append((word, style))
             used += size
     yield current
+
+
+def _columns(text: str) -> int:
+    if text.isascii():
+        return len(text)  # without the time that rich takes to import
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def plain(line: Line) -> str:

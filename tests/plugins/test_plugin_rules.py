@@ -109,7 +109,7 @@ def test_its_page_is_explained_listed_and_in_sarif(embercoach: Cli, installed: s
     explained = embercoach("explain", "--rules-from", installed, "rule-acme-eval-001")
     assert "Text of ACME-EVAL-001." in explained.out
     listed = embercoach("rules", "--rules-from", installed, "--family", "acme-eval")
-    assert "summary of ACME-EVAL-001" in listed.out
+    assert "Summary of ACME-EVAL-001" in listed.out
     ran = embercoach("check", "--rules-from", installed, "--output-format", "sarif")
     (run,) = json.loads(ran.out)["runs"]
     (result,) = run["results"]
@@ -187,7 +187,9 @@ def test_a_changed_plugin_makes_cached_results_invalid(
         monkeypatch.delitem(sys.modules, "rules_of_acme")
         counts.append(cached(installed))
 
-    (folder / "rules_of_acme_pages" / f"{CODE}.md").write_text(page(CODE) + "More.\n", "utf-8")
+    (folder / "rules_of_acme_pages" / f"{CODE}.md").write_text(
+        page(CODE).replace("Text", "More"), "utf-8"
+    )
     changed()
     source = folder / "rules_of_acme.py"
     source.write_text(source.read_text(encoding="utf-8") + "\nX = 1\n", encoding="utf-8")

@@ -23,7 +23,7 @@ from embercoach.terminal_text import json_text
 @shared_options.plugins
 @click.pass_context
 def command(ctx: click.Context, code: str, output_format: str, *, full: bool) -> None:
-    """Explain a rule: what goes wrong, examples, the fix, and where it is silent.
+    """Explain a rule: the harm, examples, the fix, and where it is silent.
 
     CODE is a rule's code, or its name as `embercoach rules` shows it.
 
