@@ -44,11 +44,7 @@ def page_lines(rule: Rule, width: int, *, full: bool) -> list[Line]:
     title: list[Line] = [[(rule.code, "code"), (f" {rule.name}", "head")]]
     sections = _sections(rule.page)
     if not full:
-        sections = {name: _excerpt(text) for name, text in sections.items() if name not in LONG}
-        if FIX in sections:
-            sections[FIX] = _LAUNCH.sub("...\n", sections[FIX], count=1)
-        if "Good" in sections:
-            sections["Good"] = _from_difference(sections["Good"], sections.get("Bad", ""))
+        sections = _excerpts(sections)
     bodies = {name: _body(text, width) for name, text in sections.items()}
     bodies["Severities"] = [line for fact in rule.facts() for line in _prose(f"- {fact}", width)]
     if full:
@@ -99,6 +95,16 @@ def _sections(page: str) -> dict[str, str]:
         else:
             sections[name].append(line)
     return {name: "\n".join(lines).strip() for name, lines in sections.items()}
+
+
+def _excerpts(sections: dict[str, str]) -> dict[str, str]:
+    """Return the sections of a short page, with the part of each example that matters."""
+    short = {name: _excerpt(text) for name, text in sections.items() if name not in LONG}
+    if FIX in short:
+        short[FIX] = _LAUNCH.sub("...\n", short[FIX], count=1)
+    if "Good" in short:
+        short["Good"] = _from_difference(short["Good"], short.get("Bad", ""))
+    return short
 
 
 def _excerpt(text: str) -> str:

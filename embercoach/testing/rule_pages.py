@@ -79,7 +79,7 @@ def page_of(text: str, path: Path) -> Page:
     """Parse a page.
 
     Raises:
-        RulePageError: the front matter breaks the form.
+        RulePageError: its top or its metadata breaks the form.
         ValueError: a code section holds a block that is not fenced as ``python``, nor, under Bad
             or Good, as a language that is linted.
     """
