@@ -13,7 +13,7 @@ from embercoach.finding import SEVERITIES, Severity
 from embercoach.toml import TOMLDecodeError, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PROFILES = ("recommended", "ember")
 #: Where a finding stands.
@@ -151,6 +151,18 @@ def builtin_codes() -> frozenset[str]:
 def codes() -> frozenset[str]:
     """All rule codes, those of plugins included; no page is read."""
     return builtin_codes() | _plugin_pages.keys()
+
+
+@lru_cache(maxsize=512)
+def words_for(code: str) -> tuple[str, ...]:
+    """Return the words that name a code: itself and its families (``GRAPH-BREAK``)."""
+    parts = code.split("-")
+    return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
+def words(known: Iterable[str]) -> set[str]:
+    """Return the words that name some codes."""
+    return {word for code in known for word in words_for(code)}
 
 
 @lru_cache(maxsize=1)

@@ -55,12 +55,19 @@ def tables() -> None:
         path.write_text(documentation.with_table(page_name), encoding="utf-8")
 
 
+def terminal() -> None:
+    """Write the picture of a terminal."""
+    module = imported(".ci/terminal.py")
+    module.PICTURE.write_text(module.picture(), encoding="utf-8")
+
+
 #: Each part by its name, in the order in which they are written.
 PARTS: dict[str, Callable[[], None]] = {
     "schema": schema,
     "readme": readme.regenerate,
     "documents": outputs,
     "tables": tables,
+    "terminal": terminal,
     "advice": page.regenerate,
     "profile": profile_page.regenerate,
     "counts": counts,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError
-from embercoach.cli.programs import CUDA, SIGNALLED, program_of
+from embercoach.cli.programs import CUDA, program_of, run_command
+from embercoach.installation import install_command
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -36,18 +35,8 @@ def execute(words: tuple[str, ...], *, claim_metal: bool, sanitize: bool) -> int
     program = program_of(words, CUDA)
     variables = {"EMBERCOACH_CUDA_CLAIM_METAL": "1"} if claim_metal else {}
     if not sanitize:
-        return _run(program.command, variables)
+        return run_command(program.command, variables)
     return _sanitized(program.command, variables)
-
-
-def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run a command line; return its exit code as a shell would."""
-    sys.stdout.flush()
-    try:
-        code = subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
-    except OSError as error:
-        raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from error
-    return code if code >= 0 else SIGNALLED - code
 
 
 def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
@@ -56,9 +45,7 @@ def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
         from embercoach.cuda.sanitizer import TOOLS, findings_in, sanitizer_command
         from embercoach.simulator.reporting.messages import report
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"--sanitize needs {error.name}: python -m pip install 'embercoach[cuda]'"
-        ) from error
+        raise UserError(f"--sanitize needs {error.name}: {install_command('cuda')}") from error
     status = CLEAN
     found: list[KernelFinding] = []
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
@@ -66,7 +53,7 @@ def _sanitized(command: Sequence[str], variables: Mapping[str, str]) -> int:
             log, notes = Path(folder) / f"{tool}.log", Path(folder) / f"{tool}.jsonl"
             try:
                 line, settings = sanitizer_command(tool, command, log, notes)
-                code = _run(line, {**variables, **settings})
+                code = run_command(line, {**variables, **settings})
                 status = status or code
                 if not log.exists():
                     message = f"embercoach: {tool} of compute-sanitizer wrote no report"

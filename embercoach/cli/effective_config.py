@@ -67,7 +67,7 @@ def idle_patterns(plan: Plan) -> Iterator[ConfigWarning]:
         if scope.top.exclude is not None or scope.top.extend_exclude:
             continue  # what the command line leaves out may be what they are for
         paths: list[str] | None = None
-        for key in PER_FILE:
+        for key in PER_FILE[bool(scope.top.per_file_ignores) :]:
             for pattern in file.table.get(key, {}):
                 if paths is None:
                     paths = [str(one.path) for one in plan.files(scope)]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CLEAN, FOUND, INCOMPLETE, INTERRUPTED = 0, 1, 2, 130
 
 PROGRAM = "embercoach"
+#: The variable by which shells ask for completions.
+COMPLETE = "_EMBERCOACH_COMPLETE"
 COMMANDS = {
     "check": "Check MLX and Metal code (the default command).",
     "baseline": "Record today's findings, so that checks report only new ones.",
@@ -44,6 +46,15 @@ COMMANDS = {
 #: Commands that the help page does not list.
 HIDDEN = ("dev",)
 DEFAULT = "check"
+#: Commands by the words that other tools have for them.
+FOREIGN = {
+    **dict.fromkeys(("lint", "scan", "analyze", "analyse"), "check"),
+    **dict.fromkeys(("fix", "format"), "check --fix"),
+    "test": "simulate pytest",
+    "profile": "simulate --profile",
+    "rule": "explain",
+    "lsp": "server",
+}
 
 
 class UserError(click.ClickException):
@@ -92,7 +103,7 @@ class CommandGroup(click.Group):
 
 
 def _refuse_misspelt(word: str) -> None:
-    """Refuse a path that does not exist and is similar to a command's name.
+    """Refuse a path that does not exist and is, or is similar to, a word for a command.
 
     Raises:
         click.UsageError: the word is such a path.
@@ -101,7 +112,7 @@ def _refuse_misspelt(word: str) -> None:
         return
     from embercoach.config.errors import nearest
 
-    near = nearest(word, COMMANDS, cutoff=0.75)
+    near = FOREIGN.get(word) or nearest(word, COMMANDS, cutoff=0.75)
     if near is not None:
         raise click.UsageError(f"no such command or path '{word}'; did you mean '{near}'?")
 
@@ -136,6 +147,8 @@ def start(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code; nothing is raised."""
 
     def run() -> object:
+        if COMPLETE in os.environ:
+            import embercoach.cli.powershell  # noqa: F401  (registers it)
         words = expanded(arguments)
         return group.main(words, prog_name=PROGRAM, standalone_mode=False)
 

@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach import rulebook
-from embercoach.cli.effective_config import (
-    key_text,
-    origin_text,
-    problems_of,
-    value_text,
-    warn,
-    warnings_of,
-)
+from embercoach.cli.effective_config import document, lines, problems_of, warn, warnings_of
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError
 from embercoach.cli.progress import progress_of
 from embercoach.config import Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
-from embercoach.config.provenance import facts
 from embercoach.engine.check_run import RunResult, joined, run
 from embercoach.engine.checkouts import CheckoutDivision, Plan
 from embercoach.engine.file_discovery import is_excluded
+from embercoach.files import shown_path
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, print_text
-from embercoach.report.text import plural, problem_lines
+from embercoach.report.text import files_text, plural, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from embercoach.cli.baseline_filter import Guard
-    from embercoach.config.provenance import SettingInForce
     from embercoach.engine.checkouts import CheckoutsOutcome
     from embercoach.engine.file_discovery import Shard
     from embercoach.finding import Problem
@@ -62,46 +54,11 @@ def show_files(plan: Plan) -> int:
 
 
 def show_settings(plan: Plan) -> int:
-    """Print the settings for the paths as TOML, each with where it comes from."""
-    for number, (scope, given) in enumerate(plan.given.items()):
-        if number:
-            print_text("", sys.stdout)
-        for entry in _lines(scope, given):
-            for line in entry.split("\n"):
-                print_text(line, sys.stdout)
+    """Print the settings and rules for the paths, each with where it comes from."""
+    paths = [path for given in plan.given.values() for path in given]
+    shown = {**document(paths, plan.configurations), "warnings": ()}
+    print_lines(lines(shown, everything=True), sys.stdout)
     return CLEAN
-
-
-def _lines(scope: ConfigurationScope, paths: Iterable[str]) -> Iterator[str]:
-    settings = scope.settings
-    yield f"# for {', '.join(paths)}"
-    yield f"# from {settings.source or 'no configuration file'}"
-    yield f"# project {settings.root}"
-    # What selectors come to, so that no rule is left to work out.
-    resolved = {
-        "select": sorted(settings.enabled),
-        "ignore": sorted(rulebook.static_codes() - settings.enabled),
-        "baseline": settings.baseline and str(settings.baseline),
-    }
-    shown = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
-    for fact in shown:
-        name, value = fact.place[0], resolved.get(fact.place[0], fact.value)
-        if len(fact.place) == 1 and value is not None and not isinstance(value, dict):
-            yield _pair(name, value, fact)
-    tables = dict.fromkeys(fact.place[0] for fact in shown if len(fact.place) > 1)
-    for table in tables:
-        yield f"[{table}]"
-        for fact in shown:
-            if fact.place[0] == table and len(fact.place) > 1 and fact.value is not None:
-                yield _pair(fact.place[1], fact.value, fact)
-
-
-def _pair(name: str, value: Any, fact: SettingInForce) -> str:
-    comment = f"  # {', '.join(map(origin_text, fact.origins))}"
-    if isinstance(value, list) and len(value) > 3:
-        items = "".join(f"    {value_text(item)},\n" for item in value)
-        return f"{key_text(name)} = [{comment}\n{items}]"
-    return f"{key_text(name)} = {value_text(value)}{comment}"
 
 
 def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigin:
@@ -141,7 +98,9 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     output_file: Path | None
     statistics: bool
     quiet: bool
+    verbose: bool
     fix: bool
+    fix_only: bool
     unsafe_fixes: bool
     diff: bool
     add_noqa: bool
@@ -162,6 +121,10 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     def reads_stdin(self) -> bool:
         """Return whether to check standard input."""
         return STDIN in self.paths or (self.stdin_filename is not None and not self.paths)
+
+    def configurations(self) -> Configurations:
+        """Return the configurations of folders, none of which has been read."""
+        return Configurations(self.overrides, config=self.config, isolated=self.isolated)
 
     @property
     def name(self) -> str:
@@ -204,9 +167,8 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def execute(request: CheckRequest) -> int:
     """Run the command and return the exit code."""
-    configurations = Configurations(
-        request.overrides, config=request.config, isolated=request.isolated
-    )
+    started = time.monotonic()
+    configurations = request.configurations()
     if request.reads_stdin and not (request.show_settings or request.show_files):
         return _on_stdin(request, configurations)
     paths = (request.name,) if request.reads_stdin else request.paths or (".",)
@@ -231,6 +193,8 @@ def execute(request: CheckRequest) -> int:
             )
 
         outcome = check()
+        if request.verbose:
+            _log(request, outcome.scopes, time.monotonic() - started)
         if request.diff:
             return _diff(request, outcome.scopes, [*problems, *plan.all_problems])
         result, done = outcome.result(problems), ""
@@ -244,6 +208,22 @@ def execute(request: CheckRequest) -> int:
         origin = origin_of(outcome, request.shard)
     answer = Answer(result=result, sources=SourceTexts(), done=done, origin=origin)
     return _report(request, plan.scopes, answer, baselines, configurations)
+
+
+def _log(
+    request: CheckRequest, results: dict[ConfigurationScope, RunResult], seconds: float
+) -> None:
+    """Print where settings and results come from, and the time, to standard error."""
+    from embercoach.engine.cache import FOLDER
+
+    for scope, result in results.items():
+        settings = scope.settings
+        source = shown_path(settings.source) if settings.source else "no configuration file"
+        rules = f"profile {settings.profile}, {plural(len(settings.enabled), 'rule')}"
+        cache = f"{result.cached} from {shown_path(settings.root / FOLDER)}"
+        cache = "no cache" if request.no_cache or request.reads_stdin else cache
+        print_text(f"embercoach: {source}: {rules}; {files_text(result)}, {cache}", sys.stderr)
+    print_text(f"embercoach: checked in {seconds:.2f} s", sys.stderr)
 
 
 def _guards(
@@ -357,7 +337,10 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
             sys.stdout.buffer.write(data)
         return CLEAN
     check = partial(run, (), settings, jobs=request.jobs, debug=request.debug)
+    started = time.monotonic()
     result, done = check(stdin=(request.name, data)), ""
+    if request.verbose:
+        _log(request, {scope: result}, time.monotonic() - started)
     if request.fix or request.diff:
         from embercoach.engine.fixing import fix_once, troubles
 
@@ -414,6 +397,11 @@ def _report(
 ) -> int:
     from embercoach.cli.output import write_report
 
+    if request.fix_only:
+        if answer.done and not request.quiet:
+            print_text(answer.done, sys.stderr)
+        answer = replace(answer, result=RunResult(problems=answer.result.problems))
+        request, baselines = replace(request, quiet=True), ()
     stale: tuple[tuple[Path, int], ...] = ()
     if baselines:
         answer, found_stale = without_known(answer, baselines)

@@ -25,7 +25,7 @@ class Commas(_ParamType):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    ) -> tuple[Any, ...]:
         """Split at commas; the configuration's reader checks the parts."""
         if isinstance(value, tuple):
             return value
@@ -36,6 +36,24 @@ class Commas(_ParamType):
     ) -> list[CompletionItem]:
         """Files: patterns often are the beginnings of paths."""
         return files(ctx, param, incomplete)
+
+
+class PatternCodes(Commas):
+    """Patterns of files, each with rule codes: ``tests/:HOST-PULL,DTYPE-001,old.py:ALL``."""
+
+    name = "pattern:codes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[str, str], ...]:
+        """Return pairs of a pattern and a code; a code without a pattern has the last one."""
+        pairs: list[tuple[str, str]] = []
+        for part in super().convert(value, param, ctx):
+            pattern, colon, code = part.rpartition(":")
+            if not (colon or pairs):
+                self.fail(f"must be PATTERN:CODE,... such as tests/:DTYPE, got '{value}'")
+            pairs.append((pattern if colon else pairs[-1][0], code))
+        return tuple(pairs)
 
 
 def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -63,10 +81,9 @@ class Codes(Commas):
         _load_plugins()
         before, comma, last = incomplete.rpartition(",")
         known = rulebook.static_codes() if self.selects else rulebook.codes()
-        families = {code.rpartition("-")[0] for code in known}
         return [
             CompletionItem(f"{before}{comma}{word}")
-            for word in sorted(known | families)
+            for word in sorted(rulebook.words(known))
             if word.startswith(last.upper())
         ]
 
@@ -86,28 +103,6 @@ class Code(Codes):
     ) -> list[CompletionItem]:
         """Return codes; and where none begins so, files, as a place in one is explained too."""
         return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
-
-
-class RuleFamily(_ParamType):
-    """The name of a family of rules."""
-
-    name = "family"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the families that go on from what is typed."""
-        from click.shell_completion import CompletionItem
-
-        from embercoach import rulebook
-
-        _load_plugins()
-        families = {rule.family for rule in rulebook.rules().values()}
-        return [
-            CompletionItem(family)
-            for family in sorted(families)
-            if family.startswith(incomplete.lower())
-        ]
 
 
 def _load_plugins() -> None:

@@ -16,10 +16,11 @@ from msgspec import Struct
 
 import embercoach
 from embercoach.cli.entry import INCOMPLETE, INTERRUPTED, UserError
+from embercoach.installation import install_command
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 R = TypeVar("R")
 
@@ -27,8 +28,10 @@ R = TypeVar("R")
 SIGNALLED = 128
 
 
-def _run(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool) -> int:
-    """Run it; what it prints goes where ours goes, or, if quiet, to standard error.
+def run_command(
+    command: Sequence[str], variables: Mapping[str, str], *, quiet: bool = False
+) -> int:
+    """Run a command; what it prints goes where ours goes, or, if quiet, to standard error.
 
     Returns:
         Its exit code, as a shell would give it.
@@ -37,12 +40,11 @@ def _run(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool
         UserError: it cannot be started.
     """
     sys.stdout.flush()
+    environment = {**os.environ, **variables}
     try:
-        process = subprocess.Popen(
-            program.command, env=environment, stdout=sys.stderr if quiet else None
-        )
+        process = subprocess.Popen(command, env=environment, stdout=sys.stderr if quiet else None)
     except OSError as error:
-        raise UserError(f"cannot start {program.command[0]}: {error.strerror or error}") from error
+        raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from error
     while True:
         try:
             code = process.wait()
@@ -73,7 +75,7 @@ def run_recorded(
     """
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
         file = Path(folder) / "record.json"
-        code = _run(program, {**os.environ, **variables(file)}, quiet=quiet)
+        code = run_command(program.command, variables(file), quiet=quiet)
         record = read(file)
     if record is not None:
         return code, record
@@ -149,12 +151,10 @@ def program_of(words: tuple[str, ...], runner: str = SIMULATOR) -> ProgramComman
         return _pytest(_interpreter_beside(first, runner), rest, runner, here=False)
     if re.fullmatch(r"python(\d+(\.\d+)?)?", name):
         return _python(_interpreter(first, runner), rest, runner)
-    if first.startswith("-"):
-        return _python(_Interpreter(sys.executable), list(words), runner)
-    if first.endswith(".py") and Path(first).is_file():
+    if first.startswith("-") or first.endswith(".py"):
         return _python(_Interpreter(sys.executable), list(words), runner)
     raise click.UsageError(
-        f"program must be `python script.py`, `-m module` or `pytest`, got '{first}'"
+        f"program must be `script.py`, `python`, `pytest` or `-- -m module`, got '{first}'"
     )
 
 
@@ -204,7 +204,7 @@ def _require(runner: str, interpreter: str) -> None:
     if subprocess.run(asked, capture_output=True, check=False).returncode:
         raise click.UsageError(
             f"'{interpreter}' has no embercoach; install it with: "
-            f"{interpreter} -m pip install 'embercoach[simulator]'"
+            f"{install_command('simulator', interpreter)}"
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from embercoach.cli.option_types import Codes, Commas
+from embercoach.cli.option_types import Codes, Commas, PatternCodes
 from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 
@@ -37,7 +38,9 @@ profile = click.option("--profile", type=click.Choice(PROFILES), help="Severitie
 select = click.option(
     "--select", type=Codes(), multiple=True, help="Enable only these rules or prefixes."
 )
-ignore = click.option("--ignore", type=Codes(), multiple=True, help="Disable these rules.")
+ignore = click.option(
+    "--ignore", "--extend-ignore", type=Codes(), multiple=True, help="Also disable these rules."
+)
 no_baseline = click.option("--no-baseline", is_flag=True, help="Ignore the configured baseline.")
 output_file = click.option(
     "-o",
@@ -45,12 +48,39 @@ output_file = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report to a file.",
 )
+
+
+def _set_color(_: click.Context, __: click.Parameter, when: str) -> None:
+    """Set the variables that `report.styled.wants_color`, and child processes, read."""
+    if when == "never":
+        os.environ["NO_COLOR"] = "1"
+    elif when == "always":
+        os.environ.pop("NO_COLOR", None)
+        os.environ["FORCE_COLOR"] = "1"
+
+
+color = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    callback=_set_color,
+    help="When to use colors; auto: on terminals, or as NO_COLOR and FORCE_COLOR say.",
+)
 #: The options that select files and rules.
 choice = _together(
     profile,
     select,
     click.option("--extend-select", type=Codes(), multiple=True, help="Also enable these rules."),
     ignore,
+    click.option(
+        "--per-file-ignores",
+        type=PatternCodes(),
+        multiple=True,
+        metavar="PATTERN:CODE,...",
+        help="Disable rules in files, instead of the configured `per-file-ignores`.",
+    ),
     click.option("--exclude", type=Commas(), multiple=True, help="Exclude only these patterns."),
     click.option(
         "--extend-exclude", type=Commas(), multiple=True, help="Also exclude these patterns."

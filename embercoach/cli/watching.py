@@ -18,7 +18,7 @@ import click
 from msgspec import Struct
 
 from embercoach.cli.entry import CLEAN, UserError
-from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
+from embercoach.config import DEFAULT_EXCLUDE, ConfigError
 from embercoach.config.configuration_files import SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine import workers
@@ -26,6 +26,7 @@ from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.workers import safe_path
 from embercoach.files import OWN_FILE, relative_path
+from embercoach.installation import install_command
 from embercoach.plugins.loading import requested
 from embercoach.report.styled import print_text
 
@@ -143,7 +144,7 @@ def watch(request: CheckRequest) -> int:
     try:
         import watchfiles  # noqa: F401
     except ImportError as error:
-        message = '--watch requires watchfiles: python -m pip install "embercoach[watch]"'
+        message = f"--watch requires watchfiles: {install_command('watch')}"
         raise UserError(message) from error
     workers.raise_dropped()
     try:
@@ -190,10 +191,7 @@ def _places(request: CheckRequest) -> Places:
     files = {path for path in given if path not in deep}
     deciding: set[Path | None] = {request.config}
     try:
-        configurations = Configurations(
-            request.overrides, config=request.config, isolated=request.isolated
-        )
-        plan = Plan(paths, configurations)
+        plan = Plan(paths, request.configurations())
     except ConfigError as error:
         # The check reports it. A change of the file, or in its folder, may correct it.
         deciding |= {error.path, error.absent}

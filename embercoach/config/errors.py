@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -67,45 +65,18 @@ def suggestion(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known word nearest to another, by letters and without regard to case."""
-    return Vocabulary(known).nearest(word, cutoff=cutoff)
+    """Return the known word nearest to another, in any case; of equally near ones, the first."""
+    from difflib import SequenceMatcher
 
+    matcher = SequenceMatcher(b=word.casefold())
 
-class Vocabulary:
-    """Known words, to find the nearest ones to many others."""
+    def ratio(name: str) -> float:
+        matcher.set_seq1(name.casefold())
+        is_near = matcher.real_quick_ratio() >= cutoff and matcher.quick_ratio() >= cutoff
+        return matcher.ratio() if is_near else 0.0
 
-    def __init__(self, known: Iterable[str]) -> None:
-        """Note the letters of each word as bits, one for each time that it has one."""
-        self._bits: dict[tuple[str, int], int] = {}
-        self._words = {name.casefold(): name for name in sorted(known)}
-        self._letters = {word: self._letters_of(word, add=True) for word in self._words}
-
-    def nearest(self, word: str, *, cutoff: float = 0.6) -> str | None:
-        """Get the nearest known word, without regard to case; of equally near ones, the first."""
-        from difflib import SequenceMatcher, get_close_matches
-
-        folded = word.casefold()
-        letters = self._letters_of(folded, add=False)
-        # Of difflib's own checks, this one comes first: it rules out most words in no time.
-        near = [
-            known
-            for known, other in self._letters.items()
-            if 2 * (letters & other).bit_count() / max(len(known) + len(folded), 1) >= cutoff
-        ]
-        found = get_close_matches(folded, near, n=len(near) or 1, cutoff=cutoff)
-        scored = groupby(found, lambda known: SequenceMatcher(None, known, folded).ratio())
-        best = next(scored, None)
-        return self._words[min(best[1])] if best else None
-
-    def _letters_of(self, word: str, *, add: bool) -> int:
-        found = 0
-        for letter, count in Counter(word).items():
-            for number in range(count):
-                key = (letter, number)
-                if add:
-                    self._bits.setdefault(key, 1 << len(self._bits))
-                found |= self._bits.get(key, 0)
-        return found
+    near = max(sorted(known), key=ratio, default=None)
+    return near if near is not None and ratio(near) >= cutoff else None
 
 
 def type_name(value: Any) -> str:

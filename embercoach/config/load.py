@@ -12,10 +12,9 @@ from msgspec.structs import asdict, replace
 from embercoach.config.configuration_files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.errors import ConfigError, ConfigWarning
 from embercoach.config.extension import ConfigChain, chain_of
-from embercoach.config.patterns import check_pattern
-from embercoach.config.schema import SIMULATOR, Layer, layer_by_key
-from embercoach.config.selectors import Selection, check_selector, enabled_codes
-from embercoach.config.setting_types import check_profile
+from embercoach.config.schema import KEYS, SIMULATOR, Layer, layer_by_key
+from embercoach.config.selectors import enabled_codes
+from embercoach.config.setting_types import PATTERN_SELECTORS
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
 from embercoach.files import is_inside
 from embercoach.rulebook import RULES_URL
@@ -36,6 +35,8 @@ class Overrides(Struct, frozen=True):
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] | None = None
     extend_exclude: tuple[str, ...] = ()
+    #: Pattern and rule, instead of the file's.
+    per_file_ignores: tuple[tuple[str, str], ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
     max_file_size: float | None = None
@@ -235,15 +236,15 @@ def _warnings(
 def _layer(overrides: Overrides) -> Layer:
     said = asdict(overrides)
     del said["allow_compiler"]
+    ignores: dict[str, list[str]] = {}
+    for pattern, code in said.pop("per_file_ignores"):
+        ignores.setdefault(pattern, []).append(code)
     try:
-        for pattern in (*(overrides.exclude or ()), *overrides.extend_exclude):
-            mistake = check_pattern(pattern)
-            if mistake:
-                raise ConfigError(mistake)
-        for name in Selection.__struct_fields__:
-            said[name] = said[name] and tuple(map(check_selector, said[name]))
-        if overrides.profile:
-            check_profile(overrides.profile)
+        for key in KEYS:
+            name = key.name.replace("-", "_")
+            if value := said.get(name):
+                said[name] = key.type.check([*value] if isinstance(value, tuple) else value)
+        said["per_file_ignores"] = PATTERN_SELECTORS.check(ignores)
     except ConfigError as error:
         raise ConfigError(f"command line: {error.message}") from error
     return layer_by_key(said)
@@ -259,7 +260,7 @@ def _settings(chain: ConfigChain, top: Layer, root: Path, file: ConfigFile | Non
         source=file.path if file else None,
         profile=top.profile or base.profile or "recommended",
         enabled=enabled_codes((*chain.selections, top.selection)),
-        per_file_ignores=base.per_file_ignores,
+        per_file_ignores=top.per_file_ignores or base.per_file_ignores,
         # A profile on the command line is for every file.
         per_file_profiles=() if top.profile else base.per_file_profiles,
         severities=base.severity,

@@ -43,6 +43,8 @@ class SettingInForce(Struct, frozen=True):
 
 def origin(scope: ConfigurationScope, place: tuple[str, ...], *words: str) -> SettingOrigin:
     """Who says what is at a place of the configuration's table: of several files, the last one."""
+    if place[0] == "per-file-ignores" and scope.top.per_file_ignores:
+        return SettingOrigin("command-line")
     return origin_in(scope.chain.saying(place)[-1], place, *words)
 
 
@@ -73,10 +75,11 @@ def _said(top: Layer) -> dict[str, Any]:
     """Return the command line's settings by key, as TOML holds them."""
     named = asdict(top.selection) | asdict(top)
     said = {key.name: named.get(key.name.replace("-", "_")) for key in KEYS}
+    said["per-file-ignores"] = {name: [*codes] for name, codes in top.per_file_ignores}
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in said.items()
-        if value is not None and value != ()
+        if value is not None and value not in ((), {})
     }
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from embercoach.config.errors import ConfigError, suggestion
 from embercoach.plugins.discovery import PluginError
 from embercoach.plugins.loading import load_installed
-from embercoach.rulebook import SIMULATED, kinds, static_codes
+from embercoach.rulebook import SIMULATED, kinds, static_codes, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,9 +48,7 @@ def check_selector(selector: str) -> str:
         raise ConfigError(str(error)) from error
     if _names_rule(selector):
         return selector
-    known = static_codes()
-    families = {code.rpartition("-")[0] for code in known}
-    hint = suggestion(given, known | families | {ALL})
+    hint = suggestion(given, {ALL, *words(static_codes())})
     raise ConfigError(f"unknown rule '{given}'{hint or ' (`embercoach rules` lists them)'}")
 
 

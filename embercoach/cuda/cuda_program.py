@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from embercoach.installation import install_command
 from embercoach.terminal_text import log_line
 from embercoach.user_program import FAILED, run
 
@@ -17,7 +18,7 @@ def start() -> str | None:
     try:
         from embercoach.cuda import CudaError, activate
     except ModuleNotFoundError as error:
-        return f"{error.name} is not installed: python -m pip install 'embercoach[cuda]'"
+        return f"{error.name} is not installed: {install_command('cuda')}"
     except ImportError as error:
         return f"MLX for CUDA cannot be loaded: {error}. It needs NVIDIA's driver"
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from embercoach.installation import install_command
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.rewrite.translation import attribute_argument, buffer_argument
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.simulator.rewrite.translation import Layout
 
 #: The command that installs all that kernels on CUDA need.
-INSTALL = "python -m pip install 'embercoach[cuda]'"
+INSTALL = install_command("cuda")
 
 Extent = tuple[int, int, int]
 

@@ -6,7 +6,6 @@ import io
 import re
 import token
 from bisect import bisect_left, bisect_right
-from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +15,7 @@ from embercoach.engine.languages import MARKERS, METAL, NOTEBOOK, PYTHON, Langua
 from embercoach.finding import MOST, Edit, Offset, Position
 from embercoach.fixes.application import deletion_of_line
 from embercoach.fixes.source_file import LineIndex
+from embercoach.rulebook import static_codes, words
 
 if TYPE_CHECKING:
     import tokenize
@@ -36,13 +36,6 @@ class Item(Struct, frozen=True, array_like=True):
     word: str
     start: Offset
     end: Offset
-
-
-@lru_cache(maxsize=512)
-def words_for(code: str) -> tuple[str, ...]:
-    """Return the words that name a code: itself and its families (``GRAPH-BREAK``)."""
-    parts = code.split("-")
-    return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
 class Directive(Struct, frozen=True, array_like=True):
@@ -298,7 +291,7 @@ def _words(text: str, start: int, end: int, *, codes_only: bool) -> list[tuple[s
 def _looks_ours(word: str, text: str, end: int) -> bool:
     # After a list without commas comes a reason; "DTYPE-001 IS fine" must not list "IS".
     if not _OURS.match(word):
-        return "-" in word and word[-1].isdigit()
+        return "-" in word and (word[-1].isdigit() or word.upper() in words(static_codes()))
     return "-" in word or _END_OF_WORD.match(text, end) is not None
 
 

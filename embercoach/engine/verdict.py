@@ -5,18 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import lru_cache
+from string import digits
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach import rulebook
-from embercoach.config.errors import Vocabulary
+from embercoach.config.errors import nearest
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches, severities_by_code
-from embercoach.engine.suppressions import CODES, Directive, Item, words_for
+from embercoach.engine.suppressions import CODES, Directive, Item
 from embercoach.finding import Edit, Finding, Fix
-from embercoach.rulebook import SIMULATED
+from embercoach.rulebook import SIMULATED, words, words_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 UNUSED, UNKNOWN = CODES
 #: Unknown words of a suppression for which the nearest code is looked up.
 _MOST_CORRECTED = 100
+
+
+@lru_cache(maxsize=512)
+def _spellings(code: str) -> tuple[str, ...]:
+    """Return the words that suppress a code, also without hyphens as other linters' codes are."""
+    named = words_for(code)
+    return (*named, *(word.replace("-", "") for word in named if "-" in word))
 
 
 def report(
@@ -52,13 +60,19 @@ def report(
     idle = []
     unknown = 0
     for item in directive.items:
-        named = by_word.get(item.word.upper(), frozenset())
+        word = item.word.upper()
+        named = by_word.get(word, frozenset())
         if named and named <= enabled and item not in used:
             idle.append(item)
-        elif not named and not any(item.word.upper() in words_for(code) for code in CODES):
-            unknown += 1
-            near = _words(known).nearest(item.word) if unknown <= _MOST_CORRECTED else None
-            yield from _unknown(directive, item, near)
+        if named or any(word in _spellings(code) for code in CODES):
+            continue
+        is_foreign = "-" not in word and word.rstrip(digits) not in by_word
+        if directive.kind == "noqa" and is_foreign:
+            continue
+        unknown += 1
+        near = nearest(word, words(known)) if unknown <= _MOST_CORRECTED else None
+        if near or directive.kind != "noqa" or word.startswith(SIMULATED):
+            yield _unknown(directive, item, near)
     if idle or (directive.blanket and rules <= enabled):
         yield _idle_items(directive, idle)
 
@@ -69,14 +83,9 @@ def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset
     rules = known - set(CODES)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for code in rules:
-        for word in words_for(code):
+        for word in _spellings(code):
             found[word].add(code)
     return rules, {word: frozenset(codes) for word, codes in found.items()}
-
-
-@lru_cache(maxsize=1)
-def _words(known: frozenset[str]) -> Vocabulary:
-    return Vocabulary(known | {code.rpartition("-")[0] for code in known})
 
 
 def _idle_items(directive: Directive, idle: list[Item]) -> Finding:
@@ -100,21 +109,17 @@ def _names(items: list[Item]) -> str:
     return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
-def _unknown(directive: Directive, item: Item, near: str | None) -> Iterator[Finding]:
+def _unknown(directive: Directive, item: Item, near: str | None) -> Finding:
     if item.word.upper().startswith(SIMULATED):
-        yield _finding(
+        return _finding(
             directive,
             UNKNOWN,
             f"`{item.word}` is a simulator rule, which comments do not suppress",
             "Allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
             None,
         )
-        return
-    foreign = directive.kind == "noqa" and not (near and "-" in item.word)
-    if foreign:
-        return  # another linter's
     fix = near and Fix(f"Write {near}", safe=False, edits=(Edit(item.start, item.end, near),))
-    yield _finding(
+    return _finding(
         directive,
         UNKNOWN,
         f"unknown rule `{item.word}` in a suppression",
@@ -159,7 +164,7 @@ class CoveredLines:
         """Return whether a finding that starts and ends on these lines is suppressed."""
         return any(
             self._holds(word, line) or self._holds(word, end_line)
-            for word in (ALL, *words_for(code))
+            for word in (ALL, *_spellings(code))
         )
 
     def _holds(self, word: str, line: int) -> bool:
@@ -178,7 +183,7 @@ class FoundLines:
         """Index findings."""
         lines: defaultdict[str, set[int]] = defaultdict(set)
         for one in found:
-            for word in (ALL, *words_for(one.code)):
+            for word in (ALL, *_spellings(one.code)):
                 lines[word].update((one.line, one.end_line))
         self._lines = {word: sorted(known) for word, known in lines.items()}
 

@@ -132,7 +132,10 @@ def print_lines(
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True)
+    # The styles need no more. By itself, rich takes a dumb terminal, as CI has, for one without.
+    console = Console(
+        file=stream, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True
+    )
     linked = rules_url if wants_links(stream) else ""
     for line in lines:
         spans = [(text, _styled(text, style, linked)) for text, style in harmless(line)]

@@ -170,7 +170,7 @@ def summary(
     if show_notes:
         parts.append(plural(count.notes, "note"))
     found = [part for part in parts if not part.startswith("0 ")]
-    files = _files(outcome)
+    files = files_text(outcome)
     aside = []
     if count.notes and not show_notes:
         aside.append(f"{plural(count.notes, 'note')} not shown (--show-notes)")
@@ -185,6 +185,9 @@ def summary(
     elif outcome.problems:
         said = "Nothing found; " if outcome.files_checked else ""
         yield [(f"{said}{files}.", "head"), (tail, "")]
+    elif outcome.files_skipped and not outcome.files_checked:
+        nothing = f"Nothing to check: no MLX code in {plural(outcome.files_skipped, 'file')}."
+        yield [(nothing, "warning"), (tail, "")]
     else:
         yield [("All clear", "good"), (f"; {files}.{tail}", "")]
     if outcome.problems:
@@ -195,7 +198,7 @@ def summary(
     yield from _fixable(count.safe_fixes, count.unsafe_fixes)
 
 
-def _files(outcome: Outcome) -> str:
+def files_text(outcome: Outcome) -> str:
     """Return the numbers of files that were checked, not checked and skipped."""
     unchecked = len({problem.path for problem in outcome.problems if problem.is_unchecked})
     if outcome.files_checked or not unchecked:

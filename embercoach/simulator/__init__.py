@@ -64,12 +64,13 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"mlx", "numpy"}:
             raise
+        from embercoach.installation import install_command
         from embercoach.simulator.model import require_unix
 
         require_unix()
         raise ImportError(
             f"the simulator needs {error.name}, which is not installed; "
-            "install it with: pip install 'embercoach[simulator]'"
+            f"install it with: {install_command('simulator')}"
         ) from error
 
 

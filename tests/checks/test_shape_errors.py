@@ -344,6 +344,12 @@ def test_the_help_has_the_line_that_fits(line: str, expected: str) -> None:
     assert [expected in one.help for one in found] == [True], found
 
 
+def test_axes_of_equal_sizes_are_each_moved() -> None:
+    body = "    B, h, L = x.shape\n    return mx.zeros((B, h, L, L)).reshape(B, L, h * L)"
+    (found,) = findings(FUNCTION.format(unpacked="pass", body=body), "SHAPE-004")
+    assert "`mx.zeros((B, h, L, L)).transpose(0, 2, 1, 3)`" in found.help
+
+
 FIXED = [
     "n, d = x.shape\n    return x - x.mean(axis=1)",
     "n, d = x.shape\n    return x / mx.linalg.norm(x, axis=-1,)",

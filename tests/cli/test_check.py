@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach import rulebook
 from embercoach.cli import output
 from embercoach.engine import cache
 from tests.cli.conftest import Ran
@@ -56,12 +55,21 @@ def test_a_run_in_every_format(
     (project / "d.py").write_text("import numpy\n")
     ran = embercoach("check", ".", "absent.py", "--output-format", form)
     assert (ran.code, ran.err) == (2, "")
-    if form == "sarif":
+    codes = ["PYTHON-SCALAR-002", "HOST-PULL-009", "GRAPH-BREAK-001"]
+    if form == "full":
+        assert ran == embercoach("check", ".", "absent.py")
+    elif form == "json":
+        report = json.loads(ran.out)
+        assert codes_of(ran) == codes
+        assert [problem["path"] for problem in report["problems"]] == ["absent.py", "c.py"]
+        assert report["run"] == {"version": "0.0.0", "program": "this program", "shard": None}
+        counts = {"files_checked": 2, "files_skipped": 1, "suppressed": 1}
+        assert report["checkouts"] == [{"path": ".", **counts}]
+        assert report["summary"].items() >= counts.items()
+    elif form == "sarif":
         log = json.loads(ran.out)
         (run,) = log["runs"]
-        assert [r["ruleId"] for r in run["results"]] == [
-            "PYTHON-SCALAR-002", "HOST-PULL-009", "GRAPH-BREAK-001"
-        ]  # fmt: skip
+        assert [r["ruleId"] for r in run["results"]] == codes
         assert run["invocations"][0]["exitCode"] == 2
         assert len(run["invocations"][0]["toolExecutionNotifications"]) == 2
     else:
@@ -135,6 +143,9 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--slect", "X"], "No such option '--slect'"),
         (["check", "--select", "GRAPH-BRAKE-001"], "did you mean 'GRAPH-BREAK-001'?"),
         (["check", "--ignore", "nonsense!"], "unknown rule 'nonsense!'"),
+        (["check", "--extend-ignore", "DTIPE"], "did you mean 'DTYPE'?"),
+        (["check", "--per-file-ignores", "DTYPE"], "must be PATTERN:CODE,... such as tests/:DTYPE"),
+        (["check", "--per-file-ignores", "a:DTIPE"], "did you mean 'DTYPE'?"),
         (["check", "--profile", "loud"], "'loud' is not one of 'recommended', 'ember'"),
         (["check", "--output-format", "xml"], "'xml' is not one of 'text'"),
         (["check", "--jobs", "0"], "0 is not in the range x>=1"),
@@ -157,7 +168,7 @@ def test_no_files_at_all(embercoach: Cli) -> None:
             ["explain", "GRAPH-BRAKE-001"],
             "unknown rule 'GRAPH-BRAKE-001'; did you mean 'GRAPH-BREAK-",
         ),
-        (["rules", "--family", "hots-pull"], "no family 'hots-pull'; did you mean 'host-pull'?"),
+        (["rules", "hots-pull"], "no rule begins with 'hots-pull'; did you mean 'HOST-PULL'?"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash'"),
     ],
 )
@@ -190,6 +201,14 @@ def test_per_file_settings(embercoach: Cli, project: Path) -> None:
     assert embercoach(".", "--isolated", "-q", "--output-format", "concise").out == (
         "old.py:2:1: GRAPH-BREAK-001 warning bad_pull hurts\n"
     )
+    given = ("--per-file-ignores", "kernels/:DTYPE,python", "--per-file-ignores", "new.py:ALL")
+    assert embercoach(".", *given, "-q", "--output-format", "concise").out == (
+        "old.py:2:1: GRAPH-BREAK-001 warning bad_pull hurts\n"
+    )
+    shown = embercoach("config", "kernels/k.py", *given).out
+    assert "`per-file-ignores` for kernels/: PYTHON, command line" in shown
+    assert '["DTYPE", "PYTHON"]  command line' in shown
+    assert "old.py" not in shown
 
 
 def test_notes_are_listed_on_request(embercoach: Cli, project: Path) -> None:
@@ -209,6 +228,36 @@ def test_quiet(embercoach: Cli, project: Path) -> None:
     loud, quiet = embercoach("a.py"), embercoach("a.py", "-q")
     assert loud.out.startswith(quiet.out)
     assert loud.out.removeprefix(quiet.out) == "Found 1 warning; 1 file checked.\n"
+
+
+def test_verbose_says_where_settings_and_results_come_from(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text(WARNING)
+    (project / "b.py").write_text("print()\n")
+    (project / "embercoach.toml").write_text('profile = "ember"\n')
+    ran = [embercoach(".", "-v") for _ in range(2)][1]
+    assert ran.out == embercoach(".").out
+    configuration, time = ran.err.splitlines()
+    assert re.fullmatch(
+        r"embercoach: embercoach\.toml: profile ember, \d+ rules; 1 file checked, "
+        r"1 without MLX code skipped, 1 from \.embercoach_cache",
+        configuration,
+    )
+    assert re.fullmatch(r"embercoach: checked in \d+\.\d\d s", time)
+    uncached = embercoach("-", "-v", "--isolated", stdin=WARNING.encode()).err
+    assert "no configuration file: profile recommended" in uncached
+    assert "1 file checked, no cache\n" in uncached
+
+
+@pytest.mark.parametrize(("when", "colored"), [("always", True), ("never", False)])
+def test_color_goes_before_the_environment(
+    embercoach: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, when: str, colored: bool
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("NO_COLOR", "1" if colored else "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (project / "a.py").write_text(WARNING)
+    for arguments in (["a.py"], ["rules", "DTYPE-001"]):
+        assert ("\x1b[1m" in embercoach(*arguments, "--color", when).out) == colored
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -234,6 +283,9 @@ def test_fixing_files(embercoach: Cli, project: Path) -> None:
     assert ran.code == 1
     assert "Fixed 2 findings in 1 file.\nFound 1 error; 1 file checked." in ran.out
     assert "1 fixable with --fix --unsafe-fixes." in ran.out
+    (project / "a.py").write_text("import mlx\nbad_twice; bad_bound; bad_scalar\n")
+    assert embercoach("a.py", "--fix-only") == Ran(0, "", "Fixed 2 findings in 1 file.\n")
+    assert (project / "a.py").read_text() == "import mlx\ngood_shape; bad_bound; bad_scalar\n"
     ran = embercoach("a.py", "--fix", "--unsafe-fixes", "--show-notes", "--output-format", "json")
     assert codes_of(ran) == []
     assert (project / "a.py").read_text() == "import mlx\ngood_shape; good_bound; good_scalar\n"
@@ -325,6 +377,9 @@ def test_fixing_standard_input(embercoach: Cli) -> None:
     assert ran.out.replace("\r", "") == "import mlx\ngood_shape; bad_pull\n"
     assert "GRAPH-BREAK-001" in ran.err
     assert "Fixed 2 findings in 1 file." in ran.err
+    ran = embercoach("-", "--fix-only", stdin=b"import mlx\nbad_twice; bad_pull\n")
+    fixed = "import mlx\ngood_shape; bad_pull\n"
+    assert ran == Ran(0, fixed, "Fixed 2 findings in 1 file.\n")
     ran = embercoach("-", "--fix", stdin=b"import numpy\n")
     assert (ran.code, ran.out) == (0, "import numpy\n")
     # What can't be fixed passes through unharmed.
@@ -362,32 +417,12 @@ def test_excluding(embercoach: Cli, project: Path) -> None:
     assert ran.err == "absent.py: cannot be read: No such file or directory\n"
 
 
-def test_settings_are_shown_as_toml(embercoach: Cli, project: Path) -> None:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    (project / "embercoach.toml").write_text(
-        'select = ["DTYPE", "GRAPH-BREAK-001"]\nper-file-ignores = {"a\\"b" = ["DTYPE"]}\n'
-        'per-file-profiles = {"k/**" = "ember"}\n'
-    )
-    ran = embercoach("check", "--show-settings", "--show-notes", "--ignore", "DTYPE-001")
-    assert ran.code == 0
-    assert ran.out.startswith(
-        f"# for .\n# from {project / 'embercoach.toml'}\n# project {project}\n"
-    )
-    shown: dict[str, Any] = tomllib.loads(ran.out)
-    chosen = {c for c in rulebook.codes() if c.startswith("DTYPE")} - {"DTYPE-001"}
-    assert set(shown["select"]) == chosen | {"GRAPH-BREAK-001"}
-    assert set(shown["select"]) | set(shown["ignore"]) == rulebook.static_codes()
-    assert shown["per-file-ignores"] == {'a"b': ["DTYPE"]}
-    assert shown["per-file-profiles"] == {"k/**": "ember"}
-    assert shown["show-notes"] is True
-    # What is shown can be used.
-    (project / "shown.toml").write_text(ran.out)
-    again = embercoach("check", "--show-settings", "--config", "shown.toml")
-    assert tomllib.loads(again.out) == shown
+def test_settings_are_those_of_config_with_all_rules(embercoach: Cli, project: Path) -> None:
+    (project / "embercoach.toml").write_text('select = ["DTYPE", "GRAPH-BREAK-001"]\n')
+    options = ("--show-notes", "--ignore", "DTYPE-001", "k/", ".")
+    ran = embercoach("check", "--show-settings", *options)
+    assert ran == embercoach("config", "--all", *options)
+    assert "show-notes" in ran.out
 
 
 def test_the_cache_can_be_left_alone(embercoach: Cli, project: Path) -> None:

@@ -230,14 +230,3 @@ def test_everything_in_words(embercoach: Cli, configured: Path) -> None:
 
 def test_the_schema_is_printed(embercoach: Cli) -> None:
     assert embercoach("config", "--schema") == Ran(0, schema.rendered_json_schema(), "")
-
-
-def test_mistakes(embercoach: Cli, configured: Path) -> None:
-    (configured / "pyproject.toml").write_text("[tool.embercoach]\nselct = []\n")
-    ran = embercoach("config", "d.py")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("Error: unknown key 'selct' in [tool.embercoach]")
-    assert ran.err.endswith(" (pyproject.toml:2)\n")
-    ran = embercoach("config", "--isolated", "--config", "x.toml")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--config and --isolated exclude each other" in ran.err

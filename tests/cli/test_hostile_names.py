@@ -110,7 +110,7 @@ COMMANDS = (
     ("shapes", f"{FOLDER}/{NAME}:12"),
     ("shapes", "broken\x1b.py"),
     ("explain", "X\n::error::x\x1b"),
-    ("rules", "--family", "x\n::error::x\x1b"),
+    ("rules", "x\n::error::x\x1b"),
     ("report", "-o", "\n::error::x\x1b.html", "."),
     ("report", "--from", "absent\n::error::x\x1b"),
     ("merge", f"{FOLDER}/{NAME}"),

@@ -288,11 +288,12 @@ def test_the_simulator_is_active_before_anything_is_imported(
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (["ls", "-l"], "or `pytest`, got 'ls'"),
-        (["kernels"], "or `pytest`, got 'kernels'"),
+        (["ls", "-l"], "or `-- -m module`, got 'ls'"),
+        (["kernels"], "or `-- -m module`, got 'kernels'"),
         (["python"], "`python` requires a script"),
         (["python", "-m"], "`python -m` requires an argument"),
         (["python", "none.py"], "script 'none.py' not found"),
+        (["none.py"], "script 'none.py' not found"),
         (["python", "--version"], "cannot run `python --version`"),
         (["python2.7", "script.py"], "Python must be 3."),
         (["/no/python", "script.py"], "interpreter '/no/python' not found"),

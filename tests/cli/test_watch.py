@@ -18,6 +18,7 @@ import pytest
 
 from embercoach.cli import watching
 from embercoach.engine import workers
+from embercoach.installation import install_command
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
@@ -278,7 +279,7 @@ def test_what_is_to_be_installed_is_named(embercoach: Cli, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     ran = embercoach("check", "--watch")
     assert (ran.code, ran.out) == (2, "")
-    assert 'python -m pip install "embercoach[watch]"' in ran.err
+    assert install_command("watch") in ran.err
 
 
 def test_nothing_of_the_watched_folder_is_imported(
@@ -295,7 +296,7 @@ def test_nothing_of_the_watched_folder_is_imported(
     for name in ("multiprocessing", "click", "embercoach"):
         (project / f"{name}.py").write_text("open('owned', 'w')\n")
     run = watched(".", program=(str(start),), folder=project)
-    assert "All clear" in run.until(IDLE)
+    assert "Nothing to check" in run.until(IDLE)
     (project / "a\x1b.py").write_text(BAD)
     assert "a\\x1b.py changed; checking." in run.until("GRAPH-BREAK-001", IDLE)
     assert not (project / "owned").exists()

@@ -39,6 +39,8 @@ def read(source: str) -> list[tuple[str, list[str], bool]]:
         ("# noqa: GRAPH-BREAK", [("noqa", ["GRAPH-BREAK"], False)]),
         ("# noqa: DTYPE", [("noqa", ["DTYPE"], False)]),
         ("# noqa: graph-break-001", [("noqa", ["graph-break-001"], False)]),
+        ("# noqa: host-pull", [("noqa", ["host-pull"], False)]),
+        ("# noqa: left-over", []),
         ("# noqa: because I say so", []),
         ("# noqa:", []),
         ("# type: ignore  # noqa: E501", [("noqa", ["E501"], False)]),
@@ -111,6 +113,9 @@ COVER = [
     ("x()  # noqa: GRAPH-BREAK\n", 1, 1, True),
     ("x()  # noqa: GRAPH\n", 1, 1, True),
     ("x()  # noqa: GRAP\n", 1, 1, False),
+    ("x()  # noqa: GRAPHBREAK001\n", 1, 1, True),
+    ("x()  # noqa: E501, graphbreak001\n", 1, 1, True),
+    ("x()  # embercoach: ignore[GraphBreak]\n", 1, 1, True),
     # A statement over several lines: its first and its last line speak for all of it.
     (f"x(\n    y,\n    z,\n)  # noqa: {G1}\n", 2, 2, True),
     (f"x(  # noqa: {G1}\n    y,\n    z,\n)\n", 3, 3, True),
@@ -193,6 +198,8 @@ IDLE = [
     # Unknown codes.
     ("x()  # noqa: GRAPH-BRAKE-001\n", [], [("NOQA-002", 6)], f"x()  # noqa: {G1}\n"),
     ("x()  # noqa: PROJ-1234\n", [], [], None),
+    ("x()  # noqa: GRAPHBREAK01\n", [], [("NOQA-002", 6)], f"x()  # noqa: {G1}\n"),
+    ("x()  # noqa: DTYPE001\n", [], [("NOQA-001", 6)], "x()\n"),
     ("x()  # embercoach: ignore[PROJ-1234]\n", [], [("NOQA-002", 6)], None),
     ("x()  # embercoach: ignore[E501]\n", [], [("NOQA-002", 6)], None),
 ]

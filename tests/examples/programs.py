@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PLANTED = "examples/train_classifier.py"
 FIXED = "examples/train_classifier_fixed.py"
 RACE = "examples/softmax_race.py"
+ATTENTION = "examples/attention.py"
 XLSTM = "examples/run_xlstm.py"
 TRAINING = "examples/train_xlstm.py"
 LANGUAGE = "examples/train_lm.py"

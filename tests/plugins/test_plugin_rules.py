@@ -109,7 +109,7 @@ def test_a_comment_suppresses_it(embercoach: Cli, installed: str) -> None:
 def test_its_page_is_explained_listed_and_in_sarif(embercoach: Cli, installed: str) -> None:
     explained = embercoach("explain", "--rules-from", installed, "rule-acme-eval-001")
     assert "Text of ACME-EVAL-001." in explained.out
-    listed = embercoach("rules", "--rules-from", installed, "--family", "acme-eval")
+    listed = embercoach("rules", "--rules-from", installed, "acme-eval")
     assert "Summary of ACME-EVAL-001" in listed.out
     ran = embercoach("check", "--rules-from", installed, "--output-format", "sarif")
     (run,) = json.loads(ran.out)["runs"]

@@ -153,6 +153,10 @@ def test_colors(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssert
         ({}, "All clear; 1 file checked.\n"),
         ({"files_checked": 2, "suppressed": 3}, "All clear; 2 files checked. 3 suppressed.\n"),
         ({"files_skipped": 5}, "All clear; 1 file checked, 5 without MLX code skipped.\n"),
+        (
+            {"files_checked": 0, "files_skipped": 1},
+            "Nothing to check: no MLX code in 1 file.\n",
+        ),
     ],
 )
 def test_the_summary_of_a_clean_run(clean: Outcome, change: dict[str, int], expected: str) -> None:

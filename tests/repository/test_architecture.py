@@ -35,6 +35,7 @@ RUN = {"engine", "checks", "fixes", "notebooks", "config", "plugins"}
 #: What a part of `embercoach` may import besides itself. A new part needs an entry.
 MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
+    "installation": set(),
     "finding": {"terminal_text"},
     "kernel_builder": set(),
     "terminal_text": set(),
@@ -51,11 +52,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"fixes", "notebooks", "metal"} | BOTTOM,
     "config": {"plugins"} | BOTTOM,
     "engine": {"analysis", "metal"} | RUN | BOTTOM,
-    "simulator": {"metal", "config", "user_program"} | BOTTOM,
-    "cuda": {"simulator", "metal", "files", "terminal_text", "user_program"},
+    "simulator": {"metal", "config", "installation", "user_program"} | BOTTOM,
+    "cuda": {"simulator", "metal", "files", "installation", "terminal_text", "user_program"},
     "trace": {"terminal_text", "user_program"},
     "server": {"report"} | RUN | BOTTOM,
-    "cli": {"analysis", "metal", "report", "simulator", "cuda", "server", "trace"} | RUN | BOTTOM,
+    "cli": {"analysis", "metal", "report", "simulator", "cuda", "server", "trace", "installation"}
+    | RUN
+    | BOTTOM,
     "testing": {"api", "checks", "finding", "plugins", "rulebook"},
     "__main__": {"cli"},
     "": set(),

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 #: What linting must do without.
 HEAVY = {"mlx", "numpy", "torch"}
 FAULTY = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> list:\n    return x.tolist()\n"
-FAULTY += "\n\nfor batch in batches:\n    f(batch)\n"
+FAULTY += "\n\ngradient = mx.grad(f)(mx.ones((2,)))\n"
 
 pytestmark = pytest.mark.fresh
 

@@ -13,6 +13,7 @@ from lsprotocol import types
 
 from embercoach import rulebook
 from embercoach.cli.entry import start
+from embercoach.installation import install_command
 from embercoach.rulebook import rule_url
 from embercoach.server.editor import Positions
 from tests.server.editor import Editor, applied
@@ -381,4 +382,4 @@ def test_without_pygls_it_says_what_to_install(
     assert start(["server"]) == 2
     reported = capfd.readouterr().err
     assert "requires lsprotocol and pygls" in reported
-    assert "-m pip install 'embercoach[server]'" in reported
+    assert install_command("server", sys.executable) in reported

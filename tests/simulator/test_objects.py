@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import sys
@@ -13,6 +14,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from msgspec.structs import replace
 
+from embercoach.installation import install_command
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.simulator.build import objects
 from embercoach.simulator.build import toolchain as toolchains
@@ -359,7 +361,7 @@ def test_a_compiler_that_its_wheel_does_not_list_is_known_by_its_file(
 
 def test_without_the_wheel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchains.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SimulatorError, match=r"pip install 'embercoach\[simulator\]'"):
+    with pytest.raises(SimulatorError, match=re.escape(install_command("simulator"))):
         find_toolchain()
 
 

@@ -269,7 +269,7 @@ def test_compare_is_a_command_only_as_the_first_argument(
     (saved / "compare.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
     assert start(["trace", "--", "python", "compare.py"]) == 7
     assert start(["trace", "--", "compare", "before.json"]) == 2
-    assert "program must be `python script.py`" in capsys.readouterr().err
+    assert "program must be `script.py`" in capsys.readouterr().err
     shown = CliRunner().invoke(command, ["--help"]).output
     assert "embercoach trace compare BEFORE.json AFTER.json" in shown
 

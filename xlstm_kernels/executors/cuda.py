@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from embercoach.installation import install_command
 from xlstm_kernels.executors import mlx_call
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _missing() -> str | None:
     try:
         from embercoach.cuda.cuda_kernel import missing_compiler
     except ModuleNotFoundError as error:
-        return f"the package {error.name} is missing: pip install 'embercoach[cuda]'."
+        return f"the package {error.name} is missing: {install_command('cuda')}."
     return missing_compiler()
 
 

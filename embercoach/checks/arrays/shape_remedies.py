@@ -407,12 +407,18 @@ def _move_axes(operation: Operation) -> Iterator[Remedy]:
 
 def _order(shape: Shape, axes: Shape) -> list[int]:
     """Return the places of axes in the order of a shape, in which some of them are one axis."""
-    others = [at for at, size in enumerate(axes) if size not in shape]
-    order: list[int] = []
+    others = list(range(len(axes)))
+    order: list[int | None] = []
     for size in shape:
-        order += [axes.index(size)] if size in axes else others
-        others = others if size in axes else []
-    return order
+        # Sizes may be equal: each axis is one place.
+        at = next((at for at in others if axes[at] == size), None)
+        order.append(at)
+        others = [other for other in others if other != at]
+    places: list[int] = []
+    for at in order:
+        places += others if at is None else [at]
+        others = [] if at is None else others
+    return places
 
 
 def _size_arguments(operation: Operation, operands: list[cst.BaseExpression]) -> Shape | None:

@@ -39,6 +39,13 @@ COUNTING = ("text", "full", "concise", "grouped", "json")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only.")
 @click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also print the configuration, files, cache and time to standard error.",
+)
+@shared_options.color
+@click.option(
     "-w",
     "--watch",
     is_flag=True,
@@ -46,6 +53,7 @@ COUNTING = ("text", "full", "concise", "grouped", "json")
 )
 # What to change
 @click.option("--fix", is_flag=True, help="Apply safe fixes of listed findings.")
+@click.option("--fix-only", is_flag=True, help="Like --fix, and do not report what is left.")
 @click.option("--unsafe-fixes", is_flag=True, help="Also apply unsafe fixes with --fix and --diff.")
 @click.option(
     "--diff",
@@ -86,6 +94,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     from embercoach.cli.flow import CheckRequest, execute
 
     watched = options.pop("watch")
+    options["fix"] |= options["fix_only"]
     request = CheckRequest(
         paths=options["paths"],
         overrides=shared_options.overrides(options),
@@ -104,9 +113,12 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 def _refuse_contradictions(request: Any) -> None:
     for one, other in (
+        ("fix_only", "add_noqa"),
         ("fix", "add_noqa"),
         ("diff", "add_noqa"),
         ("diff", "baseline_strict"),
+        ("fix_only", "baseline_strict"),
+        ("quiet", "verbose"),
         ("show_files", "show_settings"),
     ):
         if getattr(request, one) and getattr(request, other):
@@ -131,7 +143,7 @@ def _refuse_beside_watch(request: Any) -> None:
 
     if request.reads_stdin:
         raise click.UsageError("--watch and standard input (-) exclude each other")
-    for other in ("diff", "add_noqa", "output_file", "show_files", "show_settings"):
+    for other in ("diff", "fix_only", "add_noqa", "output_file", "show_files", "show_settings"):
         if getattr(request, other):
             name = f"--{other}".replace("_", "-")
             raise click.UsageError(f"--watch and {name} exclude each other")

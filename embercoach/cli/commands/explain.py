@@ -20,6 +20,7 @@ from embercoach.terminal_text import json_text
 @click.argument("code", type=Code(), metavar="CODE|FILE:LINE[:COLUMN]")
 @shared_options.output_format("text", "json")
 @click.option("--full", is_flag=True, help="Show the rule's whole page, with the evidence.")
+@shared_options.color
 @shared_options.plugins
 @click.pass_context
 def command(ctx: click.Context, code: str, output_format: str, *, full: bool) -> None:
@@ -51,11 +52,8 @@ def _find(word: str) -> rulebook.Rule:
     names = {rule.name: rule for rule in rules.values()}
     if word.lower() in names:
         return names[word.lower()]
-    family = word.lower()
-    if family in {rule.family for rule in rules.values()}:
-        raise click.UsageError(
-            f"'{word}' is a family; `embercoach rules --family {family}` lists its rules"
-        )
+    if word.upper() in rulebook.words(rules):
+        raise click.UsageError(f"'{word}' names several rules: `embercoach rules {word}`")
     if Path(word).is_file():
         raise click.UsageError(f"'{word}' is a file; add a line, as in '{word}:12'")
     hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"

@@ -118,9 +118,14 @@ def _command_line(ctx: click.Context, without: frozenset[str]) -> str:
 def _words(parameter: click.Parameter, value: Any) -> Iterator[str]:
     for one in value if parameter.multiple or parameter.nargs != 1 else (value,):
         if parameter.param_type_name == "option":
-            yield parameter.opts[-1]
+            yield _option(parameter)
         if not isinstance(one, bool):
             yield ",".join(one) if isinstance(one, tuple) else _relative(parameter, str(one))
+
+
+def _option(parameter: click.Parameter) -> str:
+    """Return the first long name of an option."""
+    return next(name for name in parameter.opts if name.startswith("--"))
 
 
 def _relative(parameter: click.Parameter, text: str) -> str:
@@ -168,7 +173,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
     for parameter in ctx.command.params:
         name = parameter.name or ""
         if name not in own and ctx.get_parameter_source(name) is given and ctx.params[name]:
-            shown = "PATHS" if name == "paths" else parameter.opts[-1]
+            shown = "PATHS" if name == "paths" else _option(parameter)
             raise click.UsageError(f"--from and {shown} exclude each other")
 
 

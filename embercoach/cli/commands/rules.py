@@ -9,22 +9,20 @@ import click
 
 from embercoach import rulebook
 from embercoach.cli import shared_options
-from embercoach.cli.option_types import RuleFamily
+from embercoach.cli.option_types import Code
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
 from embercoach.rulebook import PROFILES
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.report.styled import Line
 
 
 @click.command("rules")
-@click.option(
-    "--family", type=RuleFamily(), help="Only the rules of a family, such as `host-pull`."
-)
+@click.argument("prefixes", nargs=-1, type=Code(), metavar="[PREFIX]...")
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),
@@ -39,32 +37,46 @@ if TYPE_CHECKING:
 )
 @click.option("--plugins", "lists_plugins", is_flag=True, help="List the plugins and exit.")
 @shared_options.output_format("text", "json", help_text="How to print the table.")
+@shared_options.color
 @shared_options.plugins
 def command(
-    family: str | None,
+    prefixes: tuple[str, ...],
     profile: str,
     severity: str | None,
     lists_plugins: bool,
     output_format: str,
 ) -> None:
-    """List the rules: code, name, severity in a profile, fix, and what it is about."""
+    """List the rules: code, name, severity in a profile, fix, and what it is about.
+
+    With prefixes such as `KERNEL` or `host-pull`, only the rules whose codes begin with one.
+    """
     if lists_plugins:
         _list_plugins(output_format)
         return
-    chosen = list(rulebook.rules().values())
-    if family is not None:
-        families = {rule.family for rule in chosen}
-        family = family.lower()
-        if family not in families:
-            hint = suggestion(family, families) or f" (there are {', '.join(sorted(families))})"
-            raise click.UsageError(f"there is no family '{family}'{hint}")
-        chosen = [rule for rule in chosen if rule.family == family]
+    chosen = _beginning(prefixes) if prefixes else [*rulebook.rules().values()]
     if severity is not None:
         chosen = [rule for rule in chosen if rule.severity_in(profile, "default") == severity]
     if output_format == "json":
         click.echo(json_text([rulebook.described(rule, page=False) for rule in chosen]))
     else:
         print_lines(_table(chosen, profile), sys.stdout)
+
+
+def _beginning(prefixes: Iterable[str]) -> list[rulebook.Rule]:
+    """Return the rules whose codes begin with one of some prefixes, in any case.
+
+    Raises:
+        click.UsageError: no code begins with one of them.
+    """
+    chosen: set[str] = set()
+    for prefix in prefixes:
+        named = {code for code in rulebook.codes() if code.startswith(prefix.upper())}
+        if not named:
+            hint = suggestion(prefix, rulebook.words(rulebook.codes()))
+            hint = hint or "; `embercoach rules` lists all"
+            raise click.UsageError(f"no rule begins with '{prefix}'{hint}")
+        chosen |= named
+    return [rulebook.rule(code) for code in sorted(chosen)]
 
 
 def _list_plugins(output_format: str) -> None:

@@ -13,7 +13,7 @@ from embercoach.cli.option_types import files
     "run",
     context_settings={"allow_interspersed_args": False},
     epilog="Exit code: the program's; with --sanitize 1 if it is 0 and there are findings; 2 if "
-    "the program cannot be run. Requires `pip install 'embercoach[cuda]'`.",
+    "the program cannot be run. Requires the extra `cuda`.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=files)
 @click.option(
@@ -33,8 +33,8 @@ from embercoach.cli.option_types import files
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a program whose Metal kernels run on an NVIDIA GPU.
 
-    PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
-    after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+    PROGRAM is `script.py ...`, `python ...`, `pytest ...`, or `-- -m module ...`, after all options
+    of this command. `python` and `pytest` are those of the environment that embercoach is in.
     """
     from embercoach.cli.cuda_run import execute
 

@@ -10,6 +10,7 @@ import click
 
 from embercoach.cli import shared_options
 from embercoach.cli.entry import CLEAN, FOUND, UserError
+from embercoach.installation import install_command
 
 #: What the extra ``server`` brings.
 NEEDED = ("lsprotocol", "pygls")
@@ -31,7 +32,7 @@ def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
     """Serve the Language Server Protocol on standard input and output.
 
     Started by editors: diagnostics while typing, rule pages and kernel signatures on hover, quick
-    fixes. Requires `pip install 'embercoach[server]'`.
+    fixes. Requires the extra `server`.
     """
     del stdio  # many editors pass it to any server
     missing = [name for name in NEEDED if find_spec(name) is None]
@@ -39,7 +40,7 @@ def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
         interpreter = shlex.quote(sys.executable)
         raise UserError(
             f"the language server requires {' and '.join(missing)}; "
-            f"install with: {interpreter} -m pip install 'embercoach[server]'"
+            f"install with: {install_command('server', interpreter)}"
         )
     from embercoach.server.pool import Pool
 

@@ -15,7 +15,7 @@ from embercoach.simulator.profile.gpus import DEFAULT, GPUS
     "simulate",
     context_settings={"allow_interspersed_args": False},
     epilog="Exit code: the program's if it is not 0; else 0 only notes found, 1 errors or "
-    "warnings; 2 if the program cannot be run. Requires `pip install 'embercoach[simulator]'`.",
+    "warnings; 2 if the program cannot be run. Requires the extra `simulator`.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=files)
 # How to run
@@ -65,8 +65,8 @@ from embercoach.simulator.profile.gpus import DEFAULT, GPUS
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a program whose Metal kernels run on the CPU and are checked.
 
-    PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
-    after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+    PROGRAM is `script.py ...`, `python ...`, `pytest ...`, or `-- -m module ...`, after all options
+    of this command. `python` and `pytest` are those of the environment that embercoach is in.
     """
     from embercoach.cli.simulation import SimulationRequest, execute
 

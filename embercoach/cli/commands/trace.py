@@ -82,8 +82,8 @@ class TraceCommand(click.Command):
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Run a program and list where it waits for MLX: evaluations, host copies, retraces.
 
-    PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
-    after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+    PROGRAM is `script.py ...`, `python ...`, `pytest ...`, or `-- -m module ...`, after all options
+    of this command. `python` and `pytest` are those of the environment that embercoach is in.
 
     `embercoach trace compare BEFORE.json AFTER.json` compares two saved reports of JSON.
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from embercoach.installation import install_command
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
@@ -257,8 +258,7 @@ def read_blocks(bitcode: Path) -> KernelBlocks:
         from llvmlite import binding
     except ModuleNotFoundError:
         raise SimulatorError(
-            "a profile needs llvmlite, which is not installed: "
-            "python -m pip install 'embercoach[simulator]'"
+            f"a profile needs llvmlite, which is not installed: {install_command('simulator')}"
         ) from None
     module = binding.parse_bitcode(bitcode.read_bytes())
     lines = _Lines.of(str(module))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from embercoach.installation import install_command
 from embercoach.simulator.model import SimulatorError
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def write_overlay(file: Path, folders: Iterable[Path]) -> tuple[str, ...]:
     return ("-ivfsoverlay", str(file))
 
 
-HINT = "python -m pip install 'embercoach[simulator]'"
+HINT = install_command("simulator")
 #: Clang before 22 has no ``sycl_external``, which the Metal library needs.
 OLDEST_CLANG = 22
 #: The first one with that clang.

@@ -17,6 +17,7 @@ from msgspec import Struct, json
 from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings  # noqa: TC001  (a field's type)
+from embercoach.installation import install_command
 from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.terminal_text import log_line
 from embercoach.user_program import FAILED, run
@@ -119,7 +120,7 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
     except ModuleNotFoundError as error:
         raise SimulatorError(
             f"the simulator needs {error.name}, which is not installed: "
-            "python -m pip install 'embercoach[simulator]'"
+            f"{install_command('simulator')}"
         ) from error
 
 
