@@ -230,7 +230,6 @@ def render(simulated: Simulated, form: str, stream: TextIO) -> None:
                 SourceTexts(),
                 profile=simulated.profile,
                 exit_code=simulated.exit_code,
-                codes=rulebook.codes() - rulebook.static_codes(),
                 rules_url=simulated.rules_url,
             )
         )

@@ -24,7 +24,7 @@ from embercoach.notebooks import is_notebook
 from embercoach.plugins.loading import with_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from embercoach.config import Settings
     from embercoach.engine.check_run import RunResult
@@ -75,7 +75,6 @@ class Fixer:
         unsafe: bool,
         debug: bool,
         inspector: Inspector | None = None,
-        known: Mapping[str, Sequence[Fix]] | None = None,
     ) -> None:
         """Make one for some settings.
 
@@ -84,14 +83,12 @@ class Fixer:
             unsafe: also apply fixes that may change what the program computes.
             debug: add tracebacks of internal errors.
             inspector: to use; None for a new one.
-            known: the applicable fixes of unchanged files, which need not be inspected for them.
         """
         self._settings = settings
         self._debug = debug
         self._unsafe = unsafe
         self._judge = Judge(settings)
         self._inspector = inspector or Inspector(debug=debug)
-        self._known = known or {}
 
     def __call__(self, task: tuple[str, bytes | None]) -> FixedFile:
         """Fix a file by its path as shown, from the bytes given or those on disk."""
@@ -110,11 +107,8 @@ class Fixer:
         if data is None:
             data = read_bytes(file.path)
         source = decode(data)
-        first = self._known.get(shown)
-        if first is not None and is_notebook(shown):
-            first = _in_file(first, source.text)
         proposals = partial(self._proposals, file, source)
-        settled = settle(source.text, proposals, source.newline, first)
+        settled = settle(source.text, proposals, source.newline)
         new = encode(settled.text, source)
         applied = len(settled.applied)
         trouble = settled.trouble
@@ -159,19 +153,14 @@ def fix_once(
     jobs: int | None,
     debug: bool,
     stdin: tuple[str, bytes] | None = None,
-    unchanged: bool = False,
 ) -> list[FixedFile]:
-    """Fix the files in which a run found something to fix, without writing them.
-
-    With ``unchanged``, files are as the run read them, so its findings have the first fixes.
-    """
+    """Fix the files in which a run found something to fix, without writing them."""
     shown = sorted({f.path for f in result.findings if applicable(f, settings, unsafe=unsafe)})
     if stdin is None:
         shown = distinct(shown)
     tasks = [(path, stdin[1] if stdin else None) for path in shown]
     sizes = [len(stdin[1]) if stdin else _size(path) for path in shown]
-    known = _known(result, settings, unsafe=unsafe) if unchanged else None
-    make = with_plugins(partial(Fixer, settings, unsafe=unsafe, debug=debug, known=known))
+    make = with_plugins(partial(Fixer, settings, unsafe=unsafe, debug=debug))
     fixed: list[FixedFile] = []
     for number, outcome in spread(make, tasks, sizes, [Path(path).parent for path in shown], jobs):
         if isinstance(outcome, Crash):
@@ -181,40 +170,6 @@ def fix_once(
         else:
             fixed.append(outcome)
     return sorted(fixed, key=lambda file: file.shown)
-
-
-def _known(result: RunResult, settings: Settings, *, unsafe: bool) -> dict[str, list[Fix]]:
-    """Return the applicable fixes of each file without problems, by its path as shown."""
-    problems = {problem.path for problem in result.problems}
-    known: dict[str, list[Fix]] = {}
-    for finding in result.findings:
-        if finding.fix and applicable(finding, settings, unsafe=unsafe):
-            known.setdefault(finding.path, []).append(finding.fix)
-    return {path: fixes for path, fixes in known.items() if path not in problems}
-
-
-def fix_preview(
-    results: Iterable[tuple[Settings, RunResult]], *, unsafe: bool, jobs: int | None
-) -> FixSummary:
-    """Count the fixes that ``--fix`` would apply, and their files, without writing any.
-
-    The files must be as the run read them. As with ``--diff``, fixes that become possible by fixes
-    in other files do not count.
-
-    Args:
-        results: of a run, with their settings.
-        unsafe: include fixes that may change what the program computes.
-        jobs: processes at most.
-    """
-    files = [
-        file
-        for settings, result in results
-        for file in fix_once(
-            result, settings, unsafe=unsafe, jobs=jobs, debug=False, unchanged=True
-        )
-    ]
-    applied = [file.applied for file in files if file.applied]
-    return FixSummary(sum(applied), len(applied), troubles(files))
 
 
 def fix_files(

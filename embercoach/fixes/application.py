@@ -170,7 +170,6 @@ def settle(
     text: str,
     proposals: Callable[[str], Sequence[Fix]],
     newline: str = "\n",
-    first: Sequence[Fix] | None = None,
     rounds: int = ROUNDS,
 ) -> Settled:
     """Apply fixes round by round.
@@ -179,11 +178,10 @@ def settle(
         text: the source to fix; it must parse.
         proposals: the fixes for a text. Raises BrokenSourceError where the text does not parse.
         newline: the file's line end.
-        first: the fixes for the source itself, if known.
         rounds: how often at most.
     """
     done: list[Fix] = []
-    fixes = proposals(text) if first is None else first
+    fixes = proposals(text)
     seen = {text}
     for _ in range(rounds):
         new, applied = apply(text, fixes, newline)

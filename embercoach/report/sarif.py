@@ -51,25 +51,25 @@ def document(
     *,
     profile: str,
     exit_code: int,
-    codes: AbstractSet[str] | None = None,
     marks: Sequence[str] | None = None,
     root: str | None = None,
     rules_url: str = RULES_URL,
 ) -> dict[str, Any]:
-    """Return the report as plain data. Suppressed findings are left out, as GitHub would show them.
+    """Return the report as plain data: the findings, and the rules that they are of.
+
+    Suppressed findings are left out, as GitHub would show them.
 
     Args:
         outcome: the run's result.
         sources: the reported files' texts.
         profile: whose severities the rules are described with.
         exit_code: of this run.
-        codes: of the rules that this run could report; those of the checks by default.
         marks: the findings' fingerprints, where they are known already.
         root: the repository's folder; the current one by default.
         rules_url: the setting; empty for no links.
     """
-    known = rulebook.static_codes() if codes is None else codes
-    rules = {code: rule for code, rule in rulebook.rules().items() if code in known}
+    found = {finding.code for finding in outcome.findings}
+    rules = {code: rule for code, rule in rulebook.rules().items() if code in found}
     numbers = {code: number for number, code in enumerate(rules)}
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
     places = _Places(sources, root, outcome.findings)

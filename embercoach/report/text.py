@@ -195,7 +195,8 @@ def summary(
         yield [(text, "error")]
     if comparison is not None and comparison.fixed:
         yield [(f"{plural(comparison.fixed, 'finding')} of the baseline fixed", "good"), _UPDATE]
-    yield from _fixable(count.safe_fixes, count.unsafe_fixes)
+    if fixes := fixable(count.safe_fixes, count.unsafe_fixes):
+        yield [(fixes, "")]
 
 
 def files_text(outcome: Outcome) -> str:
@@ -214,13 +215,13 @@ def files_text(outcome: Outcome) -> str:
 _UPDATE = ("; run `embercoach baseline update` to remove them.", "")
 
 
-def _fixable(safe: int, unsafe: int) -> Iterator[Line]:
+def fixable(safe: int, unsafe: int) -> str:
+    """Return the sentence that counts findings with fixes; empty for none."""
     if safe and unsafe:
-        yield [(f"{safe} fixable with --fix, {unsafe} more with --unsafe-fixes.", "")]
-    elif safe:
-        yield [(f"{safe} fixable with --fix.", "")]
-    elif unsafe:
-        yield [(f"{unsafe} fixable with --fix --unsafe-fixes.", "")]
+        return f"{safe} fixable with --fix, {unsafe} more with --unsafe-fixes."
+    if safe:
+        return f"{safe} fixable with --fix."
+    return f"{unsafe} fixable with --fix --unsafe-fixes." if unsafe else ""
 
 
 def plural(number: int, noun: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
@@ -151,28 +150,16 @@ def test_absolute_paths_are_shown_relative(
 
 
 @pytest.mark.parametrize("notes", [False, True])
-def test_fixes_are_counted_as_fix_applies_them(
+def test_fixes_are_counted_as_check_counts_them(
     embercoach: Cli, project: Path, *, notes: bool
 ) -> None:
-    """The totals equal those of ``check --fix``, which also fixes what its fixes expose."""
     if notes:
         (project / "embercoach.toml").write_text("show-notes = true\n", encoding="utf-8")
-    model, other = project / "model.py", project / "other.py"
-    model.write_text(FIXABLE, encoding="utf-8")
-    other.write_text(FIXABLE_NOTE, encoding="utf-8")
+    (project / "model.py").write_text(FIXABLE, encoding="utf-8")
+    (project / "other.py").write_text(FIXABLE_NOTE, encoding="utf-8")
     assert embercoach("report", ".").code == 0
     tree = LexborHTMLParser((project / "embercoach-report.html").read_bytes())
-    shown = tree.css_first("#fixes").text()
-    done = []
-    for options in ([], ["--unsafe-fixes"]):
-        model.write_text(FIXABLE, encoding="utf-8")
-        other.write_text(FIXABLE_NOTE, encoding="utf-8")
-        first = embercoach("check", "--fix", *options, ".").out.splitlines()
-        (line,) = (line for line in first if line.startswith("Fixed "))
-        done.append(re.sub("findings?", lambda word: "fix" + "es" * (word[0][-1] == "s"), line))
-    safe, every = (line.removeprefix("Fixed ").removesuffix(".") for line in done)
-    expected = f"embercoach check --fix applies {safe}, --fix --unsafe-fixes {every}."
-    assert shown == expected
+    assert tree.css_first("#fixes").text() in embercoach("check", ".").out.splitlines()
 
 
 def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, model: Path) -> None:

@@ -218,7 +218,7 @@ def test_sarif(simulate: Simulate) -> None:
     assert [one.rule_id for one in run.results] == ["SIM-RACE-001"]
     (raw,) = log["runs"]
     rules = raw["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == sorted(rule.code for rule in rulebook.kinds().values())
+    assert [rule["id"] for rule in rules] == ["SIM-RACE-001"]
     (found,) = raw["results"]
     assert rules[found["ruleIndex"]]["id"] == "SIM-RACE-001"
     assert rules[found["ruleIndex"]]["help"]["markdown"] == rulebook.rule("SIM-RACE-001").page

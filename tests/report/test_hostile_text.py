@@ -136,8 +136,7 @@ def assert_inert(report: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERED)
 def test_no_report_controls_a_terminal_or_commands_ci(form: str) -> None:
-    # Each log of SARIF holds the pages of all rules.
-    @settings(FEW, max_examples=4 if form == "sarif" else FEW.max_examples)
+    @FEW
     @given(REPORTED)
     def check(reported: Reported) -> None:
         report = RENDERED[form](reported)

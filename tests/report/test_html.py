@@ -17,13 +17,12 @@ from embercoach.finding import SEVERITIES, Finding
 from embercoach.report import json_report
 from embercoach.report.html import sources as html_sources
 from embercoach.report.html.rendering import render
+from embercoach.report.outcome import SourceTexts
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from embercoach.report.outcome import SourceTexts
 
 HOSTILE = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>&amp;\u2028\u2029"
 ELEMENTS = {"script": 2, "style": 1, "img": 0, "iframe": 0, "object": 0, "form": 1}
@@ -39,15 +38,16 @@ def data_of(tree: LexborHTMLParser) -> dict[str, Any]:
     return data
 
 
-def document_of(*findings: Finding) -> dict[str, Any]:
-    return json_report.document(Outcome(findings), NO_SOURCES, show_notes=True)
+def counts_in(tree: LexborHTMLParser, chart: str) -> dict[str, list[int]]:
+    """The numbers of a chart by what they count: errors, warnings, notes."""
+    return {
+        row.css_first("a").text(): [int(cell.text()) for cell in row.css(".number")]
+        for row in tree.css(f"#by-{chart} tbody tr")
+    }
 
 
-class _NoSources:
-    """For findings without fixes, no source is read."""
-
-
-NO_SOURCES: Any = _NoSources()
+def document_of(*findings: Finding, marks: Sequence[str] | None = None) -> dict[str, Any]:
+    return json_report.document(Outcome(findings), SourceTexts(), show_notes=True, marks=marks)
 
 
 @pytest.fixture
@@ -105,12 +105,31 @@ def test_counts_are_those_of_the_json(document: dict[str, Any]) -> None:
         shown = tree.css_first(f'[data-total="{severity}"]').text()
         assert int(shown) == document["summary"][f"{severity}s"]
     for chart, key in (("rules", "code"), ("files", "path")):
-        rows = tree.css(f"#by-{chart} tbody tr")
-        shown = {row.css_first("a").text(): int(row.css_first(".number").text()) for row in rows}
-        assert shown == Counter(finding[key] for finding in document["findings"])
-    families = tree.css("#by-families tbody tr")
-    total = sum(int(row.css_first(".number").text()) for row in families)
-    assert total == len(document["findings"])
+        counted: dict[str, Counter[str]] = {}
+        for finding in document["findings"]:
+            counted.setdefault(finding[key], Counter())[finding["severity"]] += 1
+        expected = {name: [one[s] for s in SEVERITIES] for name, one in counted.items()}
+        assert counts_in(tree, chart) == expected
+    families = counts_in(tree, "families").values()
+    assert sum(map(sum, families)) == len(document["findings"])
+
+
+def test_notes_do_not_dwarf_errors_in_charts() -> None:
+    error, note = (replace(one, fix=None) for one in (FINDINGS[0], FINDINGS[2]))
+    tree = LexborHTMLParser(render(document_of(error, *[note] * 500), readable=everything))
+    assert counts_in(tree, "rules") == {
+        "KERNEL-SIG-005": [1, 0, 0],
+        "PYTHON-SCALAR-002": [0, 0, 500],
+    }
+    bars = [
+        (bar.attributes["class"], bar.attributes["width"]) for bar in tree.css("#by-rules rect")
+    ]
+    assert bars == [("error", "100.0%")]
+    assert tree.css_first("#by-rules summary").text() == "1 more, with notes alone"
+    assert tree.css("#by-rules details tbody tr")
+    tree = LexborHTMLParser(render(document_of(note), readable=everything))
+    assert [bar.attributes["class"] for bar in tree.css("#by-rules rect")] == ["note"]
+    assert not tree.css("#by-rules details")
 
 
 def test_the_baseline_is_counted_where_there_was_one(document: dict[str, Any]) -> None:
@@ -169,7 +188,7 @@ def test_an_unknown_rule_has_a_word_instead_of_a_page() -> None:
 
 
 def test_nothing_found(clean: Outcome) -> None:
-    document = json_report.document(clean, NO_SOURCES, show_notes=True)
+    document = json_report.document(clean, SourceTexts(), show_notes=True)
     tree = LexborHTMLParser(render(document, readable=everything))
     assert "Nothing found." in tree.css_first("#overview").text()
     assert data_of(tree)["findings"] == []
@@ -196,7 +215,7 @@ def test_nothing_can_inject(
     placed = replace(FINDINGS[1], path="hostile.py", line=2, column=1, end_line=2, end_column=2)
     fault = replace(PROBLEMS[0], path=hostile, message=hostile)
     found = replace(outcome, findings=(named, placed), problems=(fault,))
-    document = json_report.document(found, NO_SOURCES, show_notes=True)
+    document = json_report.document(found, SourceTexts(), show_notes=True)
     page = render(document, readable=everything)
     page.encode("utf-8")
     tree = LexborHTMLParser(page)

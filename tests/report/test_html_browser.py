@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.finding import Step
-from embercoach.report import json_report
 from embercoach.report.html.rendering import render
-from embercoach.report.outcome import SourceTexts
 from tests.notebooks.written import notebook, prose, written
-from tests.report.conftest import FINDINGS, Outcome
+from tests.report.conftest import FINDINGS
+from tests.report.test_html import document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from selectolax.lexbor import LexborNode
@@ -108,11 +107,6 @@ def is_hidden(tree: LexborHTMLParser, selector: str) -> bool:
     return "hidden" in tree.css_first(selector).attributes
 
 
-def document_of(*findings: Any, marks: Sequence[str] | None = None) -> dict[str, Any]:
-    outcome = Outcome(findings)
-    return json_report.document(outcome, SourceTexts(), show_notes=True, marks=marks)
-
-
 def test_the_list_is_drawn_in_pages(opened: Open) -> None:
     found = [replace(FINDINGS[1], line=n, end_line=n) for n in range(1, 20_001)]
     tree = opened(document_of(*found), "view=findings&page=3")
@@ -130,7 +124,7 @@ def test_the_list_is_drawn_in_pages(opened: Open) -> None:
         ("view=findings&rule=PYTHON-SCALAR-002", ["PYTHON-SCALAR-002"]),
         ("view=findings&family=graph-break", ["GRAPH-BREAK-001"]),
         ("view=findings&search=INP0+declared", ["KERNEL-SIG-005"]),
-        ("view=findings&path=nowhere", []),
+        ("view=findings&search=nowhere", []),
         ("view=findings&sort=rule", ["GRAPH-BREAK-001", "KERNEL-SIG-005"]),
     ],
 )
@@ -149,7 +143,7 @@ def test_it_opens_on_errors_and_warnings_by_harm(opened: Open) -> None:
         True,
     ]
     contexts = [node.text() for node in tree.css("#list .name") if node.text().startswith("in: ")]
-    assert contexts == ["in: compiled", "in: loop"]
+    assert contexts == ["in: compiled", "in: avoidable"]
     assert tree.css_first("#notes").text() == "Show 1 note"
     assert tree.css_first('[data-view="findings"]').attributes["aria-current"] == "page"
 
@@ -158,6 +152,68 @@ def test_it_opens_on_the_overview_without_errors_and_warnings(opened: Open) -> N
     tree = opened(document_of(replace(FINDINGS[2], fix=None)), "")
     assert not is_hidden(tree, "#overview")
     assert is_hidden(tree, "#findings")
+
+
+def test_equal_findings_are_a_row_that_opens_to_its_places(opened: Open, tmp_path: Path) -> None:
+    places = {"column": 5, "end_column": 13, "fix": None, "help": HOSTILE, "message": HOSTILE}
+    found = []
+    for name in ("a.py", "b.py"):
+        path = tmp_path / name
+        path.write_text("x = y.item()\n" * 2500, encoding="utf-8")
+        lines = [{"line": n, "end_line": n, "path": str(path)} for n in range(1, 2501)]
+        found += [replace(FINDINGS[1], **places, **line) for line in lines]
+    script = "document.querySelector('#list details.places:last-of-type').open = true;"
+    tree = opened(document_of(*found), "view=findings", script)
+    assert tree.css_first("#status").text() == "5,000 findings in 1 group."
+    (row,) = tree.css("#list > li")
+    assert row.css_first(".times").text() == "5,000 times"
+    assert [node.text() for node in row.css(".help")] == [HOSTILE]
+    files = [node.text() for node in row.css("h2")]
+    assert files == [f"{tmp_path / name} 2,500" for name in ("a.py", "b.py")]
+    links = row.css(".lines a")
+    assert [links[at].text() for at in (0, 2499, 2500)] == ["1:5", "2500:5", "1:5"]
+    assert len(links) == 5000
+    assert links[-1].attributes["href"] == "#view=file&file=1&finding=4999"
+
+
+def test_rows_are_ordered_by_severity_then_count(opened: Open, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("x = 1\ny = 2\ny = 2\nz = 3\n", encoding="utf-8")
+    place = {"path": str(path), "column": 1, "end_column": 2, "fix": None}
+    found = [replace(FINDINGS[1], line=n, end_line=n, **place) for n in (1, 2, 3)]
+    error = replace(FINDINGS[0], line=4, end_line=4, **place)
+    tree = opened(document_of(*found, error), "view=findings")
+    first = [node.text().partition("py:")[2] for node in tree.css("#list .meta a.path")]
+    assert first == ["4:1", "2:1", "1:1"]
+    tree = opened(document_of(*found, error), "view=file&file=0")
+    folded = [node.text() for node in tree.css(".here summary") if "as in" in node.text()]
+    assert folded == ["warning GRAPH-BREAK-001 as in line 2"]
+
+
+@pytest.mark.parametrize(
+    ("fragment", "buttons"),
+    [
+        ("search=nowhere", ["Clear search “nowhere”: 2 findings"]),
+        ("rule=PYTHON-SCALAR-002&severity=error", [
+            "Clear rule “PYTHON-SCALAR-002”: 1 finding", "Show all severities: 1 finding",
+        ]),
+        ("rule=DTYPE-001&search=nowhere", ["Clear search “nowhere”: 1 finding"]),
+        ("rule=DTYPE-001&family=python-scalar&search=nowhere", [
+            "Clear all filters: 3 findings",
+        ]),
+    ],
+)  # fmt: skip
+def test_an_empty_list_says_which_filter_to_clear(
+    opened: Open, fragment: str, buttons: list[str]
+) -> None:
+    found = [replace(one, fix=None) for one in (FINDINGS[0], FINDINGS[2], FINDINGS[3])]
+    tree = opened(document_of(*found), f"view=findings&{fragment}")
+    assert codes_in(tree) == []
+    assert [node.text() for node in tree.css("#empty button")] == buttons
+    script = "document.querySelector('#empty button').click();"
+    tree = opened(document_of(*found), f"view=findings&{fragment}", script)
+    assert is_hidden(tree, "#empty")
+    assert f"{len(codes_in(tree))} finding" in buttons[0]
 
 
 def test_notes_are_folded(opened: Open) -> None:

@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser
 
-from embercoach.report import json_report
 from embercoach.report.html import data
 from embercoach.report.html.rendering import render
-from tests.report.conftest import FINDINGS, Outcome
-from tests.report.test_html import NO_SOURCES, data_of
+from tests.report.conftest import FINDINGS
+from tests.report.test_html import data_of, document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +34,7 @@ for y in z:
 
 
 def hot(*findings: Finding) -> dict[str, Any]:
-    document = json_report.document(Outcome(findings), NO_SOURCES, show_notes=True)
-    page = render(document, readable=lambda _: True)
+    page = render(document_of(*findings), readable=lambda _: True)
     found: dict[str, Any] = data_of(LexborHTMLParser(page))["hot"]
     return found
 
@@ -85,8 +83,7 @@ def test_harmful_files_have_colors_first(project: Path, monkeypatch: pytest.Monk
         at(4, "loops.py", severity="note"),
         at(1, "short.py", severity="error", code="DTYPE-001"),
     )
-    document = json_report.document(Outcome(findings), NO_SOURCES, show_notes=True)
-    page = LexborHTMLParser(render(document, readable=lambda _: True))
+    page = LexborHTMLParser(render(document_of(*findings), readable=lambda _: True))
     colored = {
         file["path"]: any(map(any, file["source"]["tokens"])) for file in data_of(page)["files"]
     }

@@ -65,6 +65,20 @@ def test_tokens_of_metal() -> None:
     ]  # fmt: skip
 
 
+def test_metal_in_a_literal_has_tokens_of_metal() -> None:
+    text = 'é = R"""\n    uint4 i = 1; // 日\n  out[i] = 2.0f;"""; x = 3\n'
+    assert colored("model.py", text) == [
+        ("s", 'R"""'),
+        ("k", "uint4"), ("n", "1"), ("c", "// 日"),
+        ("n", "2.0f"), ("s", '"""'), ("n", "3"),
+    ]  # fmt: skip
+    line = '("float t = 1.5;\\n"\n "if (t) { return; }", "return; ", "float")'
+    assert colored("model.py", line) == [
+        ("s", '"'), ("k", "float"), ("n", "1.5"), ("s", '"'),
+        ("s", '"if (t) { return; }"'), ("s", '"return; "'), ("s", '"float"'),
+    ]  # fmt: skip
+
+
 def test_parts_of_f_strings_are_strings() -> None:
     found = colored("model.py", 'x = f"a{y}b"\n')
     assert {kind for kind, _ in found} == {"s"}
@@ -117,6 +131,8 @@ def test_a_definition_without_a_body_has_no_lines_below_it() -> None:
         ("a.py", "\n" * 50_000),
         ("a.py", "'''\n" * 12_501),
         ("a.py", "(" * 25_000),
+        ("a.py", "'float x;'\n" * 5_000),
+        ("a.py", f"'''float {';' * 25_000}x{'; ' * 25_000}'''"),
         ("a.metal", "a b(" * 12_500),
         ("a.metal", "/*\n" * 12_500),
         ("a.metal", "x = " + "'é' + 1 + " * 12_500),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from embercoach import rulebook
 from embercoach.report import sarif
@@ -16,6 +17,7 @@ from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
 from embercoach.rulebook import RULES_URL, SITE, rule_url
 from tests.examples.programs import imported
+from tests.report.conftest import FINDINGS, Outcome
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -107,15 +109,12 @@ def test_a_file_has_links_only_where_it_is_asked_for(environment: pytest.MonkeyP
     assert "\x1b]8;" not in printed(io.StringIO(), "")
 
 
-class Nothing:
-    findings = ()
-    problems = ()
-    files_checked = files_skipped = suppressed = 0
-
-
 def test_each_rule_of_sarif_has_its_page() -> None:
+    codes = sorted(rulebook.static_codes())
+    outcome = Outcome(tuple(replace(FINDINGS[0], code=code) for code in codes))
+
     def driver(**options: str) -> dict[str, object]:
-        log = sarif.document(Nothing(), SourceTexts(), profile="ember", exit_code=0, **options)  # type: ignore[arg-type]
+        log = sarif.document(outcome, SourceTexts(), profile="ember", exit_code=0, **options)  # type: ignore[arg-type]
         found: dict[str, object] = log["runs"][0]["tool"]["driver"]
         return found
 
@@ -124,7 +123,6 @@ def test_each_rule_of_sarif_has_its_page() -> None:
         assert isinstance(rules, list)
         return [rule.get("helpUri") for rule in rules]
 
-    codes = sorted(rulebook.static_codes())
     assert driver()["informationUri"] == SITE
     assert links(driver()) == [f"{SITE}rules/{code}/" for code in codes]
     assert links(driver(rules_url=OTHER)) == [OTHER.replace("{code}", code) for code in codes]

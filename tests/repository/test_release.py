@@ -160,10 +160,14 @@ def links(markdown: str) -> list[str]:
 def test_the_index_shows_readme_with_absolute_links(metadata: Message) -> None:
     shown = metadata.get_payload()
     assert isinstance(shown, str)
-    base = f"{PROJECT['urls']['Repository']}/blob/v{PROJECT['version']}/"
-    assert links(shown) == [
-        link if urlsplit(link).scheme else f"{base}{link}" for link in links(README)
-    ]
+
+    def absolute(link: str) -> str:
+        if urlsplit(link).scheme:
+            return link
+        form = "raw" if link.endswith((".svg", ".png")) else "blob"
+        return f"{PROJECT['urls']['Repository']}/{form}/v{PROJECT['version']}/{link}"
+
+    assert links(shown) == [*map(absolute, links(README))]
     assert [block.text for block in blocks(shown)] == [block.text for block in blocks(README)]
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.config import Overrides
-    from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.report.html.rendering import FixTotals
 
 DEFAULT_FILE = Path("embercoach-report.html")
 
@@ -207,7 +205,6 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
         outcome = plan.run(
             jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
         )
-    fixes = _fix_totals(outcome, options["jobs"])
     result = outcome.result(problems)
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError(
@@ -222,25 +219,11 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
         marks=answer.marks,
         origin=origin_of(outcome),
     )
-    details = run_details(document, seconds=seconds, command=line, fixes=fixes)
+    details = run_details(document, seconds=seconds, command=line)
     rules_url = plan.scopes[0].settings.rules_url
     return document, partial(
         render, document, readable=lambda _: True, details=details, rules_url=rules_url
     )
-
-
-def _fix_totals(outcome: CheckoutsOutcome, jobs: int | None) -> tuple[FixTotals, FixTotals]:
-    """Return the totals of safe fixes and of all fixes, by the code of ``check --fix``."""
-    from embercoach.engine.fixing import fix_preview
-    from embercoach.report.html.rendering import FixTotals
-
-    results = [(scope.settings, result) for scope, result in outcome.scopes.items()]
-
-    def totals(*, unsafe: bool) -> FixTotals:
-        preview = fix_preview(results, unsafe=unsafe, jobs=jobs)
-        return FixTotals(preview.fixes, preview.files, len(preview.problems))
-
-    return totals(unsafe=False), totals(unsafe=True)
 
 
 def _overrides(options: dict[str, Any]) -> Overrides:

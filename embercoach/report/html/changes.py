@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from embercoach.finding import SEVERITIES
-from embercoach.report.html.data import BarPart, family_of, parts
+from embercoach.report.html.data import Bar, bars, family_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,30 +22,14 @@ KINDS = ("new", "known", "fixed")
 COUNTED = ("error", "warning")
 
 
-class ChangeBar(Struct, frozen=True):
-    """A bar: how many findings of something are new, known and fixed, and its parts."""
-
-    key: str
-    counts: tuple[int, int, int]
-    parts: tuple[BarPart, ...]
-
-
 class Changes(Struct, frozen=True):
     """A comparison: with what, in all, and by family, rule and file."""
 
     since: str
     totals: tuple[int, int, int]
-    families: tuple[ChangeBar, ...]
-    rules: tuple[ChangeBar, ...]
-    files: tuple[ChangeBar, ...]
-
-
-class RunTotals(Struct, frozen=True):
-    """A run's totals: findings by severity, in the order of ``SEVERITIES``, and its bar's parts."""
-
-    name: str
-    counts: tuple[int, ...]
-    parts: tuple[BarPart, ...]
+    families: tuple[Bar, ...]
+    rules: tuple[Bar, ...]
+    files: tuple[Bar, ...]
 
 
 def since_baseline(document: Document) -> Changes | None:
@@ -82,16 +66,11 @@ def has_fingerprints(document: Document) -> bool:
     return all("fingerprint" in finding for finding in document["findings"])
 
 
-def run_by_run(documents: Sequence[tuple[str, Document]]) -> tuple[RunTotals, ...]:
+def run_by_run(documents: Sequence[tuple[str, Document]]) -> list[Bar]:
     """Return the totals of several reports, in the order given."""
-    counters = [
+    return bars(
         (name, Counter[str]({s: document["summary"][f"{s}s"] for s in SEVERITIES}))
         for name, document in documents
-    ]
-    widest = max((counter.total() for _, counter in counters), default=0)
-    return tuple(
-        RunTotals(name, tuple(counter[s] for s in SEVERITIES), parts(counter, max(widest, 1)))
-        for name, counter in counters
     )
 
 
@@ -114,16 +93,14 @@ def _changes(since: str, rows: Rows) -> Changes:
     )
 
 
-def _table(rows: Rows, key: Callable[[str, str], str]) -> tuple[ChangeBar, ...]:
+def _table(rows: Rows, key: Callable[[str, str], str]) -> tuple[Bar, ...]:
     """Return the rows by a key: what has the most news first."""
     table: dict[str, Counter[str]] = {}
     for path, code, kind, count in rows:
         table.setdefault(key(path, code), Counter())[kind] += count
-    widest = max((counter.total() for counter in table.values()), default=0)
-    made = [
-        ChangeBar(name, (c["new"], c["known"], c["fixed"]), parts(c, max(widest, 1), KINDS))
-        for name, c in table.items()
-    ]
-    return tuple(
-        sorted(made, key=lambda row: (-row.counts[0], -row.counts[2], -row.counts[1], row.key))
-    )
+
+    def news(bar: Bar) -> tuple[int, int, int, str]:
+        new, known, fixed = bar.counts
+        return -new, -fixed, -known, bar.key
+
+    return tuple(sorted(bars(table.items(), KINDS), key=news))

@@ -17,11 +17,10 @@ from embercoach.report.statistics import owners, totals
 from embercoach.rulebook import CONTEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from embercoach.report.html.rendering import Page
     from embercoach.report.html.sources import Function, Source
-    from embercoach.report.statistics import Totals
 
     Findings = Sequence[dict[str, Any]]
 
@@ -38,11 +37,11 @@ class BarPart(Struct, frozen=True):
     length: float
 
 
-class TallyBar(Struct, frozen=True):
-    """A bar: what is counted, how often there is a finding of it, and its parts."""
+class Bar(Struct, frozen=True):
+    """A row of a chart: what is counted, how many findings of each kind, and its bar's parts."""
 
     key: str
-    count: int
+    counts: tuple[int, ...]
     parts: tuple[BarPart, ...]
 
 
@@ -51,37 +50,42 @@ def family_of(code: str) -> str:
     return rulebook.rule(code).family if code in rulebook.codes() else UNKNOWN_FAMILY
 
 
-def tallies(
-    findings: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], str]
-) -> tuple[TallyBar, ...]:
+def tallies(findings: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], str]) -> list[Bar]:
     """Count findings by a key and by severity; the most errors first, then warnings, then notes."""
     table: dict[str, Counter[str]] = {}
     for finding in findings:
         table.setdefault(key(finding), Counter())[finding["severity"]] += 1
-    totals = {name: sum(counter.values()) for name, counter in table.items()}
-    widest = max(totals.values(), default=0)
-    ordered = sorted(table, key=lambda name: (*(-table[name][s] for s in SEVERITIES), name))
-    return tuple(TallyBar(name, totals[name], parts(table[name], widest)) for name in ordered)
+    return sorted(bars(table.items()), key=lambda bar: (*(-count for count in bar.counts), bar.key))
 
 
-def parts(
-    counter: Counter[str], widest: int, kinds: Sequence[str] = SEVERITIES
-) -> tuple[BarPart, ...]:
-    """Return the parts of a bar: findings by severity, or by other kinds in their order.
+def bars(
+    counted: Iterable[tuple[str, Counter[str]]], kinds: Sequence[str] = SEVERITIES
+) -> list[Bar]:
+    """Return a bar for each key, with findings by severity, or by other kinds in their order.
 
-    ``widest`` is how many there are in a bar that fills the chart.
+    Notes outnumber errors and warnings, so they have bars only where there is nothing else.
     """
-    made = []
+    rows = list(counted)
+    drawn = [kind for kind in kinds if kind != "note"]
+    if not any(counter[kind] for _, counter in rows for kind in drawn):
+        drawn = list(kinds)
+    widest = max((sum(counter[kind] for kind in drawn) for _, counter in rows), default=0)
+    return [
+        Bar(key, tuple(counter[kind] for kind in kinds), tuple(_parts(counter, widest, drawn)))
+        for key, counter in rows
+    ]
+
+
+def _parts(counter: Counter[str], widest: int, kinds: Iterable[str]) -> Iterator[BarPart]:
     start = 0.0
     for kind in kinds:
         if count := counter[kind]:
             length = 100 * count / widest
-            made.append(BarPart(kind, count, round(start, 3), round(length, 3)))
+            yield BarPart(kind, count, round(start, 3), round(length, 3))
             start += length
-    return tuple(made)
 
 
-def by_family(findings: Sequence[dict[str, Any]]) -> tuple[TallyBar, ...]:
+def by_family(findings: Sequence[dict[str, Any]]) -> list[Bar]:
     """Return the findings of each family of rules."""
     families = {code: family_of(code) for code in {finding["code"] for finding in findings}}
     return tallies(findings, lambda finding: families[finding["code"]])
@@ -98,36 +102,10 @@ MOST_ROWS = 200
 TOP_LEVEL = "top level"
 
 
-def hot_spots(
-    findings: Findings,
-    files: Mapping[str, int],
-    placed: Mapping[str, Findings],
-    sources: Mapping[str, Source],
-    tokens: Mapping[str, Tokens],
-) -> dict[str, list[list[Any]]]:
-    """Return the rows of both tables.
-
-    Args:
-        findings: of the whole report.
-        files: numbers of the paths in the report.
-        placed: findings of the files that are shown, at the lines of their texts.
-        sources: the files that are shown.
-        tokens: of these files, with their functions.
-
-    Returns:
-        ``files``: number, lines, and findings by severity, the most errors and warnings a line
-        first. ``functions``: the file's number, the name, the findings in loops by ``REPEATED``,
-        and the number of the first one, the most stalls first.
-    """
-    return {
-        "files": _files(files, placed, sources),
-        "functions": _functions(findings, files, placed, tokens),
-    }
-
-
-def _files(
+def _hot_files(
     files: Mapping[str, int], placed: Mapping[str, Findings], sources: Mapping[str, Source]
 ) -> list[list[Any]]:
+    """Return number, lines and findings by severity of each file, the densest first."""
     rows = []
     for path, found in placed.items():
         lines = sources[path].count
@@ -143,12 +121,13 @@ def _files(
     return sorted(rows, key=density)[:MOST_ROWS]
 
 
-def _functions(
+def _hot_functions(
     findings: Findings,
     files: Mapping[str, int],
     placed: Mapping[str, Findings],
     tokens: Mapping[str, Tokens],
 ) -> list[list[Any]]:
+    """Return the file, the name, the stalls by ``WAITS`` and the first of them, the most first."""
     numbers: dict[str, list[int]] = {}
     for number, finding in enumerate(findings):
         numbers.setdefault(finding["path"], []).append(number)
@@ -180,34 +159,33 @@ def _owners(functions: Iterable[Function]) -> dict[int, str]:
     return {line: one.name for one in inner for line in range(one.first, one.last + 1)}
 
 
-class CheckoutRow(Struct, frozen=True):
-    """A checkout's totals, and the parts of its bar."""
-
-    totals: Totals
-    parts: tuple[BarPart, ...]
-
-
 def checkout_tops(document: dict[str, Any]) -> list[str]:
     """Return the checkouts' tops, sorted; none where there is but one."""
     paths = {checkout["path"] for checkout in document.get("checkouts", ())}
     return sorted(paths) if len(paths) > 1 else []
 
 
-def checkout_rows(document: dict[str, Any]) -> tuple[CheckoutRow, ...]:
-    """Return the totals of each checkout, the most findings first; none where there is but one."""
+def checkout_rows(document: dict[str, Any]) -> list[Bar]:
+    """Return a bar for each checkout, the most findings first; none where there is but one.
+
+    After the findings by severity, its counts are files checked, files skipped and problems.
+    """
     made = totals(
         convert(document.get("checkouts", ()), tuple[Checkout, ...]),
         [(finding["path"], finding["severity"]) for finding in document["findings"]],
         [problem["path"] for problem in document["problems"]],
     )
-    widest = max((sum(one.counts) for one in made), default=0)
-    return tuple(CheckoutRow(one, parts(_counter(one.counts), widest)) for one in made)
-
-
-def _counter(counts: Sequence[int]) -> Counter[str]:
-    counter: Counter[str] = Counter()
-    counter.update(dict(zip(SEVERITIES, counts, strict=True)))
-    return counter
+    counted = [
+        (one.path, Counter[str](dict(zip(SEVERITIES, one.counts, strict=True)))) for one in made
+    ]
+    return [
+        Bar(
+            bar.key,
+            (*bar.counts, one.checkout.files_checked, one.checkout.files_skipped, one.problems),
+            bar.parts,
+        )
+        for one, bar in zip(made, bars(counted), strict=True)
+    ]
 
 
 #: Contexts by harm: those that fail or compute incorrect values before those that are slow.
@@ -275,7 +253,10 @@ def table(
             for path in paths
         ],
         "findings": rows,
-        "hot": hot_spots(document["findings"], file_numbers, placed, shown_sources, read),
+        "hot": {
+            "files": _hot_files(file_numbers, placed, shown_sources),
+            "functions": _hot_functions(document["findings"], file_numbers, placed, read),
+        },
         "texts": texts.all,
         **_checkouts(document, paths, shown),
     }

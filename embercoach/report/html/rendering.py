@@ -16,6 +16,7 @@ from embercoach import __version__, rulebook
 from embercoach.report.excerpt import visible
 from embercoach.report.html import changes
 from embercoach.report.html.data import LEAST_LINES, by_family, checkout_rows, table, tallies
+from embercoach.report.text import fixable
 from embercoach.rulebook import RULES_URL, rule_url
 
 if TYPE_CHECKING:
@@ -24,13 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
 
-
-class FixTotals(Struct, frozen=True):
-    """Fixes that ``--fix`` would apply, the files that it would change, those it cannot fix."""
-
-    fixes: int
-    files: int
-    unfixable: int
+    from embercoach.report.html.data import Bar
 
 
 class RunDetails(Struct, frozen=True, kw_only=True):
@@ -41,42 +36,28 @@ class RunDetails(Struct, frozen=True, kw_only=True):
         date: when the findings were made, in UTC.
         version: of EmberCoach that made the findings.
         command: the command line of the report.
-        safe: totals of ``--fix``; None for saved findings, whose files may have changed.
-        unsafe: totals of ``--fix --unsafe-fixes``.
     """
 
     project: str
     date: str
     version: str
     command: str
-    safe: FixTotals | None = None
-    unsafe: FixTotals | None = None
 
 
-def run_details(
-    document: dict[str, Any],
-    *,
-    seconds: float,
-    command: str,
-    fixes: tuple[FixTotals, FixTotals] | tuple[None, None] = (None, None),
-) -> RunDetails:
+def run_details(document: dict[str, Any], *, seconds: float, command: str) -> RunDetails:
     """Describe the run of a document.
 
     Args:
         document: the JSON report.
         seconds: when the findings were made, since the epoch.
         command: the command line of the report.
-        fixes: totals of safe fixes and of all fixes, if known.
     """
     tops = [checkout["path"] for checkout in document.get("checkouts", ())] or ["."]
-    safe, unsafe = fixes
     return RunDetails(
         project=", ".join(sorted({Path(top).resolve().name or top for top in tops})),
         date=datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         version=document.get("run", {}).get("version", __version__),
         command=command,
-        safe=safe,
-        unsafe=unsafe,
     )
 
 
@@ -157,7 +138,7 @@ def render(
         details: of the run, for the head of the report.
         rules_url: the setting; empty for no links.
     """
-    findings = document["findings"]
+    findings, summary = document["findings"], document["summary"]
     rule_pages = pages({finding["code"] for finding in findings}, rules_url)
     shown = shown_paths(document, str(Path.cwd()))
     data = table(document, rule_pages, readable=readable, root=root, saved_at=saved_at, shown=shown)
@@ -166,7 +147,8 @@ def render(
         styles=("report",),
         scripts=("hot_spots", "report"),
         filters={"shown": shown},
-        summary=document["summary"],
+        summary=summary,
+        fixes=fixable(summary["fixable"], summary["fixable_unsafe"]),
         details=details,
         problems=document["problems"],
         charts={
@@ -180,11 +162,18 @@ def render(
         runs=changes.run_by_run([*earlier, ("this report", document)]) if earlier else (),
         file_numbers={path: n for n, path in enumerate(sorted({f["path"] for f in findings}))},
         bars=BARS,
+        loud=_loud,
         least_lines=LEAST_LINES,
         pages=rule_pages,
         names={page.code: page.name for page in rule_pages},
         data=data,
     )
+
+
+def _loud(rows: Sequence[Bar]) -> int:
+    """Count the rows that are seen at once: those with errors or warnings, if any."""
+    loud = sum(1 for row in rows if any(row.counts[:2]))
+    return min(loud or len(rows), BARS)
 
 
 def render_page(

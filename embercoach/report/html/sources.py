@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tokenize
 from contextlib import suppress
 from keyword import kwlist
@@ -14,6 +15,8 @@ from msgspec import Struct, field
 from embercoach.files import is_inside, read_bytes
 from embercoach.finding import PlacedError
 from embercoach.metal.library import KEYWORDS
+from embercoach.metal.program.types import NAMED
+from embercoach.metal.source import read_opening
 from embercoach.metal.syntax import tree_of
 from embercoach.notebooks import is_notebook
 from embercoach.report.excerpt import visible
@@ -36,6 +39,11 @@ COMMENT, STRING, NUMBER, KEYWORD, DEFINITION = "csnkd"
 MOST_OF_NAME = 200
 #: Suffixes of files in Metal and Objective-C++; other files are Python.
 C_SUFFIXES = (".metal", ".mm", ".m")
+#: A literal of Python with the end of a statement, and with a word of Metal, has colors as Metal.
+_STATEMENT = re.compile(r""";[ \t]*(?:\n|\\n|//|["'])""")
+_METAL = re.compile(
+    r"\b(?:bool|constant|device|kernel|thread|threadgroup|(?:float|half|u?int)[2-4]?)\b"
+)
 _KINDS = {
     tokenize.COMMENT: COMMENT,
     tokenize.STRING: STRING,
@@ -102,7 +110,7 @@ def tokens(path: str, index: LineIndex) -> Tokens:
     """Return the tokens of a file's text, as far as it can be read."""
     found = Tokens()
     if path.endswith(C_SUFFIXES):
-        _read_c(index, found)
+        _read_c([index.line(number) for number in range(1, index.count + 1)], (1, 0), index, found)
         return found
     # What follows an error has no colors.
     with suppress(tokenize.TokenError, SyntaxError, ValueError):
@@ -123,6 +131,8 @@ def _read_python(index: LineIndex, found: Tokens) -> None:
             elif text in _KEYWORDS:
                 found.add(KEYWORD, start, end, index)
             before = text
+        elif kind == tokenize.STRING and _STATEMENT.search(text) and _METAL.search(text):
+            _read_metal(text, start, end, index, found)
         elif kind in _KINDS:
             found.add(_KINDS[kind], start, end, index)
         elif kind == tokenize.INDENT:
@@ -192,23 +202,34 @@ class _Scopes:
             self._functions.append(Function(scope.name, scope.first, max(last, scope.first)))
 
 
-def _read_c(index: LineIndex, found: Tokens) -> None:
-    lines = [index.line(number) for number in range(1, index.count + 1)]
+def _read_metal(literal: str, start: Place, end: Place, index: LineIndex, found: Tokens) -> None:
+    """Add the tokens of a literal that holds Metal, and its quotes."""
+    opening = read_opening(literal)
+    first, last = (start[0], start[1] + opening.length), (end[0], end[1] - len(opening.quote))
+    found.add(STRING, start, first, index)
+    content = literal[opening.length : len(literal) - len(opening.quote)]
+    _read_c(content.split("\n"), first, index, found)
+    found.add(STRING, last, end, index)
+
+
+def _read_c(lines: Sequence[str], start: Place, index: LineIndex, found: Tokens) -> None:
+    """Add the tokens of a text that starts at a place of the file."""
     encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
-    places = _Places(encoded)
+    places = _Places(encoded, start)
     for node in _leaves(tree_of(b"\n".join(encoded)).root):
         kind = _kind(node)
         if kind:
-            start = places.next(*node.start_point)
-            found.add(kind, start, places.next(*node.end_point), index)
+            first = places.next(*node.start_point)
+            found.add(kind, first, places.next(*node.end_point), index)
 
 
 class _Places:
     """The places of a text's bytes, asked for in their order: each line is decoded once."""
 
-    def __init__(self, lines: list[bytes]) -> None:
+    def __init__(self, lines: list[bytes], start: Place) -> None:
         self._lines = lines
-        self._row = self._byte = self._column = 0
+        self._first, self._column = start
+        self._row = self._byte = 0
 
     def next(self, row: int, byte: int) -> Place:
         """Return the place of a byte, which is not before the last one."""
@@ -218,7 +239,7 @@ class _Places:
             passed = self._lines[row][self._byte : byte]
             self._column += len(passed.decode("utf-8", "replace"))
             self._byte = byte
-        return row + 1, self._column
+        return self._first + row, self._column
 
 
 def _leaves(root: Node) -> Iterator[Node]:
@@ -237,7 +258,8 @@ def _kind(node: Node) -> str:
         return _C_KINDS[node.type]
     # The grammar of C++ has names where Metal has keywords; a directive starts with a hash.
     word = (node.text or b"").decode("utf-8", "replace")
-    return KEYWORD if word in KEYWORDS or node.type.startswith("#") else ""
+    is_keyword = word in KEYWORDS or word in NAMED or node.type.startswith("#")
+    return KEYWORD if is_keyword else ""
 
 
 #: Characters of all sources that a report holds; above it every file is shown in parts.

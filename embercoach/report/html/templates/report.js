@@ -41,6 +41,18 @@
   const byFile = data.files.map(() => []);
   for (const finding of findings) byFile[finding.file].push(finding);
 
+  // Findings of one cause: a row says the same of all, and their lines are equal.
+  for (const found of byFile) {
+    const firsts = new Map();
+    for (const finding of found) {
+      const { rule, severity, message, help, context, fix, safe, file, at, index } = finding;
+      const line = sourceLine(file, at)?.text.trim() ?? index;
+      finding.cause = JSON.stringify([rule, severity, message, help, context, fix, safe, line]);
+      finding.like = firsts.get(finding.cause) ?? null; // the first one in this file
+      if (!finding.like) firsts.set(finding.cause, finding);
+    }
+  }
+
   // Text gets into the page by textContent alone: nothing in it can be markup.
   function element(tag, { text, className, ...properties } = {}, ...children) {
     const made = document.createElement(tag);
@@ -69,6 +81,9 @@
     data.rules[finding.rule].code === values.get("rule"));
   const severityOf = (finding) => data.severities[finding.severity];
 
+  const place = (finding) => `${finding.cell === null ? "" : `cell ${finding.cell}:`}${finding.line}:${finding.column}`;
+  const plural = (count, name) => `${number(count)} ${name}${count === 1 ? "" : "s"}`;
+
   function described(finding, placed) {
     const rule = data.rules[finding.rule];
     const severity = severityOf(finding);
@@ -82,9 +97,8 @@
       meta.append(element("span", { className: "name", text: `in: ${finding.context}` }));
     }
     if (placed) {
-      const cell = finding.cell === null ? "" : `cell ${finding.cell}:`;
-      const place = `${data.files[finding.file].path}:${cell}${finding.line}:${finding.column}`;
-      meta.append(element("a", { className: "path", href: linkTo(finding), text: place }));
+      const text = `${data.files[finding.file].path}:${place(finding)}`;
+      meta.append(element("a", { className: "path", href: linkTo(finding), text }));
     }
     const parts = [meta, prose("p", "message", finding.message)];
     if (placed) parts.push(...excerpt(finding));
@@ -127,46 +141,72 @@
       element("summary", { text: `${title} ` }, count), element(kind, {}, ...items));
   }
 
+  // A row of the list: what holds for all findings of a cause, the first one, and their places.
+  function row(group) {
+    const item = element("li", {}, ...described(group[0], true));
+    if (group.length === 1) return item;
+    item.querySelector(".meta .path").before(element("strong", { className: "times", text: `${number(group.length)} times` }));
+    const all = element("details", { className: "places" },
+      element("summary", { text: "All places " }, element("span", { className: "count", text: number(group.length) })));
+    // Thousands of links: drawn when they are asked for.
+    all.addEventListener("toggle", () => all.append(...placesByFile(group)), { once: true });
+    item.append(all);
+    return item;
+  }
+
+  function placesByFile(group) {
+    const files = new Map();
+    for (const finding of group) files.set(finding.file, [...files.get(finding.file) ?? [], finding]);
+    return [...files].map(([file, found]) => element("div", {},
+      element("h2", { className: "path", text: `${data.files[file].path} ` }, element("span", { className: "count", text: number(found.length) })),
+      element("ul", { className: "lines" }, ...found.map((finding) => element("li", {}, element("a", { href: linkTo(finding), text: place(finding) }))))));
+  }
+
   // The list
   const form = $("filters");
   const boxes = [...form.querySelectorAll("[name=severity]")];
-  const fields = ["search", "path", "checkout", "family", "rule", "sort"].map($).filter(Boolean);
+  const fields = ["search", "checkout", "family", "rule", "sort"].map($).filter(Boolean);
   const isLoud = (finding) => severityOf(finding) !== "note";
-  let shown = [];
+  let shown = []; // lists of findings, one for each cause
   let folded = 0; // notes that only their severity excludes
   let explicit = false; // severities that the reader has chosen
   let page = 0;
 
-  const haystacks = new Map();
   function haystack(finding) {
-    if (!haystacks.has(finding.index)) {
-      const rule = data.rules[finding.rule];
-      const words = [rule.code, rule.name, finding.message, finding.help, finding.fix ?? ""];
-      haystacks.set(finding.index, words.join("\n").toLowerCase());
-    }
-    return haystacks.get(finding.index);
+    const { code, name } = data.rules[finding.rule];
+    const words = [code, name, finding.message, finding.help, finding.fix ?? "", data.files[finding.file].path];
+    return finding.haystack ??= words.join("\n").toLowerCase();
   }
 
-  const ranks = new Map(data.contexts.map((context, rank) => [context, rank]));
-  const harm = (finding) => ranks.get(finding.context) ?? data.contexts.length;
+  const harm = (finding) => data.contexts.indexOf(finding.context);
   const orders = {
-    path: (a, b) => a.index - b.index,
-    severity: (a, b) => a.severity - b.severity || harm(a) - harm(b) || a.index - b.index,
-    rule: (a, b) => a.rule - b.rule || a.index - b.index,
+    path: ([a], [b]) => a.index - b.index,
+    severity: ([a, ...as], [b, ...bs]) => a.severity - b.severity || bs.length - as.length || harm(a) - harm(b) || a.index - b.index,
+    rule: ([a], [b]) => a.rule - b.rule || a.severity - b.severity || a.index - b.index,
   };
 
-  // Whether a finding is of the chosen rule, family and checkout.
-  function choice() {
-    const [family, code, checkout] = [$("family").value, $("rule").value, $("checkout")?.value];
-    const files = data.files.map((_, at) => !checkout || data.checkouts[data.inside[at]] === checkout);
-    const rules = data.rules.map((rule) =>
-      (!family || rule.family === family) && (!code || rule.code === code));
-    return (finding) => files[finding.file] && rules[finding.rule];
+  // Each filter, and the findings that it lets through.
+  function filters() {
+    const [checkout, family, code] = ["checkout", "family", "rule"].map((id) => $(id)?.value);
+    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = checked();
+    return {
+      search: (finding) => words.every((word) => haystack(finding).includes(word)),
+      checkout: (finding) => !checkout || data.checkouts[data.inside[finding.file]] === checkout,
+      family: (finding) => !family || data.rules[finding.rule].family === family,
+      rule: (finding) => !code || data.rules[finding.rule].code === code,
+      severity: (finding) => wanted.includes(severityOf(finding)),
+    };
+  }
+
+  function matching(...without) {
+    const tests = Object.entries(filters()).filter(([name]) => !without.includes(name));
+    return findings.filter((finding) => tests.every(([, test]) => test(finding)));
   }
 
   // Notes are folded, unless all that is chosen are notes.
   function usual() {
-    const loud = findings.filter(choice()).some(isLoud);
+    const loud = matching("search", "severity").some(isLoud);
     return data.severities.filter((name) => !loud || name !== "note");
   }
 
@@ -177,27 +217,49 @@
   }
 
   function filter() {
-    const wanted = new Set(checked());
-    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const path = $("path").value.toLowerCase();
-    const files = data.files.map((file) => file.path.toLowerCase().includes(path));
-    const chosen = choice();
-    const matching = findings.filter((finding) => chosen(finding) && files[finding.file] &&
-      words.every((word) => haystack(finding).includes(word)));
-    shown = matching.filter((finding) => wanted.has(severityOf(finding)));
-    folded = wanted.has("note") ? 0 : matching.filter((finding) => !isLoud(finding)).length;
-    shown.sort(orders[$("sort").value] ?? orders.path);
+    const groups = new Map();
+    for (const finding of matching()) {
+      const group = groups.get(finding.cause);
+      if (group) group.push(finding);
+      else groups.set(finding.cause, [finding]);
+    }
+    folded = checked().includes("note") ? 0 : matching("severity").filter((finding) => !isLoud(finding)).length;
+    shown = [...groups.values()].sort(orders[$("sort").value] ?? orders.path);
   }
 
   function showList(first, count) {
     const rows = shown.slice(first, first + count);
-    $("list").replaceChildren(...rows.map((finding) => element("li", {}, ...described(finding, true))));
-    const range = rows.length === shown.length ? "" : `Showing ${number(first + 1)} to ${number(first + rows.length)} of `;
-    const all = `${number(shown.length)} finding${shown.length === 1 ? "" : "s"}`;
-    const rest = findings.length - shown.length;
-    $("notes").hidden = !folded;
-    $("notes").textContent = `Show ${number(folded)} note${folded === 1 ? "" : "s"}`;
+    $("list").replaceChildren(...rows.map(row));
+    const total = shown.reduce((sum, group) => sum + group.length, 0);
+    const isGrouped = total > shown.length;
+    const range = rows.length === shown.length ? "" : `Showing ${isGrouped ? "groups " : ""}${number(first + 1)} to ${number(first + rows.length)} of `;
+    const all = plural(total, "finding") + (isGrouped ? ` in ${plural(shown.length, "group")}` : "");
+    const rest = findings.length - total;
+    $("notes").hidden = !folded || !total;
+    $("notes").textContent = `Show ${plural(folded, "note")}`;
     $("status").textContent = range + all + (rest ? `; ${number(rest)} filtered out` : "") + ".";
+    $("empty").hidden = total > 0;
+    if (!total) $("empty").replaceChildren(...remedies());
+  }
+
+  // What to do about an empty list: the filters that alone hide something, or else all of them.
+  function remedies() {
+    if (!findings.length) return [element("p", { text: "Nothing found." })];
+    const button = (text, count, clear) => {
+      const made = element("button", { type: "button", text: `${text}: ${plural(count, "finding")}` });
+      made.addEventListener("click", () => {
+        clear();
+        refilter();
+        $("findings-title").focus({ preventScroll: true });
+      });
+      return made;
+    };
+    const single = Object.keys(filters()).map((name) => [name, matching(name).length]).filter(([, count]) => count);
+    const buttons = single.map(([name, count]) => (name === "severity" ?
+      button("Show all severities", count, () => { explicit = true; check(data.severities); }) :
+      button(`Clear ${name} “${$(name).value}”`, count, () => { $(name).value = ""; if (!explicit) check(usual()); })));
+    if (!buttons.length) buttons.push(button("Clear all filters", findings.length, () => choose(new URLSearchParams("severity=error,warning,note"))));
+    return [element("p", { text: "No finding passes these filters." }), ...buttons];
   }
 
   function showPage() {
@@ -288,7 +350,7 @@
   }
 
   function drawn(row) {
-    if (row.gap) return [element("div", { className: "gap", text: `${number(row.gap)} line${row.gap === 1 ? "" : "s"} not in this report` })];
+    if (row.gap) return [element("div", { className: "gap", text: `${plural(row.gap, "line")} not in this report` })];
     if (row.cell) return [element("div", { className: "gap", text: `Cell ${row.cell}` })];
     const worst = row.found.length ? data.severities[Math.min(...row.found.map((finding) => finding.severity))] : "";
     const line = element("div", { className: `row ${worst}`, id: `line-${row.at}`, tabIndex: -1 },
@@ -302,13 +364,14 @@
     const line = finding.cell === null ? "Line" : `Cell ${finding.cell}, line`;
     box.setAttribute("aria-label", `${line} ${finding.line}, column ${finding.column}`);
     const parts = described(finding, false);
-    if (isLoud(finding)) {
+    if (isLoud(finding) && !finding.like) {
       box.append(...parts);
       return box;
     }
     const [meta, message, ...rest] = parts;
     const [badge, rule, ...names] = meta.children;
-    const label = element("summary", {}, badge, " ", element("span", { text: data.rules[finding.rule].code }));
+    const like = finding.like ? ` as in line ${finding.like.line}` : "";
+    const label = element("summary", {}, badge, " ", element("span", { text: data.rules[finding.rule].code + like }));
     meta.replaceChildren(rule, ...names);
     box.append(element("details", { className: "folded" }, label, meta, message, ...rest));
     return box;
@@ -346,11 +409,8 @@
   function jumpTo(wanted) {
     const found = byFile[view.file];
     view.last = wanted === null ? -1 : found.findIndex((finding) => finding.index === wanted);
-    $("file-status").textContent = view.last < 0 ? `${number(found.length)} finding${found.length === 1 ? "" : "s"}` : `Finding ${number(view.last + 1)} of ${number(found.length)}`;
-    for (const button of document.querySelectorAll("[data-jump]")) {
-      const to = view.last + Number(button.dataset.jump);
-      button.disabled = to < 0 || to >= found.length;
-    }
+    $("file-status").textContent = view.last < 0 ? plural(found.length, "finding") : `Finding ${number(view.last + 1)} of ${number(found.length)}`;
+    turnable($("jumps"), view.last, found.length);
     const box = wanted === null ? null : $(`finding-${wanted}`);
     box?.querySelector(".folded")?.setAttribute("open", "");
     if (box) reach(box);
@@ -364,10 +424,14 @@
 
   // The rule's page
   function openRule(code) {
-    const template = $(`rule-${code}`);
-    $("drawer-title").textContent = template.dataset.title;
-    $("drawer-summary").replaceChildren(...prose("p", "", template.dataset.summary).childNodes);
-    $("drawer-body").replaceChildren(template.content.cloneNode(true));
+    const { content, dataset } = $(`rule-${code}`);
+    openDrawer(dataset.title, dataset.summary, content);
+  }
+
+  function openDrawer(title, summary, body) {
+    $("drawer-title").textContent = title;
+    $("drawer-summary").replaceChildren(...prose("p", "", summary).childNodes);
+    $("drawer-body").replaceChildren(...body.cloneNode(true).childNodes);
     $("drawer").showModal();
     $("drawer").scrollTop = 0;
   }
@@ -453,13 +517,12 @@
     const step = Number(event.target.dataset.step ?? 0);
     if (step) showLines(view.page + step);
   });
-  for (const button of document.querySelectorAll("[data-jump]")) {
-    button.addEventListener("click", () => {
-      const next = byFile[view.file][view.last + Number(button.dataset.jump)];
-      history.replaceState(null, "", linkTo(next));
-      route();
-    });
-  }
+  $("jumps").addEventListener("click", (event) => {
+    const step = Number(event.target.dataset.step ?? 0);
+    if (!step) return;
+    history.replaceState(null, "", linkTo(byFile[view.file][view.last + step]));
+    route();
+  });
   $("drawer-close").addEventListener("click", () => $("drawer").close());
   $("drawer").addEventListener("click", (event) => {
     if (event.target === $("drawer")) $("drawer").close();
@@ -476,20 +539,14 @@
   }
 
   function step(by) {
-    if (!$("file").hidden) document.querySelector(`[data-jump="${by}"]`).click();
+    if (!$("file").hidden) document.querySelector(`#jumps [data-step="${by}"]`).click();
     if ($("findings").hidden) return;
-    const links = [...document.querySelectorAll("#list a.path")];
+    const links = [...document.querySelectorAll("#list .meta a.path")];
     const at = links.findIndex((link) => link.closest("li").contains(document.activeElement));
     links[at < 0 ? 0 : at + by]?.focus();
   }
 
-  function openKeys() {
-    $("drawer-title").textContent = "Keys";
-    $("drawer-summary").textContent = "";
-    $("drawer-body").replaceChildren(...$("keys-help").cloneNode(true).childNodes);
-    $("drawer").showModal();
-  }
-
+  const openKeys = () => openDrawer("Keys", "", $("keys-help"));
   const keys = { "/": search, "?": openKeys, j: () => step(1), k: () => step(-1) };
   window.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, select") || $("drawer").open;
