@@ -22,7 +22,7 @@ from mkdocs.structure.files import File
 
 from embercoach import rulebook
 from embercoach.config.schema import json_schema
-from embercoach.rulebook import CONTEXTS, PROFILES
+from embercoach.rulebook import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,12 +49,6 @@ TYPES = {
     "number": "number",
     "object": "table",
     "string": "text",
-}
-FIXES = {
-    "none": "none",
-    "safe": "safe",
-    "unsafe": "unsafe",
-    "mixed": "safe or unsafe",
 }
 #: How the names of families begin whose rules are about kernels, in Python and in Metal files.
 KERNEL_FAMILIES = ("kernel-", "host-copy")
@@ -134,11 +128,9 @@ def _group(rule: Rule) -> str:
 
 
 def rule_page(rule: Rule) -> str:
-    """Return a rule's page with its severities and its fix below the title."""
-    title, _, text = rule.page.partition("\n")
-    severities = (f"{profile}: {_severities(rule, profile)}" for profile in PROFILES)
-    facts = " · ".join([*severities, f"fix: {FIXES[rule.fix]}", f"since {rule.since}"])
-    return f"{title}\n\n{facts}\n{text}"
+    """Return a rule's page with its severities and its fix at the end."""
+    facts = "".join(f"- {fact}\n" for fact in rule.facts())
+    return f"{rule.page}\n## Severities\n{facts}"
 
 
 def rule_tables() -> str:
@@ -161,21 +153,9 @@ def _rule_table(family: str, rules: list[Rule]) -> str:
     for rule in rules:
         link = f"[{rule.code}](../rules/{rule.code}.md)"
         summary = _cell(rule.summary)
-        loud = " | ".join(_severities(rule, profile) for profile in PROFILES)
-        lines.append(f"| {link} | {summary} | {loud} | {FIXES[rule.fix]} |")
+        loud = " | ".join(rule.severity_text(profile) for profile in PROFILES)
+        lines.append(f"| {link} | {summary} | {loud} | {rule.fix_text} |")
     return "\n".join(lines)
-
-
-def _severities(rule: Rule, profile: str) -> str:
-    """Return the severity in a profile, then those of contexts that change it."""
-    table = rule.severity[profile]
-    usual = table["default"]
-    changed: dict[str, list[str]] = {}
-    for context in CONTEXTS:
-        if (severity := table.get(context, usual)) != usual:
-            changed.setdefault(severity, []).append(context)
-    others = [f"{severity} in {', '.join(where)}" for severity, where in changed.items()]
-    return f"{usual} ({'; '.join(others)})" if others else usual
 
 
 # --- settings and inputs -----------------------------------------------------------------------

@@ -55,7 +55,6 @@ NOT_OURS = {"language.toml", "language_counts.toml", "LICENSE"}
 #: The characters on either side of a word in which a phrase that allows it may begin and end.
 LONGEST_PHRASE = 80
 #: The front matter of a rule's page.
-FRONT_MATTER = re.compile(r"\A\+\+\+\n(.*?)^\+\+\+$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -213,9 +212,6 @@ def _without_fields(text: str) -> str:
 
 def markdown_texts(source: str) -> Iterator[tuple[int, str]]:
     """The prose of a page, by block: its first line and its text."""
-    if front := FRONT_MATTER.match(source):
-        yield 1, lexed_text(lexers.TOMLLexer())(front[0].replace("+++", "   "))
-        source = "\n" * front[0].count("\n") + source[front.end() :]
     for token in MarkdownIt().enable("table").parse(source):
         if token.type == "inline" and token.map:
             yield token.map[0] + 1, "".join(map(_inline, token.children or ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -54,7 +55,12 @@ def severities(
 
 
 Fixability = Literal["none", "safe", "unsafe", "mixed"]
-FRONT_MATTER = "+++"
+#: The heading of the code that follows the help of a finding.
+FIX = "How to fix"
+#: How a page begins: with its title, and the line about the harm.
+_TOP = re.compile(r"# (?P<name>[^ \n]+) \((?P<code>[^)\n]+)\)\n\n(?P<summary>[^#\n].*)\n\n")
+#: What stands between a page's text and its metadata, which a fence ends.
+_METADATA = "\n## Metadata\n```toml\n"
 #: How the codes begin of what the simulator finds while a kernel runs; checks find all else.
 SIMULATED = "SIM-"
 
@@ -64,7 +70,7 @@ class RulePageError(ValueError):
 
 
 class Rule(Struct, frozen=True):
-    """A rule's metadata, read from its page's front matter.
+    """A rule's metadata, read from its page.
 
     ``severity`` maps a profile to a mapping from context to severity; ``default`` is always there.
     ``kind`` is what the simulator calls such a finding; None for what a check finds. ``events`` are
@@ -86,6 +92,26 @@ class Rule(Struct, frozen=True):
         """The severity of a finding of this rule, by profile and by where it stands."""
         table = self.severity[profile]
         return table.get(context, table["default"])
+
+    def severity_text(self, profile: str) -> str:
+        """Return the severity in a profile, then those of contexts that change it, as prose."""
+        usual = self.severity_in(profile, "default")
+        changed: dict[str, list[str]] = {}
+        for context in CONTEXTS:
+            if (severity := self.severity_in(profile, context)) != usual:
+                changed.setdefault(severity, []).append(context)
+        others = [f"{severity} in {', '.join(where)}" for severity, where in changed.items()]
+        return f"{usual} ({'; '.join(others)})" if others else usual
+
+    @property
+    def fix_text(self) -> str:
+        """The kinds of its fixes as prose."""
+        return "safe or unsafe" if self.fix == "mixed" else self.fix
+
+    def facts(self) -> list[str]:
+        """Return the lines about severities by profile, the fix and the first release."""
+        severities = [f"{profile}: {self.severity_text(profile)}" for profile in PROFILES]
+        return [*severities, f"fix: {self.fix_text}; since {self.since}"]
 
 
 def pages_directory() -> Path:
@@ -177,23 +203,31 @@ def known_rule(code: str) -> Rule | None:
     return rule(code) if code in codes() else None
 
 
-#: Texts of the front matter that a rule has as they are.
-_AS_WRITTEN = ("code", "name", "family", "summary", "since", "fix")
-
-
 def parse_page(text: str, path: Path) -> Rule:
-    """Split a page into its front matter and its text, and check the front matter."""
-    head, _, rest = text.partition(f"{FRONT_MATTER}\n")
-    front, closed, body = rest.partition(f"\n{FRONT_MATTER}\n")
-    if head or not closed:
-        raise RulePageError(f"{path}: front matter must stand between two '+++' lines at the top")
+    """Split a page into its text and its metadata, and check both.
+
+    Raises:
+        RulePageError: the page breaks the form.
+    """
+    body, separator, rest = text.partition(_METADATA)
+    front, closed, after = rest.rpartition("```")
+    top = _TOP.match(body)
+    if top is None:
+        raise RulePageError(f"{path}: must begin with '# NAME (CODE)' and a line about the problem")
+    if not (separator and closed) or after.strip():
+        raise RulePageError(f"{path}: must end with '## Metadata' and a ```toml block")
+    if top["code"] != path.stem:
+        raise RulePageError(f"{path}: is the page of '{top['code']}'")
     try:
         data = loads(front)
     except TOMLDecodeError as error:
-        raise RulePageError(f"{path}: front matter is not TOML: {error}") from error
+        raise RulePageError(f"{path}: metadata is not TOML: {error}") from error
     _require(data, path)
     return Rule(
-        **{name: data[name] for name in _AS_WRITTEN},
+        **top.groupdict(),
+        family=data.get("family", path.stem.rpartition("-")[0].lower()),
+        since=data["since"],
+        fix=data.get("fix", "none"),
         severity=severities(
             data["severity"],
             data.get("ember", data["severity"]),
@@ -206,24 +240,27 @@ def parse_page(text: str, path: Path) -> Rule:
     )
 
 
+#: Values of the metadata that are texts, and those that are true or false.
+_TEXTS = ("since", "severity", "ember", "fix", "family", "kind")
+_FLAGS = ("costs", "tests")
+
+
 def _require(data: dict[str, Any], path: Path) -> None:
-    for key in (*_AS_WRITTEN, "severity"):
+    for key in ("since", "severity", *(data.keys() & set(_TEXTS))):
         if not isinstance(data.get(key), str):
-            raise RulePageError(f"{path}: front matter lacks the text '{key}'")
-    unknown = data.keys() - {*_AS_WRITTEN, "severity", "kind", "events", "ember", "costs", "tests"}
+            raise RulePageError(f"{path}: metadata lacks the text '{key}'")
+    unknown = data.keys() - {*_TEXTS, *_FLAGS, "events"}
     if unknown:
-        raise RulePageError(f"{path}: front matter has unknown keys: {', '.join(sorted(unknown))}")
-    if data["code"] != path.stem:
-        raise RulePageError(f"{path}: is the page of '{data['code']}'")
-    if data["code"].startswith(SIMULATED) != isinstance(data.get("kind"), str):
+        raise RulePageError(f"{path}: metadata has unknown keys: {', '.join(sorted(unknown))}")
+    if path.stem.startswith(SIMULATED) != ("kind" in data):
         raise RulePageError(f"{path}: a text 'kind' belongs to {SIMULATED} codes, and to no other")
     _require_events(data, path)
-    if data["fix"] not in get_args(Fixability):
+    if data.get("fix", "none") not in get_args(Fixability):
         raise RulePageError(f"{path}: fix must be one of {', '.join(get_args(Fixability))}")
     for key in ("severity", "ember"):
         if data.get(key, "error") not in SEVERITIES:
             raise RulePageError(f"{path}: {key} must be one of {', '.join(SEVERITIES)}")
-    for key in ("costs", "tests"):
+    for key in _FLAGS:
         if not isinstance(data.get(key, True), bool):
             raise RulePageError(f"{path}: {key} must be true or false, got {data[key]!r}")
 

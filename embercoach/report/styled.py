@@ -76,25 +76,35 @@ def wrapped(line: Line, prefix: int, width: int) -> Iterator[Line]:
         prefix: how many spans come before the text and are not broken.
         width: columns of the terminal; a prefix of more than half of it indents by four columns.
     """
+    shown = harmless(line)
+    used = _columns(plain(shown[:prefix]))
+    indent = used if used <= width // 2 else 4
+    starts = []  # where in the text a line begins
+    for word in re.finditer(r" *[^ ]+| +\Z", plain(shown[prefix:])):
+        size = _columns(word[0])
+        if used + size > width and used > indent:
+            starts.append(word.start())
+            used, size = indent, _columns(word[0].lstrip(" "))
+        used += size
+    current, at = shown[:prefix], 0
+    for text, style in shown[prefix:]:
+        first = 0
+        while starts and starts[0] < at + len(text):
+            start = starts.pop(0) - at
+            yield [*current, (text[first:start], style)]
+            current = [(" " * indent, "")]
+            first = len(text) - len(text[start:].lstrip(" "))
+        current.append((text[first:], style))
+        at += len(text)
+    yield current
+
+
+def _columns(text: str) -> int:
+    if text.isascii():
+        return len(text)  # without the time that rich takes to import
     from rich.cells import cell_len
 
-    shown = harmless(line)
-    if cell_len(plain(shown)) <= width:
-        yield line
-        return
-    current, used = shown[:prefix], cell_len(plain(shown[:prefix]))
-    indent = used if used <= width // 2 else 4
-    for text, style in shown[prefix:]:
-        for word in re.findall(r" *[^ ]+| +\Z", text):
-            size = cell_len(word)
-            if used + size > width and used > indent:
-                yield current
-                current, used = [(" " * indent, "")], indent
-                word = word.lstrip(" ")  # noqa: PLW2901
-                size = cell_len(word)
-            current.append((word, style))
-            used += size
-    yield current
+    return cell_len(text)
 
 
 def plain(line: Line) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.plugins.loading import make_plugin, register
+from embercoach.rulebook import FIX
 from embercoach.testing.rule_pages import execute, fix_errors, form_errors, lint, read_page
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _tests(page: Page) -> Iterator[PageTest]:
     for block in page.blocks:
         if block.section == "Bad":
             yield PageTest(block.label, partial(_require_codes, block, {page.rule.code}))
-        if block.section in ("Good", "Remedy"):
+        if block.section in ("Good", FIX):
             yield PageTest(block.label, partial(_require_codes, block, set()))
         if block.section != "Bad" and block.language == "python":
             yield PageTest(f"{block.label}:run", partial(execute, block))

@@ -1,4 +1,4 @@
-"""Rule pages as tests see them: title, sections, and blocks of code, to be linted and run."""
+"""Rule pages as tests see them: sections, and blocks of code, to be linted and run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 from markdown_it import MarkdownIt
 
 from embercoach.checks import Project, check_metal, check_objective_c, check_source
-from embercoach.rulebook import Rule, pages_directory, parse_page
+from embercoach.rulebook import FIX, Rule, pages_directory, parse_page
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from embercoach.finding import Finding
 
-SECTIONS = ("What it does", "Why it hurts", "Evidence", "Bad", "Good")
-OPTIONAL = ("Remedy", "References")
-CODE_SECTIONS = ("Evidence", "Bad", "Good", "Remedy")
+#: The headings in their order; two of them may be missing.
+SECTIONS = ("Bad", "Good", FIX, "What it reports", "Why it hurts", "Evidence", "References")
+OPTIONAL = frozenset({FIX, "References"})
+CODE_SECTIONS = ("Bad", "Good", FIX, "Evidence")
 #: Sections whose blocks run, and that have no block of another language.
-PYTHON_SECTIONS = frozenset({"Evidence", "Remedy"})
-#: How the text of a Remedy section without a block begins.
+PYTHON_SECTIONS = frozenset({FIX, "Evidence"})
+#: How the text under "How to fix" without a block begins.
 NOT_EXECUTED = "Not executed: "
 #: What a block under Bad or Good may be fenced as.
 LINTED = frozenset({"python", "metal", "objective-c++"})
@@ -50,12 +51,11 @@ class Block:
 class Page:
     """A page's metadata, and what its text is made of.
 
-    ``remedy`` is the first paragraph under Remedy, empty without one.
+    ``remedy`` is the first paragraph under "How to fix", empty without one.
     """
 
     path: Path
     rule: Rule
-    title: str
     sections: tuple[str, ...]
     blocks: tuple[Block, ...]
     remedy: str = ""
@@ -79,51 +79,42 @@ def page_of(text: str, path: Path) -> Page:
     """Parse a page.
 
     Raises:
-        RulePageError: the front matter breaks the form.
+        RulePageError: its top or its metadata breaks the form.
         ValueError: a code section holds a block that is not fenced as ``python``, nor, under Bad
             or Good, as a language that is linted.
     """
     rule = parse_page(text, path)
-    body_line = text[: text.index(rule.page.rstrip())].count("\n") + 1
-    title, section, remedy = "", "", ""
+    section, remedy = "", ""
     sections: list[str] = []
     blocks: list[Block] = []
     # Blocks are enough, and they take half of the time.
     tokens = MarkdownIt().disable("inline").parse(rule.page)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
-        if token.type == "heading_open" and following is not None:
-            if token.tag == "h1":
-                title = following.content
-            elif token.tag == "h2":
-                section = following.content
-                sections.append(section)
-        elif token.type == "paragraph_open" and section == "Remedy" and following is not None:
+        if token.tag == "h2" and token.nesting == 1 and following is not None:
+            section = following.content
+            sections.append(section)
+        elif token.type == "paragraph_open" and section == FIX and following is not None:
             remedy = remedy or following.content
         elif token.type in ("fence", "code_block") and section in CODE_SECTIONS:
-            line = body_line + (token.map or [0])[0] + 1
+            line = (token.map or [0])[0] + 2
             language = token.info.strip() if token.type == "fence" else ""
             if language not in (("python",) if section in PYTHON_SECTIONS else LINTED):
                 raise ValueError(f"{path}:{line}: a block under '{section}' is not ```python")
             blocks.append(Block(path, section, line, token.content, language))
-    return Page(path, rule, title, tuple(sections), tuple(blocks), remedy)
+    return Page(path, rule, tuple(sections), tuple(blocks), remedy)
 
 
 def form_errors(page: Page) -> list[str]:
     """Return the errors of a page's form, in words; none for a correct page."""
     errors = []
-    if page.title != f"{page.rule.name} ({page.rule.code})":
-        errors.append(f"the title is '{page.title}'")
-    optional = tuple(name for name in OPTIONAL if name in page.sections)
-    if page.sections != SECTIONS + optional:
+    if page.sections != tuple(s for s in SECTIONS if s in page.sections or s not in OPTIONAL):
         errors.append(f"the sections are {', '.join(page.sections)}")
     if not page.rule.code.lower().startswith(f"{page.rule.family}-"):
         errors.append(f"the family is '{page.rule.family}'")
-    required = [name for name in CODE_SECTIONS if name != "Remedy"]
+    required = [name for name in CODE_SECTIONS if name not in OPTIONAL]
     errors += [f"no block under '{name}'" for name in required if not page.blocks_of(name)]
-    if "Remedy" in page.sections and (
-        bool(page.blocks_of("Remedy")) == page.remedy.startswith(NOT_EXECUTED)
-    ):
-        errors.append(f"needs a block under 'Remedy', or a reason after '{NOT_EXECUTED}'")
+    if FIX in page.sections and bool(page.blocks_of(FIX)) == page.remedy.startswith(NOT_EXECUTED):
+        errors.append(f"needs a block under '{FIX}', or a reason after '{NOT_EXECUTED}'")
     return errors
 
 

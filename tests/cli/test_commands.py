@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,8 @@ import pytest
 from embercoach import __version__, rulebook
 from embercoach.cli import progress
 from embercoach.cli.progress import ProgressBar, progress_of
+from embercoach.report.page_lines import LONG
+from embercoach.testing.rule_pages import SECTIONS, read_page
 from tests.cli.conftest import Ran
 from tests.processes import run_python
 from tests.rows import each_row
@@ -49,8 +52,26 @@ def test_without_arguments_the_help_is_shown(embercoach: Cli) -> None:
 
 
 @each_row("code", sorted(RULES))
-def test_explain(embercoach: Cli, code: str) -> None:
-    assert embercoach("explain", code) == Ran(0, RULES[code].page, "")
+def test_explain_fits_a_screen_and_begins_with_the_harm(embercoach: Cli, code: str) -> None:
+    ran = embercoach("explain", code)
+    rule, lines = RULES[code], ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "")
+    assert lines[:4] == [f"{code} {rule.name}", "", rule.summary, ""]
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 100
+    order = [line for line in lines if line in {*SECTIONS, "Severities"}]
+    short = [name for name in SECTIONS if f"\n## {name}\n" in rule.page and name not in LONG]
+    assert order == [*short, "Severities"]
+
+
+def test_explain_full_has_all_code_of_the_page(embercoach: Cli) -> None:
+    ran = embercoach("explain", "--full", "HOST-PULL-002")
+    code = "".join(block.code for block in read_page(rulebook.page_path("HOST-PULL-002")).blocks)
+    shown = ran.out.splitlines()
+    assert [line for line in code.splitlines() if line and f"    {line}" not in shown] == []
+    assert "Evidence" in shown
+    refused = embercoach("explain", "--full", "a.py:3")
+    assert (refused.code, refused.out) == (2, "")
 
 
 def test_explain_takes_names_and_any_case(embercoach: Cli) -> None:
@@ -93,12 +114,21 @@ def test_explain_in_json(embercoach: Cli) -> None:
     }
 
 
-def test_explain_in_color(embercoach: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+#: Parameters of an escape sequence that set a background.
+BACKGROUND = re.compile(r"(?:^|;)(?:7|4[0-8]|10[0-7])(?:;|$)")
+
+
+@pytest.mark.parametrize("options", [[], ["--full"]])
+def test_explain_in_color_leaves_the_background(
+    embercoach: Cli, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    ran = embercoach("explain", "GRAPH-BREAK-001")
+    ran = embercoach("explain", "GRAPH-BREAK-001", *options)
+    styles = re.findall(r"\x1b\[([0-9;]*)m", ran.out)
     assert ran.code == 0
-    assert "\x1b[" in ran.out
+    assert set(styles) > {"0"}
+    assert [style for style in styles if BACKGROUND.search(style)] == []
     assert "```" not in ran.out
 
 

@@ -67,7 +67,7 @@ def test_findings_of_a_kernel_come_with_its_signature(embercoach: Cli, file: Pat
     ran = embercoach("explain", f"{file.name}:9")
     assert (ran.code, ran.err) == (0, "")
     assert "kernels.py:9:25: KERNEL-RANK-001 error" in ran.out
-    assert "KERNEL-RANK-001 (scalar-or-array): a kernel indexes a scalar input" in ran.out
+    assert "KERNEL-RANK-001 (scalar-or-array): A kernel indexes a scalar input" in ran.out
     assert "kernels.py:9:37: KERNEL-SIG-005 error undeclared identifier `cap`" in ran.out
     assert "= help: Write `factor` without an index" in ran.out
     assert ran.out.endswith(SIGNATURE)

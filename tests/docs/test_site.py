@@ -64,8 +64,11 @@ def page(site: Path, name: str) -> LexborHTMLParser:
 
 def test_every_rule_has_a_page(site: Path) -> None:
     for rule in rulebook.rules().values():
-        (title,) = page(site, RULES[rule.code]).css("article h1")
+        page_of_rule = page(site, RULES[rule.code])
+        (title,) = page_of_rule.css("article h1")
         assert f"{rule.name} ({rule.code})" in title.text()
+        names = [heading.text().rstrip("¶") for heading in page_of_rule.css("h2")]
+        assert (names[0], names[-1]) == ("Bad", "Severities")
 
 
 def test_the_table_of_rules_is_whole(site: Path) -> None:

@@ -83,12 +83,12 @@ def test_a_rule_without_a_proper_page(project: Path, monkeypatch: pytest.MonkeyP
     write("a.py", "import mlx\nbad_pull\n")
 
     def broken(code: str) -> Rule:
-        raise RulePageError(f"{code}.md: front matter is not TOML")
+        raise RulePageError(f"{code}.md: metadata is not TOML")
 
     monkeypatch.setattr(rulebook, "rule", broken)
     (line,) = problems(check())
     assert line.startswith("a.py:1:1: internal error: the page of a rule is missing or invalid: ")
-    assert line.endswith("GRAPH-BREAK-001.md: front matter is not TOML")
+    assert line.endswith("GRAPH-BREAK-001.md: metadata is not TOML")
 
 
 def test_debug_tells_where_it_went_wrong(project: Path) -> None:

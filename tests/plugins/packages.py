@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = """\
-+++
-code = "{code}"
-name = "{name}"
-family = "{family}"
-summary = "summary of {code}"
+# rule-{name} ({code})
+
+Summary of {code}
+
+Text of {code}.
+
+## Metadata
+```toml
 since = "1.0.0"
-fix = "none"
 severity = "warning"
 ember = "error"
 costs = true
-+++
-
-# {name} ({code})
-
-Text of {code}.
+```
 """
 HEAD = """\
 from pathlib import Path
@@ -64,8 +62,7 @@ class Package:
 
 def page(code: str) -> str:
     """A valid page, without examples."""
-    family = code.rpartition("-")[0].lower()
-    return PAGE.format(code=code, name=f"rule-{code.lower()}", family=family)
+    return PAGE.format(code=code, name=code.lower())
 
 
 def declare(folder: Path, module: str, version: str = "1.0") -> None:

@@ -11,7 +11,7 @@ import pytest
 from embercoach import rulebook
 from embercoach.plugins.discovery import PluginError, find
 from embercoach.plugins.loading import PluginRequest, load, loaded
-from tests.plugins.packages import EVAL, Package
+from tests.plugins.packages import EVAL, Package, page
 
 FIRST = Package("rules_of_first")
 
@@ -64,15 +64,17 @@ def test_two_plugins_with_one_prefix_clash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "error"),
+    ("text", "error"),
     [
-        ("no front matter", "front matter must stand between"),
-        ('+++\ncode = "ACME-EVAL-002"\n+++\n', "lacks the text 'name'"),
+        ("no title", "must begin with '# NAME (CODE)'"),
+        (page("ACME-EVAL-001").replace("toml", "json"), "must end with '## Metadata'"),
+        (page("ACME-EVAL-002"), "is the page of 'ACME-EVAL-002'"),
+        (page("ACME-EVAL-001").replace("since", "sense"), "lacks the text 'since'"),
     ],
 )
-def test_a_page_that_breaks_the_form_is_refused(page: str, error: str, tmp_path: Path) -> None:
+def test_a_page_that_breaks_the_form_is_refused(text: str, error: str, tmp_path: Path) -> None:
     FIRST.write(tmp_path)
-    (tmp_path / "rules_of_first_pages" / "ACME-EVAL-001.md").write_text(page, encoding="utf-8")
+    (tmp_path / "rules_of_first_pages" / "ACME-EVAL-001.md").write_text(text, encoding="utf-8")
     with pytest.raises(
         PluginError, match=r"plugin rules_of_first: invalid page ACME-EVAL-001\.md"
     ) as caught:
@@ -84,7 +86,7 @@ def test_a_page_that_breaks_the_form_is_refused(page: str, error: str, tmp_path:
 def test_loaded_rules_are_in_the_rule_book_until_others_are_loaded(tmp_path: Path) -> None:
     load_from(FIRST.write(tmp_path))
     assert rulebook.codes() - rulebook.builtin_codes() == {"ACME-EVAL-001"}
-    assert rulebook.rule("ACME-EVAL-001").summary == "summary of ACME-EVAL-001"
+    assert rulebook.rule("ACME-EVAL-001").summary == "Summary of ACME-EVAL-001"
     load(PluginRequest(installed=False))
     assert rulebook.codes() == rulebook.builtin_codes()
     with pytest.raises(KeyError):

@@ -13,17 +13,6 @@ from tests.plugins.packages import page
 
 CODE = "ACME-EVAL-001"
 TEXT = """\
-## What it does
-Text.
-
-## Why it hurts
-Text.
-
-## Evidence
-```python
-assert 1 + 1 == 2
-```
-
 ## Bad
 ```python
 import mlx.core as mx
@@ -38,11 +27,22 @@ import mlx.core as mx
 x = mx.ones(3)
 ```
 
-## Remedy
+## How to fix
 ```python
 import mlx.core as mx
 
 assert mx.square(2).item() == 4
+```
+
+## What it reports
+Text.
+
+## Why it hurts
+Text.
+
+## Evidence
+```python
+assert 1 + 1 == 2
 ```
 """
 
@@ -53,7 +53,7 @@ def check(call: Call) -> Iterator[Report]:
 
 
 def failures(folder: Path, text: str) -> list[str]:
-    head = page(CODE).replace('fix = "none"', 'fix = "unsafe"').replace(f"Text of {CODE}.\n", text)
+    head = page(CODE).replace("since", 'fix = "unsafe"\nsince').replace(f"Text of {CODE}.\n", text)
     (folder / f"{CODE}.md").write_text(head, encoding="utf-8")
     return [str(test) for test in page_tests(RuleSet("ACME", folder, (check,))) if fails(test)]
 
@@ -73,12 +73,12 @@ def test_a_correct_page_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "failed"),
     [
-        ("== 2", "== 3", ["evidence:23:run"]),
-        ("mx.eval(mx.ones(3))", "mx.ones(3)", ["fix", "bad:28"]),
-        ("x = mx.ones(3)", "mx.eval(mx.ones(3))", ["good:35"]),
-        ("x = mx.ones(3)", "assert mx.ones(3).shape == ()", ["good:35:run"]),
-        ("assert mx.square(2).item() == 4", "mx.eval(mx.ones(3))", ["remedy:42"]),
-        ("mx.square(2).item() == 4", "mx.square(2).item() == 5", ["remedy:42:run"]),
+        ("== 2", "== 3", ["evidence:34:run"]),
+        ("mx.eval(mx.ones(3))", "mx.ones(3)", ["fix", "bad:7"]),
+        ("x = mx.ones(3)", "mx.eval(mx.ones(3))", ["good:14"]),
+        ("x = mx.ones(3)", "assert mx.ones(3).shape == ()", ["good:14:run"]),
+        ("assert mx.square(2).item() == 4", "mx.eval(mx.ones(3))", ["how to fix:21"]),
+        ("mx.square(2).item() == 4", "mx.square(2).item() == 5", ["how to fix:21:run"]),
         ("## Why it hurts\nText.\n\n", "", ["form"]),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_its_page_is_explained_listed_and_in_sarif(embercoach: Cli, installed: s
     explained = embercoach("explain", "--rules-from", installed, "rule-acme-eval-001")
     assert "Text of ACME-EVAL-001." in explained.out
     listed = embercoach("rules", "--rules-from", installed, "acme-eval")
-    assert "summary of ACME-EVAL-001" in listed.out
+    assert "Summary of ACME-EVAL-001" in listed.out
     ran = embercoach("check", "--rules-from", installed, "--output-format", "sarif")
     (run,) = json.loads(ran.out)["runs"]
     (result,) = run["results"]
@@ -117,6 +118,18 @@ def test_its_page_is_explained_listed_and_in_sarif(embercoach: Cli, installed: s
     report = embercoach("report", "--rules-from", installed, "-o", "report.html", "step.py")
     assert report.code == 0
     assert "Text of ACME-EVAL-001." in Path("report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("color", ["", "1"])
+def test_a_page_cannot_control_the_terminal(
+    embercoach: Cli, installed: str, monkeypatch: pytest.MonkeyPatch, color: str
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", color)
+    path = Path(installed) / "rules_of_acme_pages" / f"{CODE}.md"
+    path.write_text(page(CODE).replace("Text of", "\x1b]0;Text\x07\n::error::of"), encoding="utf-8")
+    out = embercoach("explain", "--rules-from", installed, CODE).out
+    assert r"\x1b]0;Text\x07 ::error::of" in re.sub(r"\x1b\[[0-9;]*m", "", out)
+    assert "\x1b]" not in out
 
 
 def test_plugins_are_listed_with_version_and_rules(embercoach: Cli, installed: str) -> None:
@@ -187,7 +200,9 @@ def test_a_changed_plugin_makes_cached_results_invalid(
         monkeypatch.delitem(sys.modules, "rules_of_acme")
         counts.append(cached(installed))
 
-    (folder / "rules_of_acme_pages" / f"{CODE}.md").write_text(page(CODE) + "More.\n", "utf-8")
+    (folder / "rules_of_acme_pages" / f"{CODE}.md").write_text(
+        page(CODE).replace("Text", "More"), "utf-8"
+    )
     changed()
     source = folder / "rules_of_acme.py"
     source.write_text(source.read_text(encoding="utf-8") + "\nX = 1\n", encoding="utf-8")

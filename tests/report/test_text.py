@@ -90,6 +90,11 @@ def test_continuation_is_indented_under_the_text(
     assert [one.rstrip() for one in lines] == expected
 
 
+def test_a_word_of_several_spans_stays_whole() -> None:
+    line = [("a bb ", ""), ("(", ""), ("`c d`", "code"), (").", "")]
+    assert [plain(part) for part in wrapped(line, 0, 7)] == ["a bb", "(`c", "d`)."]
+
+
 def test_wrapped_spans_keep_their_style() -> None:
     (_, second) = wrapped(HEAD, 1, 29)
     assert ("[loop]", "faint") in second

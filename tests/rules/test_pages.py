@@ -18,6 +18,7 @@ from embercoach import rulebook
 from embercoach.checks import Project, check_objective_c, check_source
 from embercoach.config import Settings
 from embercoach.engine.check_run import run
+from embercoach.rulebook import FIX
 from embercoach.testing.rule_pages import (
     Block,
     Page,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from embercoach.finding import Finding
 
 PAGES = [read_page(path) for path in page_paths()]
+#: Characters of a first line, a message or a help at most.
+LONGEST = 100
 #: Codes about comments are found by the engine, after the checks.
 SUPPRESSION_FAMILY = "noqa"
 #: What the page's kernel may take, in seconds: the page about endless loops has one.
@@ -114,6 +117,13 @@ def test_a_page_keeps_to_the_form(page: Page) -> None:
     assert form_errors(page) == []
 
 
+def test_the_first_line_of_a_page_is_one_line() -> None:
+    long = [page.path.stem for page in PAGES if len(page.rule.summary) > LONGEST]
+    assert long == []
+    lower = [page.path.stem for page in PAGES if page.rule.summary[0].islower()]
+    assert lower == []
+
+
 def test_names_and_summaries_are_unique() -> None:
     for values in ([p.rule.name for p in PAGES], [p.rule.summary for p in PAGES]):
         assert [value for value, count in Counter(values).items() if count > 1] == []
@@ -143,20 +153,18 @@ def test_kinds_and_pages_are_the_same() -> None:
         assert (severities == {"note"}) == is_note, rule.code
 
 
-@pytest.mark.parametrize("block", [*blocks_in("Evidence"), *blocks_in("Remedy")])
+@pytest.mark.parametrize("block", [*blocks_in("Evidence"), *blocks_in(FIX)])
 def test_code_that_proves_something_can_fail(block: Block) -> None:
     nodes = ast.walk(ast.parse(block.code))
     assert any(isinstance(node, ast.Assert) for node in nodes)
 
 
-@pytest.mark.parametrize(
-    "block", [*blocks_in("Evidence", runs=True), *blocks_in("Remedy", runs=True)]
-)
+@pytest.mark.parametrize("block", [*blocks_in("Evidence", runs=True), *blocks_in(FIX, runs=True)])
 def test_evidence_and_remedies_hold(block: Block) -> None:
     execute(block)
 
 
-@pytest.mark.parametrize("block", blocks_in("Remedy"))
+@pytest.mark.parametrize("block", blocks_in(FIX))
 def test_remedies_satisfy_the_checks(block: Block) -> None:
     """Code that follows the help is not reported again, nor by another rule."""
     assert [f for f in found_by_checks(block) if is_more_than_note(f, block.path.stem)] == []
@@ -171,7 +179,7 @@ def test_remedies_use_what_the_help_names(page: Page) -> None:
     bad = [block for block in page.blocks_of("Bad") if not is_simulated(block)]
     found = [finding for block in bad for finding in found_by_checks(block)]
     named = {n for f in found if f.code == page.path.stem for n in MLX_NAME.findall(f.help)}
-    code = "".join(block.code for block in page.blocks_of("Remedy"))
+    code = "".join(block.code for block in page.blocks_of(FIX))
     assert [name for name in sorted(named) if name not in code] == []
 
 
@@ -183,7 +191,7 @@ def is_more_than_note(finding: Finding, own: str) -> bool:
 
 
 def test_pages_have_remedies() -> None:
-    without = [page.path.stem for page in PAGES if "Remedy" not in page.sections]
+    without = [page.path.stem for page in PAGES if FIX not in page.sections]
     assert [code for code in without if rulebook.rule(code).kind is None] == []
 
 
@@ -232,7 +240,6 @@ def test_fixes_are_as_the_page_says(page: Page) -> None:
     assert fix_errors(page, kinds) == []
 
 
-LONGEST = 100
 LONGEST_MEAN = 65
 NAME = "a" * 300
 #: Code that names and operands make messages of.
@@ -286,55 +293,55 @@ def test_helps_are_sentences(findings: list[Finding]) -> None:
         assert not one.message.endswith("."), one
 
 
-FRONT_MATTER = """\
-+++
-code = "DTYPE-099"
-name = "bad-name"
-family = "dtype"
-summary = "one line"
-since = "0.1.0"
-fix = "none"
-severity = "note"
-ember = "error"
-+++
-"""
-TEXT = "# bad-name (DTYPE-099)\n## What it does\nA\n## Why it hurts\nB\n"
-CODE = "## Evidence\n```python\nassert True\n```\n## Bad\n```python\nx = 1\n```\n"
-GOOD = "## Good\n```python\nx = 2\nraise KeyError(x)\n```\n"
+TOP = "# bad-name (DTYPE-099)\n\nA line\n\n"
+CODE = "## Bad\n```python\nx = 1\n```\n## Good\n```python\nx = 2\nraise KeyError(x)\n```\n"
+TEXT = "## What it reports\nA\n## Why it hurts\nB\n"
+PROOF = "## Evidence\n```python\nassert True\n```\n"
+METADATA = '## Metadata\n```toml\nsince = "0.1.0"\nseverity = "note"\nember = "error"\n```\n'
 PATH = Path("DTYPE-099.md")
 
 
+def made(*parts: str) -> Page:
+    return page_of(f"{TOP}{''.join(parts)}\n{METADATA}", PATH)
+
+
 def test_a_page_is_taken_apart() -> None:
-    page = page_of(FRONT_MATTER + "\n" + TEXT + CODE + GOOD, PATH)
+    page = made(CODE, TEXT, PROOF)
     assert form_errors(page) == []
-    reason = "## Remedy\nNot executed: a reason.\n"
-    assert form_errors(page_of(FRONT_MATTER + TEXT + CODE + GOOD + reason, PATH)) == []
-    lines = (FRONT_MATTER + "\n" + TEXT + CODE + GOOD).splitlines()
-    assert [lines[block.line - 1] for block in page.blocks] == ["assert True", "x = 1", "x = 2"]
+    assert form_errors(made(CODE, "## How to fix\nNot executed: a reason.\n", TEXT, PROOF)) == []
+    lines = f"{TOP}{CODE}{TEXT}{PROOF}".splitlines()
+    assert [lines[block.line - 1] for block in page.blocks] == ["x = 1", "x = 2", "assert True"]
+    rule = page.rule
+    assert (rule.code, rule.name, rule.family, rule.fix) == (
+        "DTYPE-099",
+        "bad-name",
+        "dtype",
+        "none",
+    )
+    assert rule.summary == "A line"
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
         (TEXT + CODE, "the sections are"),
-        (TEXT + CODE + "## Good\nwords\n", "no block under 'Good'"),
-        (TEXT + GOOD + CODE, "the sections are"),
-        ((TEXT + CODE + GOOD).replace("(DTYPE-099)", ""), "the title is 'bad-name'"),
-        (TEXT + CODE + GOOD + "## Remedy\nwords\n", "needs a block under 'Remedy'"),
+        ("## Bad\nwords\n## Good\nwords\n" + TEXT + PROOF, "no block under 'Good'"),
+        (PROOF + CODE + TEXT, "the sections are"),
+        (CODE + "## How to fix\nwords\n" + TEXT + PROOF, "needs a block under 'How to fix'"),
     ],
 )
 def test_a_page_that_breaks_the_form_is_told(text: str, error: str) -> None:
-    assert any(found.startswith(error) for found in form_errors(page_of(FRONT_MATTER + text, PATH)))
+    assert any(found.startswith(error) for found in form_errors(made(text)))
 
 
 @pytest.mark.parametrize("fence", ["```\nx = 1\n```", "    x = 1", "```py\nx = 1\n```"])
 def test_code_that_no_test_would_see_is_refused(fence: str) -> None:
     with pytest.raises(ValueError, match="not ```python"):
-        page_of(f"{FRONT_MATTER}{TEXT}{CODE}## Good\n\n{fence}\n", PATH)
+        made(CODE, f"## How to fix\n\n{fence}\n")
 
 
 def test_a_failing_block_points_into_its_page() -> None:
-    page = page_of(FRONT_MATTER + TEXT + CODE + GOOD, PATH)
+    page = made(CODE, TEXT, PROOF)
     (block,) = page.blocks_of("Good")
     with pytest.raises(KeyError) as caught:
         execute(block)

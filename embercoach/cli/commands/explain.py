@@ -11,18 +11,20 @@ from embercoach import rulebook
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import Code
 from embercoach.config.errors import suggestion
-from embercoach.report.styled import wants_color
+from embercoach.report.page_lines import page_lines
+from embercoach.report.styled import WIDTH, print_lines, width_of
 from embercoach.terminal_text import json_text
 
 
 @click.command("explain")
 @click.argument("code", type=Code(), metavar="CODE|FILE:LINE[:COLUMN]")
 @shared_options.output_format("text", "json")
+@click.option("--full", is_flag=True, help="Show the rule's whole page, with the evidence.")
 @shared_options.color
 @shared_options.plugins
 @click.pass_context
-def command(ctx: click.Context, code: str, output_format: str) -> None:
-    """Explain a rule: what it reports, why, evidence and examples.
+def command(ctx: click.Context, code: str, output_format: str, *, full: bool) -> None:
+    """Explain a rule: the harm, examples, the fix, and where it is silent.
 
     CODE is a rule's code, or its name as `embercoach rules` shows it.
 
@@ -32,17 +34,15 @@ def command(ctx: click.Context, code: str, output_format: str) -> None:
     if code.rpartition(":")[2].isdecimal():
         from embercoach.cli.place import explain, place_of
 
+        if full:
+            raise click.UsageError("--full needs a rule, got a location")
         ctx.exit(explain(place_of(code), output_format))
     rule = _find(code)
     if output_format == "json":
         click.echo(json_text(rulebook.described(rule, page=True)))
-    elif wants_color(sys.stdout):
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        Console(file=sys.stdout, force_terminal=True).print(Markdown(rule.page))
     else:
-        click.echo(rule.page, nl=False)
+        width = min(width_of(sys.stdout), WIDTH)
+        print_lines(page_lines(rule, width, full=full), sys.stdout)
 
 
 def _find(word: str) -> rulebook.Rule:

@@ -98,10 +98,8 @@ def _renderer() -> MarkdownIt:
 
 
 def _html(renderer: MarkdownIt, page: str) -> str:
-    """Render a page; its headings stand below that of the dialog, and its own title is that."""
-    tokens = renderer.parse(page)
-    if tokens and tokens[0].type == "heading_open" and tokens[0].tag == "h1":
-        del tokens[:3]
+    """Render a page below its title and its first line, which the dialog has."""
+    tokens = renderer.parse(page)[6:]
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(int(token.tag[1:]) + 1, 6)}"
