@@ -279,6 +279,8 @@ def described(rule: Rule, *, page: bool) -> dict[str, object]:
 
 
 SITE = "https://OWNER.github.io/embercoach/"
+#: OWNER stands for nobody: there is a site once `.ci/owner.py` has named somebody.
+PUBLISHED = not SITE.startswith("https://OWNER.")
 #: What stands for the code of a rule in an address.
 CODE = "{code}"
 #: The default of the setting `rules-url`.
@@ -286,15 +288,24 @@ RULES_URL = f"{SITE}rules/{CODE}/"
 
 
 def rule_url(code: str, rules_url: str = RULES_URL) -> str | None:
-    """The address of a rule's page.
+    """The address of a rule's page, for readers anywhere.
 
     Args:
         code: of a finding; a saved report may have any text here.
         rules_url: the setting; without links it is empty.
 
     Returns:
-        None without links, and for a code without a page on the site, as a plugin's.
+        None without links, before there is a site, and for a code without a page on it, as a
+        plugin's.
     """
-    if not rules_url or code not in builtin_codes():
+    there = PUBLISHED or rules_url != RULES_URL
+    if not (there and rules_url) or code not in builtin_codes():
         return None
     return rules_url.replace(CODE, code)
+
+
+def page_url(code: str, rules_url: str = RULES_URL) -> str | None:
+    """The address of a rule's page, for readers on this machine: the file, if there is no other."""
+    if not rules_url or code not in codes():
+        return None
+    return rule_url(code, rules_url) or page_path(code).as_uri()

@@ -83,7 +83,7 @@ def document(
                         "name": "EmberCoach",
                         "version": __version__,
                         "semanticVersion": __version__,
-                        "informationUri": SITE,
+                        **({"informationUri": SITE} if rulebook.PUBLISHED else {}),
                         "rules": [_rule(rule, profile, rules_url) for rule in rules.values()],
                     }
                 },

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, TextIO
 
-from embercoach.rulebook import rule_url
+from embercoach.rulebook import page_url
 from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def print_lines(
 def _styled(text: str, style: str, rules_url: str) -> Style | str:
     """Return the style of a span; that of a rule's code with a link to its page."""
     plain_style = STYLES.get(style, "")
-    url = rule_url(text.strip(), rules_url) if style == "code" and rules_url else None
+    url = page_url(text.strip(), rules_url) if style == "code" else None
     if url is None:
         return plain_style
     from rich.style import Style

@@ -11,7 +11,7 @@ from embercoach import rulebook
 from embercoach.engine.suppressions import CODES
 from embercoach.report.locations import region_in_file, start_in_file
 from embercoach.report.outcome import SourceTexts
-from embercoach.rulebook import rule_url
+from embercoach.rulebook import page_url
 from embercoach.server.editor import Positions
 from embercoach.server.wire import (
     ERROR,
@@ -128,7 +128,7 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     if finding.severity == "note" and not (checked.settings and checked.settings.show_notes):
         severity = HINT
     rule = rulebook.rule(finding.code)
-    url = checked.settings and _page_url(finding.code, checked.settings.rules_url)
+    url = checked.settings and page_url(finding.code, checked.settings.rules_url)
     found: Diagnostic = {
         "range": checked.positions.between(
             finding.line, finding.column, finding.end_line, finding.end_column
@@ -146,13 +146,6 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     if related := _related(finding, checked):
         found["relatedInformation"] = related
     return found
-
-
-def _page_url(code: str, rules_url: str) -> str | None:
-    """The page of a rule: on the site, or of a plugin's rule the file in the plugin's package."""
-    if rules_url and code not in rulebook.builtin_codes():
-        return rulebook.page_path(code).as_uri()
-    return rule_url(code, rules_url)
 
 
 def _related(finding: Finding, checked: Checked) -> list[RelatedInformation]:

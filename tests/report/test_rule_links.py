@@ -15,7 +15,7 @@ from embercoach.report import sarif
 from embercoach.report.html.rendering import pages
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
-from embercoach.rulebook import RULES_URL, SITE, rule_url
+from embercoach.rulebook import RULES_URL, SITE, page_url, rule_url
 from tests.examples.programs import imported
 from tests.report.conftest import FINDINGS, Outcome
 
@@ -62,10 +62,22 @@ def test_the_site_is_that_of_the_metadata_and_of_the_owner() -> None:
     assert moved == "https://somebody.github.io/embercoach/rules/{code}/"
 
 
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rulebook, "PUBLISHED", True)
+
+
 @pytest.mark.parametrize("code", ["NONE-001", "../x", "HOST-PULL-001\x1b]8;;"])
+@pytest.mark.usefixtures("published")
 def test_a_code_without_a_page_has_no_link(code: str) -> None:
-    assert rule_url(CODE) == f"{SITE}rules/{CODE}/"
-    assert rule_url(code) is None
+    assert rule_url(CODE) == page_url(CODE) == f"{SITE}rules/{CODE}/"
+    assert rule_url(code) is page_url(code) is None
+
+
+def test_before_there_is_a_site_the_page_is_the_file_of_this_machine() -> None:
+    assert page_url(CODE) == (ROOT / "rules" / f"{CODE}.md").as_uri()
+    assert rule_url(CODE) is page_url(CODE, "") is None
+    assert rule_url(CODE, OTHER) == page_url(CODE, OTHER) == OTHER.replace("{code}", CODE)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +105,7 @@ def test_codes_are_links_on_terminals_that_show_them(
     for name, value in variables.items():
         environment.setenv(name, value)
     text = printed(Terminal())
-    assert (f";{rule_url(CODE)}\x1b\\" in text) == linked
+    assert (f";{page_url(CODE)}\x1b\\" in text) == linked
     # What is linted writes none.
     assert text.count("\x1b]8;") == (2 if linked else 0)
     assert "http://b" in text
@@ -109,7 +121,9 @@ def test_a_file_has_links_only_where_it_is_asked_for(environment: pytest.MonkeyP
     assert "\x1b]8;" not in printed(io.StringIO(), "")
 
 
-def test_each_rule_of_sarif_has_its_page() -> None:
+@pytest.mark.parametrize("there", [False, True])
+def test_each_rule_of_sarif_has_its_page(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rulebook, "PUBLISHED", there)
     codes = sorted(rulebook.static_codes())
     outcome = Outcome(tuple(replace(FINDINGS[0], code=code) for code in codes))
 
@@ -123,12 +137,13 @@ def test_each_rule_of_sarif_has_its_page() -> None:
         assert isinstance(rules, list)
         return [rule.get("helpUri") for rule in rules]
 
-    assert driver()["informationUri"] == SITE
-    assert links(driver()) == [f"{SITE}rules/{code}/" for code in codes]
+    assert driver().get("informationUri") == (SITE if there else None)
+    assert links(driver()) == [f"{SITE}rules/{code}/" if there else None for code in codes]
     assert links(driver(rules_url=OTHER)) == [OTHER.replace("{code}", code) for code in codes]
     assert set(links(driver(rules_url=""))) == {None}
 
 
+@pytest.mark.usefixtures("published")
 def test_pages_of_the_html_report_link_to_the_site() -> None:
     assert [page.url for page in pages([CODE, "LATER-001"])] == [rule_url(CODE), None]
     assert [page.url for page in pages([CODE], "")] == [None]

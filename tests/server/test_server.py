@@ -14,7 +14,7 @@ from lsprotocol import types
 from embercoach import rulebook
 from embercoach.cli.entry import start
 from embercoach.installation import install_command
-from embercoach.rulebook import rule_url
+from embercoach.rulebook import page_url
 from embercoach.server.editor import Positions
 from tests.server.editor import Editor, applied
 
@@ -101,7 +101,7 @@ def test_a_text_that_is_opened_is_checked(editor: Editor) -> None:
     assert spot(found.range) == (4, 11, 4, 21)
     assert "synchronizes" in found.message
     assert found.code_description is not None
-    assert found.code_description.href == rule_url("HOST-PULL-001")
+    assert found.code_description.href == page_url("HOST-PULL-001")
     assert found.data["rule"] == "HOST-PULL-001"
 
 
