@@ -338,6 +338,10 @@ def floor_divide(a: Integer, b: Integer) -> Integer:
     a, b = without_common_factors(a, b)
     if b == 1:
         return a
+    if isinstance(a, SizeExpr) and isinstance(b, SizeExpr):
+        common = gcd(*a.terms.values(), *b.terms.values())
+        if common > 1:
+            return floor_divide(_scaled_down(a, common), _scaled_down(b, common))
     # ``(3 * D + r) // 3`` is ``D + r // 3``: what the divisor divides leaves the quotient.
     taken: dict[Monomial, int] = {}
     left: dict[Monomial, int] = {}

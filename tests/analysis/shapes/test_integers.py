@@ -125,6 +125,7 @@ def test_an_exact_quotient_leaves_no_rest(
         ("(a * 3 + b) // 3", "a + b // 3", Comparison.EQUAL),
         ("a // 2 // 3", "a // 6", Comparison.EQUAL),
         ("a * b // (c * b)", "a // c", Comparison.EQUAL),
+        ("3 * a // (6 * b)", "a // (2 * b)", Comparison.EQUAL),
         ("max(a + b, b + a - 1)", "a + b", Comparison.EQUAL),
         ("(a * c + b * c) // (a + b)", "c", Comparison.EQUAL),
     ],
