@@ -150,6 +150,7 @@ def output_format(
     """Return the option for the format of what is printed."""
     return click.option(
         "--output-format",
+        "--format",
         type=click.Choice(formats),
         default=default,
         show_default=True,

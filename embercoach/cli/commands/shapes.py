@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from embercoach.cli import shared_options
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -18,14 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("shapes")
 @click.argument("file", type=click.Path(path_type=str), metavar="FILE[:LINE]")
-@click.option(
-    "--output-format",
-    "--format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@shared_options.output_format("text", "json")
 def command(file: str, output_format: str) -> None:
     """Print a Python FILE with the shape and dtype of each array that it assigns.
 
