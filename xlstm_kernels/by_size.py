@@ -28,16 +28,12 @@ CUDA = executors.CudaExecutor.name
 TABLE = (
     Row("soft_cap", CUDA, most=2**26 - 1),
     Row("soft_cap_gradient", CUDA, most=2**23 - 1),
-    # Of one row; two to seven; eight and more. MLX reads the matrix for each row up to seven.
-    Row("quantized_row", CUDA, most=2**24, half=True),
-    Row("quantized_row", CUDA, most=2**20, half=False),
+    # Of one row; two to seven; eight and more.
+    Row("quantized_row", CUDA, most=2**20),
     Row("quantized_row", executors.NATIVE, half=False),
-    Row("quantized_rows", CUDA, most=2**20),
+    Row("quantized_rows", CUDA, most=2**18),
     Row("quantized_rows", executors.NATIVE, half=False),
-    Row("quantized_tiles_4", CUDA, most=2**24, half=True),
-    Row("quantized_tiles_8", CUDA, half=True),
-    *(Row(f"quantized_tiles_{bits}", CUDA, most=2**20, half=False) for bits in (4, 8)),
-    *(Row(f"quantized_tiles_{bits}", executors.NATIVE, half=False) for bits in (4, 8)),
+    Row("quantized_tiles", executors.NATIVE, half=False),
 )
 
 

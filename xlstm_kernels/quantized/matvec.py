@@ -75,7 +75,7 @@ def quantized_matvec(
     if not (x.size and w.size):
         return mx.zeros((*x.shape[:-1], w.shape[0]), dtype=x.dtype)
     rows = x.size // x.shape[-1]
-    kind = "row" if rows == 1 else "rows" if rows < _ROWS else f"tiles_{bits}"
+    kind = "row" if rows == 1 else "rows" if rows < _ROWS else "tiles"
     by_mlx = x.dtype == scales.dtype == biases.dtype and by_size.by_mlx(
         f"quantized_{kind}", backend, w.shape[0] * x.shape[-1], x.dtype
     )
