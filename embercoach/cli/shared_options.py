@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from embercoach.cli.option_types import Codes, Commas, PatternCodes
 from embercoach.config import Overrides
@@ -46,7 +47,7 @@ output_file = click.option(
     "-o",
     "--output-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report to a file.",
+    help="Write the report to a file, in the format that its suffix names, if any.",
 )
 
 
@@ -147,13 +148,26 @@ MERGED = {*Overrides.__struct_fields__, "no_baseline"}
 def output_format(
     *formats: str, default: str = "text", help_text: str = "Output format."
 ) -> Option:
-    """Return the option for the format of what is printed."""
+    """Return the option for the format of what is printed; without it, a file's suffix decides."""
+
+    def of_suffix(context: click.Context, option: click.Parameter, value: str) -> str:
+        # Click converts what the command line has, such as -o, before defaults.
+        file: Path | None = context.params.get("output_file")
+        given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+        if given or file is None:
+            return value
+        suffix = file.suffix[1:].lower()
+        if suffix == "html" and suffix not in formats:
+            raise click.UsageError("this command writes no HTML, `embercoach report` does")
+        return suffix if suffix in formats else value
+
     return click.option(
         "--output-format",
         "--format",
         type=click.Choice(formats),
         default=default,
         show_default=True,
+        callback=of_suffix,
         help=help_text,
     )
 

@@ -75,3 +75,21 @@ def test_links_of_a_step_summary_lead_to_the_commit(
     monkeypatch.setenv("GITHUB_WORKSPACE", str(project))
     link = "[a b.py:2](https://github.com/me/it/blob/abc/src/a%20b.py#L2)"
     assert link in embercoach(*arguments).out
+
+
+def test_the_suffix_of_the_file_chooses_the_format(embercoach: Cli, project: Path) -> None:
+    (project / "a.py").write_text("import mlx\nbad_pull\n")
+
+    def written(name: str, *options: str) -> str:
+        assert embercoach(".", "-o", str(project / name), *options).code == 1
+        return (project / name).read_text()
+
+    assert COUNTS["json"](written("report.JSON")) == 1
+    assert COUNTS["sarif"](written("report.sarif")) == 1
+    assert COUNTS["text"](written("report.txt")) == 1
+    assert COUNTS["concise"](written("report.json", "--output-format", "concise")) == 1
+    refused = embercoach(".", "-o", "report.html")
+    assert (refused.code, refused.err.splitlines()[-1]) == (
+        2,
+        "Error: this command writes no HTML, `embercoach report` does",
+    )

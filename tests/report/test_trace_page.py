@@ -80,7 +80,7 @@ def test_rows_are_sorted_under_the_policy(browser: Any, page_file: Path) -> None
     page.goto(page_file.as_uri())
 
     def counts() -> list[int]:
-        cells = page.locator("#sites tbody td:nth-child(4)").all_text_contents()
+        cells = page.locator("#sites tbody td:nth-child(5)").all_text_contents()
         return [int(cell) for cell in cells]
 
     first = counts()

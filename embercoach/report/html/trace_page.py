@@ -56,7 +56,7 @@ def render_trace(
         "trace.html",
         styles=("report", "profile", "trace"),
         scripts=("trace",),
-        filters={"shown": shown, "duration": duration},
+        filters={"shown": shown, "duration": duration, "share": share},
         trace=document,
         states=STATES,
         excerpts=excerpts(document, sources),
@@ -68,6 +68,11 @@ def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def share(part: float) -> str:
+    """A part of 1 in percent, without digits after the point."""
+    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def excerpts(
