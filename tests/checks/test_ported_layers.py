@@ -1,4 +1,4 @@
-"""NN-014, NN-015 and NN-016: near misses of layers with the names of PyTorch's."""
+"""NN-014 to NN-017: near misses of layers that are written as in PyTorch."""
 
 from __future__ import annotations
 
@@ -59,3 +59,67 @@ def test_depthwise_convolutions(name: str, made: str, found: int) -> None:
 )
 def test_results_of_layers(made: str, body: str, found: int) -> None:
     assert codes(layer(made, body), "NN-01") == ["NN-016"] * found
+
+
+CALLED = """
+class Inner(nn.Module):
+    def NAME(self, x):
+        return x + mx.random.normal(x.shape)
+    ALIAS
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [Inner() for _ in range(3)]
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+@mx.compile
+def step(x):
+    return model(x)
+
+model = Outer()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "alias", "found"),
+    [
+        ("__call__", "", ["COMPILE-001"]),
+        ("forward", "", ["COMPILE-001", "NN-017"]),
+        ("forward", "__call__ = forward", ["COMPILE-001"]),
+        ("forward", "__call__ = call = forward", ["COMPILE-001"]),
+        ("forward", "__call__ = mx.compile(forward)", []),
+    ],
+)
+def test_what_a_call_of_a_layer_runs(name: str, alias: str, found: list[str]) -> None:
+    program = CALLED.replace("NAME", name).replace("ALIAS", alias)
+    assert sorted(codes(program, ("COMPILE-001", "NN-017"))) == found
+
+
+UNCALLED = """
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+
+def run(x, net: Net, other):
+    BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return Net()(x)", 1),
+        ("net = Net(); return net(x) + net(x)", 1),
+        ("return net(x)", 0),
+        ("return Net().forward(x)", 0),
+        ("Net.__call__ = Net.forward; return Net()(x)", 0),
+        ("try:\n        return Net()(x)\n    except TypeError:\n        return x", 0),
+    ],
+)
+def test_layers_that_cannot_be_called(body: str, found: int) -> None:
+    assert codes(UNCALLED.replace("BODY", body), "NN-017") == ["NN-017"] * found

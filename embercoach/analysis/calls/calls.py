@@ -32,6 +32,7 @@ from embercoach.analysis.values.facts import (
     ClassCall,
     LocalCall,
     ProjectCall,
+    UncallableFact,
     first_value,
     keyword_value,
     pulls_of_arguments,
@@ -40,8 +41,10 @@ from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
     MODULE_CLASS,
     TORCH_MODULE,
+    called_method,
     find_method,
     is_torch_module,
+    lacks_call,
     library_bases,
 )
 from embercoach.analysis.values.lattice import (
@@ -157,12 +160,14 @@ def record_calls(
         if type(option) is Function:
             info, is_bound = option.info, option.bound is not None
         elif type(option) is Instance or type(option) is Class:
-            name = "__call__" if type(option) is Instance else "__init__"
-            info = find_method(option.info, name)
+            cls, is_object = option.info, type(option) is Instance
+            info = called_method(cls) if is_object else find_method(cls, "__init__")
         if info is None:
             if is_certain and type(option) is Class:
                 frame.add(ClassCall(node, frame.place(), option.info))
             continue
+        if is_certain and type(option) is Instance and lacks_call(option.info):
+            frame.add(UncallableFact(node, frame.place(), option.info))
         if is_certain and info.module is frame.module:
             frame.add(LocalCall(node, frame.place(), info, is_bound))
         else:
@@ -348,7 +353,7 @@ def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argumen
 def _instance(
     frame: Frame, node: cst.Call, callee: Instance, arguments: tuple[Argument, ...]
 ) -> Value:
-    method = find_method(callee.info, "__call__")
+    method = called_method(callee.info)
     if method is not None:
         return functions.call_function(frame, method, callee, arguments)
     if is_torch_module(callee.info):

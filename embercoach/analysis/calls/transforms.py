@@ -19,7 +19,7 @@ from embercoach.analysis.values.facts import (
     Fact,
     keyword_value,
 )
-from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.inheritance import called_method
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TRACED,
@@ -105,7 +105,7 @@ def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
     if isinstance(value, Function):
         info = value.info
     elif isinstance(value, Instance):
-        info = find_method(value.info, "__call__")
+        info = called_method(value.info)
     elif isinstance(value, Transformed):
         mark(frame, site, value.inner, role)
     if info is not None:

@@ -25,7 +25,7 @@ from embercoach.analysis.values.gradient_marks import (
     marks_of,
     unreached_layers,
 )
-from embercoach.analysis.values.inheritance import MODULE, find_method, is_layer
+from embercoach.analysis.values.inheritance import MODULE, called_method, is_layer
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
@@ -217,7 +217,7 @@ def _function(value: Value) -> tuple[FunctionInfo, int] | None:
         taken += value.taken
         value = value.inner
     if isinstance(value, Instance):
-        method = find_method(value.info, "__call__")
+        method = called_method(value.info)
         return None if method is None else (method, taken + 1)
     if isinstance(value, Function):
         return value.info, taken + (value.bound is not None)

@@ -28,7 +28,12 @@ from embercoach.analysis.dataflow.value_sources import Source, changed_container
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
+from embercoach.analysis.values.inheritance import (
+    called_method,
+    find_method,
+    is_layer,
+    lineage,
+)
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Dict,
@@ -86,7 +91,7 @@ def root_of(value: Value) -> FunctionInfo | None:
     if isinstance(value, Function):
         return value.info
     if isinstance(value, Instance):
-        return find_method(value.info, "__call__")
+        return called_method(value.info)
     return root_of(value.inner) if isinstance(value, Transformed) else None
 
 
