@@ -13,7 +13,7 @@ from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, keyed_path
 from embercoach.analysis.values.facts import LocalCall, calls_by_function
 from embercoach.analysis.values.inheritance import is_forward
-from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
+from embercoach.analysis.values.lattice import is_traced
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS
 
@@ -231,16 +231,6 @@ def _goes_on(place: FactPlace, module: Module) -> bool:
             loops += 1
             left = isinstance(place.statement, cst.Return)
     return place.loops > loops  # in a comprehension
-
-
-def is_traced(value: Value) -> bool:
-    """Return whether a value depends on the arguments of its function."""
-    array = as_array(value)
-    if array is not None:
-        return array.traced
-    if isinstance(value, Sequence):
-        return any(map(is_traced, value.items if value.items is not None else (any_item(value),)))
-    return any(getattr(o, "traced", False) for o in options(value))
 
 
 #: Methods whose result of an evaluated array is a view, or a copy by one small kernel.

@@ -40,6 +40,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Transformed,
+    Tree,
     Union,
     Value,
     join,
@@ -117,7 +118,7 @@ class GradientRun:
         if type(callee) is Symbol and callee.name.startswith("builtins."):
             return
         is_partly_unknown = type(result) is Union and UNKNOWN in result.options
-        if result is UNKNOWN or result is TREE or is_partly_unknown:
+        if result is UNKNOWN or type(result) is Tree or is_partly_unknown:
             self.is_complete = False
         elif self.is_complete and result is not NONE and not marks_of(result):
             given = (UNKNOWN if receiver is None else receiver, *(a.value for a in arguments))

@@ -10,7 +10,6 @@ import libcst as cst
 
 from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.contexts import is_traced
 from embercoach.analysis.dataflow.function_summaries import (
     evaluated_calls,
     frame_of,
@@ -44,6 +43,7 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Value,
     holds_arrays,
+    is_traced,
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file

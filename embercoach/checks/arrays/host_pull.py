@@ -14,13 +14,12 @@ from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
     context_of,
     error_of,
-    is_forward,
-    is_traced,
 )
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -34,6 +33,7 @@ from embercoach.analysis.values.lattice import (
     as_array,
     definite_array,
     holds_arrays,
+    is_traced,
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
