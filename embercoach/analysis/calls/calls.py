@@ -222,6 +222,8 @@ def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) 
         callee = evidence.learn_compiled(frame, func.value, name) or _unknown_method(receiver, name)
     if type(receiver) is Array and type(callee) is not BoundMember:
         deny_array(frame, func.value)
+        if _keeps_array(func.attr.value):
+            return BoundMember(receiver, func.attr.value)
     return callee
 
 
@@ -320,7 +322,18 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         given = (array.literal, array.scalar, array.traced, array.pulls)
         return Array(known, *given)
     entry = mlx_api.array_member(name)
-    return UNKNOWN if entry is None else api_result(entry, arguments, array)
+    if entry is not None:
+        return api_result(entry, arguments, array)
+    if not _keeps_array(name):
+        return UNKNOWN
+    # API-002 reports it, and what is computed from its result is checked as well.
+    result = Array(torch_api.METHOD_DTYPES.get(name, array.dtype), traced=array.traced)
+    return Sequence("list", result) if name in ("chunk", "unbind") else result
+
+
+def _keeps_array(name: str) -> bool:
+    """Return whether a method of torch returns a tensor of a dtype that MLX has, or several."""
+    return name in torch_api.KEEPING or (name in torch_api.METHOD_DTYPES and name != "double")
 
 
 def _function(

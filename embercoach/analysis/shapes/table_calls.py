@@ -184,6 +184,18 @@ def call_table(
     return call_transfer(site, name, function, arguments, keywords)
 
 
+def call_meant(
+    site: ShapeSite, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
+    """Return the result of what a call means that raises for its name alone, without events."""
+    arguments, keywords = with_sizes(site.machine, name, arguments, keywords)
+    given = [lowered(site.machine, value) for value in arguments]
+    named = {key: lowered(site.machine, value) for key, value in keywords.items()}
+    found = _attempt(site, TableCall(site.node, name, given, named), TRANSFERS[name])
+    result = UNKNOWN if isinstance(found, ShapeError) else found
+    return raised_value(site.machine, _stamped(result, site.node))
+
+
 def _learn_last_axes(
     machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
@@ -357,7 +369,7 @@ def _call_once(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -
         if not _note_bounds(site, call):
             site.add_event(error.reason, None, name)
         site.heap.facts.failed = True
-        return UNKNOWN
+        return raised_value(site.machine, error.meant)
     except (TypeError, KeyError):
         return UNKNOWN
     _note_bounds(site, call)

@@ -328,10 +328,15 @@ def _channels_last(operation: Operation) -> Iterator[Remedy]:
 def _all_axes(operation: Operation) -> Iterator[Remedy]:
     """``x.transpose(1, 2)`` of four axes, as in torch."""
     operands = operation.operands
-    if "axes are named for the shape" in operation.event.reason and len(operands) == 3:
-        axes = [operation.module.parsed.code(node) for node in operands[1:]]
+    func = operation.node.func if isinstance(operation.node, cst.Call) else None
+    if "axes are named" not in operation.event.reason or len(operands) != 3:
+        return
+    if isinstance(func, cst.Attribute):
+        fix = ProposedFix("Swap two axes", False, ((func.attr, "swapaxes"),))
+        axes = ", ".join(operation.module.parsed.code(node) for node in operands[1:])
         array = operation.owner(operands[0])
-        yield Remedy(f"Swap two axes: `{array}.swapaxes({', '.join(axes)})`")
+        for text in (f"{array}.swapaxes({axes})", f".swapaxes({axes})"):
+            yield Remedy(f"MLX permutes all axes; to swap two, use `{text}`", fix)
 
 
 def _number_of_elements(operation: Operation) -> Iterator[Remedy]:
