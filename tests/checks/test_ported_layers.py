@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import codes
+from tests.checks.findings import codes, findings
 
 LAYER = """
 class Layer(nn.Module):
@@ -123,3 +123,48 @@ def run(x, net: Net, other):
 )
 def test_layers_that_cannot_be_called(body: str, found: int) -> None:
     assert codes(UNCALLED.replace("BODY", body), "NN-017") == ["NN-017"] * found
+
+
+ATTENTION = """
+class Attention(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def __call__(self, x):
+        B, T, D = x.shape
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        q = q.reshape(B, self.heads, T, D // self.heads)
+        k = k.view(B, T, self.heads, -1).transpose(1, 2)
+        scores = (q @ k.transpose(-2, -1)).masked_fill(mx.tril(mx.ones((T, T))), -1e9)
+        weights = mx.softmax(scores, axis=1)
+        return weights @ v.unsqueeze(1)
+"""
+
+
+def test_all_faults_of_a_ported_layer_are_found_at_once() -> None:
+    assert codes(ATTENTION, ("API", "SHAPE")) == [
+        *("API-002", "SHAPE-004", "API-003", "SHAPE-001", "API-002", "SHAPE-001"),
+        *("SHAPE-005", "API-002"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        ("x.view(n, -1)", "reshape"),
+        ("x.view(-1)", "reshape"),
+        ("x.view((2, 3))", "reshape"),
+        ("x.view('int32')", "mx.int32"),
+        ("x.transpose(1, 2)", "swapaxes"),
+        ("mx.zeros((2, 3, 4)).transpose(0, 1)", "swapaxes"),
+        ("x.view(mx.int32)", None),
+        ("x.transpose(1, 0)", None),
+    ],
+)
+def test_calls_that_mean_other_functions(call: str, fix: str | None) -> None:
+    found = findings(f"def f(x: mx.array, n):\n    return {call}\n", ("API", "SHAPE"))
+    edits = [edit.text for one in found if one.fix is not None for edit in one.fix.edits]
+    assert edits == ([] if fix is None else [fix])
+    assert not any("(x." in one.message for one in found)

@@ -14,7 +14,7 @@ from embercoach.analysis.shapes.differing_sizes import unmeant
 from embercoach.analysis.shapes.program import shapes_of
 from embercoach.analysis.syntax.convert_expressions import packed_name_range, packed_range
 from embercoach.analysis.syntax.trees import children
-from embercoach.checks.arrays.shape_remedies import message_of, remedy_of
+from embercoach.checks.arrays.shape_remedies import command, message_of, remedy_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
             call.node,
             module.frame.place()._replace(statement=call.statement),
             message=message_of(event, code, doubt, where),
-            help="Pass arrays and sizes that fit: `embercoach shapes FILE` prints the shapes",
+            help=f"Pass arrays and sizes that fit: `{command(event)}` prints the shapes",
             context="default",
         )
 
