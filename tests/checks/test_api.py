@@ -58,6 +58,8 @@ def function(body: str) -> str:
         ("mx.array([1], np.float32)", "API-003"),
         ("x.astype('float16')", "API-003"),
         ("x.astype(float)", "API-003"),
+        ("np.mean(x)", "API-003"),
+        ("np.max(x, axis=0)", "API-003"),
         ("nn.Linear(2, 3, device='gpu')", "API-003"),
         ("nn.ReLU(inplace=True)", "API-003"),
         ("mx.random.uniform((3, 4))", "API-003"),
