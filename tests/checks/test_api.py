@@ -95,6 +95,10 @@ def test_reported(expression: str, code: str) -> None:
     assert codes(function(f"return {expression}"), FAMILIES) == [code]
 
 
+def test_an_index_is_reported_once() -> None:
+    assert codes(function("m[m > 0]\nreturn m[m > 1]"), ("API", "SHAPE")) == ["API-005"] * 2
+
+
 @each_row(
     "body",
     [

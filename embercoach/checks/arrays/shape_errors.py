@@ -77,8 +77,8 @@ class ShapeNodes:
                 continue
             if isinstance(one.node, cst.FunctionDef):
                 found.setdefault(place, one._replace(node=one.node.name, statement=one.node))
-            elif isinstance(one.node, (cst.BaseExpression, cst.BaseSmallStatement)):
-                found.setdefault(place, one)
+            elif isinstance(one.node, _OPERATIONS) and not isinstance(one.node, cst.Expr):
+                found.setdefault(place, one)  # of an `Expr`, its value
         return found
 
     @cached_property
@@ -89,6 +89,9 @@ class ShapeNodes:
             if span is not None and isinstance(one.node, cst.Call):
                 found.setdefault(span.line, []).append(one)
         return found
+
+
+_OPERATIONS = (cst.BaseExpression, cst.BaseSmallStatement)
 
 
 def _located(tree: cst.Module) -> Iterator[LocatedNode]:
