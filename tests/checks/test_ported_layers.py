@@ -168,3 +168,39 @@ def test_calls_that_mean_other_functions(call: str, fix: str | None) -> None:
     edits = [edit.text for one in found if one.fix is not None for edit in one.fix.edits]
     assert edits == ([] if fix is None else [fix])
     assert not any("(x." in one.message for one in found)
+
+
+SAVED = """
+from mlx.utils import tree_flatten
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.MADE
+
+def save(model, other: nn.Module, path):
+    PARAMETERS
+    mx.CALL
+
+save(Model(), nn.Linear(2, 2), "weights")
+"""
+LAYERS, FLAT = "layers = [nn.Linear(2, 2)]", "weight = mx.ones((2, 2))"
+OF_MODEL = "parameters = model.parameters()"
+
+
+@pytest.mark.parametrize(
+    ("made", "parameters", "call", "found"),
+    [
+        (LAYERS, OF_MODEL, "savez(path, **parameters)", 1),
+        (LAYERS, "pass", "savez(path, **model.trainable_parameters())", 1),
+        (LAYERS, OF_MODEL, "save_safetensors(path, parameters)", 1),
+        (LAYERS, OF_MODEL, "save_gguf(path, arrays=parameters)", 1),
+        (LAYERS, OF_MODEL, "savez(path, **dict(tree_flatten(parameters)))", 0),
+        (FLAT, OF_MODEL, "savez(path, **parameters)", 0),
+        (LAYERS, "parameters = other.parameters()", "savez(path, **parameters)", 0),
+        (LAYERS, "pass", "savez(path, weight=mx.ones((2, 2)))", 0),
+    ],
+)
+def test_saved_parameters(made: str, parameters: str, call: str, found: int) -> None:
+    program = SAVED.replace("MADE", made).replace("PARAMETERS", parameters).replace("CALL", call)
+    assert codes(program, "API") == ["API-022"] * found
