@@ -724,7 +724,7 @@ def _written_axis(origin: Origin) -> str:
     written = [ast.unparse(one) for one in given or getattr(node, "args", ())[1:2]]
     text = written[0] if written and len(written[0]) <= MOST_WRITTEN else str(axis)
     size = origin.before.size(axis) if origin.before.rank is not None else ANY_INT
-    return text if size is ANY_INT else f"{text} of size {size}"
+    return text if size is ANY_INT else f"{text} ({size})"
 
 
 #: Characters of an axis that a reason quotes.
