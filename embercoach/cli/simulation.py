@@ -15,7 +15,7 @@ from embercoach.cli.effective_config import warn
 from embercoach.cli.entry import CLEAN, FOUND
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of, run_recorded
-from embercoach.cli.tables import duration, new_table, print_table, shortened
+from embercoach.cli.tables import duration, fitting, new_table, print_table, shortened
 from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.files import shown_path
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 #: Lines of a kernel that text shows, and the least part of the bound of one.
 _MOST_LINES, _LEAST_SHARE = 8, 0.02
-#: Characters for the source next to the columns, and between two columns.
-_LEAST_SOURCE, _PADDING = 16, 3
+#: Characters for the source next to the columns.
+_LEAST_SOURCE = 16
 
 
 def print_profiles(
@@ -116,21 +116,15 @@ def table(profile: Mapping[str, Any], width: int) -> Table:
     shown = [line for line in profile["lines"] if line["share"] >= _LEAST_SHARE][:_MOST_LINES]
     cells = {"line": [line_cell(profile, line) for line in shown]}
     cells |= {name: [column(line) for line in shown] for name, column in _COLUMNS.items()}
-    kept: dict[str, list[str]] = {}
-    left = width - _LEAST_SOURCE
-    for name, texts in cells.items():
-        needed = max(map(len, [name, *texts])) + _PADDING
-        if any(texts) and needed <= left:
-            kept[name] = texts
-            left -= needed
+    kept = fitting(cells, width - _LEAST_SOURCE)
     made = new_table()
-    for name, texts in kept.items():
-        made.add_column(name, justify="right", no_wrap=True, width=max(map(len, [name, *texts])))
+    for name in kept:
+        widest = max(map(len, [name, *cells[name]]))
+        made.add_column(name, justify="right", no_wrap=True, width=widest)
     made.add_column("", no_wrap=True)
     for number, line in enumerate(shown):
-        text = Text(shortened(log_line(line["text"])))
-        text.truncate(left + _LEAST_SOURCE - _PADDING, overflow="ellipsis")
-        made.add_row(*(texts[number] for texts in kept.values()), text)
+        source = Text(shortened(log_line(line["text"])))
+        made.add_row(*(cells[name][number] for name in kept), source)
     return made
 
 

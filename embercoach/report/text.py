@@ -229,6 +229,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def percent(part: float) -> str:
+    """A part of 1 in percent, without digits after the point."""
+    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
+
+
 def size_of(count: int) -> str:
     """Three digits, in bytes or powers of 1,024 of them."""
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from embercoach.report.html.rendering import render_page, shade
 from embercoach.report.html.sources import tokens
+from embercoach.report.text import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ def render_trace(
         "trace.html",
         styles=("report", "profile", "trace"),
         scripts=("trace",),
-        filters={"shown": shown, "duration": duration, "share": share},
+        filters={"shown": shown, "duration": duration, "percent": percent},
         trace=document,
         states=STATES,
         excerpts=excerpts(document, sources),
@@ -68,11 +69,6 @@ def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
-
-
-def share(part: float) -> str:
-    """A part of 1 in percent, without digits after the point."""
-    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def excerpts(
