@@ -195,8 +195,9 @@ def test_numbers_and_places_are_whole_at_any_width(
     name = "compile of main.step " + "long" * 9
     long = replace(site("item", 1, 3), operation=name.replace(".step", ".<locals>.step"))
     render(Traced(TraceRecord((long,), 2.0, "gpu", "0.32.4", 10), "p.py", 9, 0), "text", stream)
-    (row,) = [line for line in stream.getvalue().splitlines() if "a.py:1" in line]
-    assert row.split()[:3] == ["1", "s", "50%"]
+    lines = stream.getvalue().splitlines()
+    (row,) = [line for line in lines if line.rstrip().endswith("a.py:1")]
+    assert row.split()[:2] == ["1", "s"]
     assert name in row or len(row) <= 60
     assert (name in row) != stream.isatty()
 
