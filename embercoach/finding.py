@@ -35,6 +35,11 @@ class Problem(Struct, frozen=True, array_like=True):
     is_unchecked: bool = False
 
     @property
+    def is_fixed_safely(self) -> bool:
+        """Whether ``--fix`` alone applies the fix: what a note reports is good code elsewhere."""
+        return self.fix is not None and self.fix.safe and self.severity != "note"
+
+    @property
     def sort_key(self) -> tuple[str, int, int, int, str]:
         """Order of problems in every report."""
         return (self.path, self.cell or 0, self.line, self.column, self.message)
@@ -124,6 +129,11 @@ class Finding(Struct, frozen=True, array_like=True):
             help=bounded(self.help, MOST_PROPOSED),
             fix=fix and replace(fix, title=bounded(fix.title, MOST_PROPOSED)),
         )
+
+    @property
+    def is_fixed_safely(self) -> bool:
+        """Whether ``--fix`` alone applies the fix: what a note reports is good code elsewhere."""
+        return self.fix is not None and self.fix.safe and self.severity != "note"
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:

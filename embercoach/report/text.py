@@ -91,7 +91,7 @@ def full(
             for further in more:
                 yield from lines([(f"{gutter}   ", ""), (further, "")], 1)
         if finding.fix:
-            option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
+            option = "--fix" if finding.is_fixed_safely else "--fix --unsafe-fixes"
             text = f"{finding.fix.title} ({option})"
             yield from lines([(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")], 2)
         if group.others:
