@@ -180,12 +180,13 @@ def _name_given(call: ast.Call) -> str | None:
 
 
 class _Context(Struct, frozen=True):
-    """A finding, the kernel and the buffers of its launch."""
+    """A finding, the kernel and the buffers of its launch, and its number of threads."""
 
     raw: RawFinding
     kernel: BuiltKernel
     buffers: Sequence[Buffer]
     launched_at: tuple[str, int] | None
+    threads: int = 0
 
     @property
     def spot(self) -> str:
@@ -275,10 +276,73 @@ def _uninitialized_help(found: _Context) -> str:
 
 def _unwritten(found: _Context) -> str:
     text, count, buffer = hazards.unwritten_output(found.spot), found.raw.count, found.buffer
-    if count == 1:
+    if count == 1 or buffer is None:
         return text
-    total = "" if buffer is None else f" of {buffer.data.size // buffer.itemsize}"
-    return f"{text} and {count - 1} more{total} elements"
+    text, elements = f"{text} and {count - 1} more", buffer.data.size // buffer.itemsize
+    if _has_few_threads(found):
+        return f"{found.threads} thread{'s' * (found.threads > 1)} for {elements} elements: {text}"
+    return f"{text} of {elements} elements"
+
+
+def _has_few_threads(found: _Context) -> bool:
+    """Return whether threads are missing, though each may have written an element."""
+    buffer = found.buffer
+    if buffer is None or not found.threads:
+        return False
+    written = buffer.data.size // buffer.itemsize - found.raw.count
+    return written <= found.threads < written + found.raw.count
+
+
+def _unwritten_help(found: _Context) -> str:
+    return hazards.FEW_THREADS_HELP if _has_few_threads(found) else hazards.UNWRITTEN_HELP
+
+
+#: The words in the names of atomic functions.
+_OPERATIONS = {"+": "add", "-": "sub", "&": "and", "|": "or", "^": "xor", "max": "max", "min": "min"}
+#: After an element that the statement reads, changes and writes: `+= v`, `++`, `= max(`, `= a[i] +`.
+_UPDATE = re.compile(
+    r"\s*(?:([-+&|^])=(?!=)|(\+|-)\2|=\s*(?:metal::)?(max|min)\b|=\s*\w+\[[^=]*\]\s*([-+&|^]))"
+)
+
+
+def _race_help(found: _Context) -> str:
+    """Return the remedy of a race, which is no barrier if both accesses are one statement."""
+    raw, in_device = found.raw, found.raw.kind == "device-race"
+    usual = hazards.DEVICE_RACE_HELP if in_device else hazards.RACE_HELP
+    if raw.at.line is None or raw.other is None or raw.other.line != raw.at.line:
+        return usual
+    if raw.at.kind == raw.other.kind == "write":
+        return hazards.DEVICE_RACE_HELP
+    operation = _updated(found.line(raw.at.line).excerpt, raw.buffer)
+    if operation is None:
+        return usual
+    kind = re.search(rf"\bthreadgroup\s+(\w+)\s+{raw.buffer}\b", found.kernel.source)
+    return hazards.atomic_update(
+        operation, "" if in_device else raw.buffer, kind[1] if kind else ""
+    )
+
+
+def _updated(text: str, array: str) -> str | None:
+    """Return how a line updates one element of an array, None if it does not or uses another."""
+    elements = set()
+    updates = []
+    for found in re.finditer(rf"(\+\+|--)?\b{re.escape(array)}\[", text):
+        end = _closing(text, found.end())
+        elements.add(text[found.end() : end])
+        after = _UPDATE.match(text, end + 1)
+        updates += [(found[1] or "")[:1], *(after.groups() if after else ())]
+    named = [_OPERATIONS[update] for update in updates if update]
+    return named[0] if len(elements) == 1 and named else None
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place of the bracket that closes one before ``start``; the end without one."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"[": 1, "]": -1}.get(text[place], 0)
+        if not depth:
+            return place
+    return len(text)
 
 
 def _detailed(text: str, separator: str) -> Callable[[_Context], str]:
@@ -291,10 +355,10 @@ _KINDS = {
     "write-to-input": _Kind(
         lambda found: hazards.input_write(found.spot), hazards.INPUT_WRITE_HELP
     ),
-    "threadgroup-race": _Kind(_race, hazards.RACE_HELP),
-    "device-race": _Kind(_race, hazards.DEVICE_RACE_HELP),
+    "threadgroup-race": _Kind(_race, _race_help),
+    "device-race": _Kind(_race, _race_help),
     "uninitialized-read": _Kind(_uninitialized, _uninitialized_help),
-    "unwritten-output": _Kind(_unwritten, hazards.UNWRITTEN_HELP),
+    "unwritten-output": _Kind(_unwritten, _unwritten_help),
     "divergent-barrier": _Kind(
         lambda _: hazards.barrier_divergence("some threads"), hazards.DIVERGENCE_HELP
     ),
@@ -365,9 +429,10 @@ def described(
     kernel: BuiltKernel,
     buffers: Sequence[Buffer],
     launched_at: tuple[str, int] | None,
+    threads: int = 0,
 ) -> KernelFinding:
-    """Convert a finding of the runtime to one in the user's terms."""
-    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers, launched_at)
+    """Convert a finding of the runtime, in a launch of so many threads, to the user's terms."""
+    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers, launched_at, threads)
     line = context.line(raw.at.line) if raw.at.line else None
     return KernelFinding(
         kind=raw.kind,
