@@ -26,7 +26,10 @@ UNINITIALIZED_SHARED_HELP = (
     "Write the element before, with `threadgroup_barrier(mem_flags::mem_threadgroup)` after it"
 )
 UNWRITTEN_HELP = "Write every element, or pass `init_value=0` to the launch"
-FEW_THREADS_HELP = "Pass the number of threads as `grid`: MLX's grid counts threads, not threadgroups"
+FEW_THREADS_HELP = (
+    "Pass the number of threads as `grid`: MLX's grid counts threads, not threadgroups"
+)
+THREADGROUP_MEMORY_HELP = "Use smaller tiles or half precision, or let two arrays share memory"
 
 
 def data_race(spot: str, here: str, there: str, where: str = "", scope: Scope = "") -> str:

@@ -116,7 +116,9 @@ def test_message_states_the_bounds(buffer, element, message):
 def test_a_race_names_both_accesses(at, other, message, details):
     race = reported("threadgroup-race", at=at, other=other, buffer="tile", element=3)
     assert (race.message, race.details) == (message, details)
-    assert ("threadgroup_barrier(mem_flags::mem_threadgroup)" in race.help) == (at.line != other.line)
+    assert ("threadgroup_barrier(mem_flags::mem_threadgroup)" in race.help) == (
+        at.line != other.line
+    )
 
 
 @pytest.mark.parametrize(

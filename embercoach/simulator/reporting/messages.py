@@ -298,8 +298,8 @@ def _unwritten_help(found: _Context) -> str:
 
 
 #: The words in the names of atomic functions.
-_OPERATIONS = {"+": "add", "-": "sub", "&": "and", "|": "or", "^": "xor", "max": "max", "min": "min"}
-#: After an element that the statement reads, changes and writes: `+= v`, `++`, `= max(`, `= a[i] +`.
+_OPERATIONS = {"+": "add", "-": "sub", "&": "and", "|": "or", "^": "xor"}
+#: After an element that the statement changes: `+= v`, `++`, `= max(`, `= a[i] +`.
 _UPDATE = re.compile(
     r"\s*(?:([-+&|^])=(?!=)|(\+|-)\2|=\s*(?:metal::)?(max|min)\b|=\s*\w+\[[^=]*\]\s*([-+&|^]))"
 )
@@ -331,7 +331,7 @@ def _updated(text: str, array: str) -> str | None:
         elements.add(text[found.end() : end])
         after = _UPDATE.match(text, end + 1)
         updates += [(found[1] or "")[:1], *(after.groups() if after else ())]
-    named = [_OPERATIONS[update] for update in updates if update]
+    named = [_OPERATIONS.get(update, update) for update in updates if update]
     return named[0] if len(elements) == 1 and named else None
 
 
