@@ -30,6 +30,7 @@ from embercoach.report.text import size_of
 from embercoach.rulebook import RULES_URL
 from embercoach.simulator.profile.gpus import DEFAULT
 from embercoach.simulator.profile.prediction import RESOURCES
+from embercoach.simulator.reporting.messages import call_at
 from embercoach.simulator.session.options import VARIABLE, Options
 from embercoach.simulator.session.record import read
 from embercoach.terminal_text import json_text, log_line
@@ -176,18 +177,14 @@ class Simulated(Struct, frozen=True):
 
     def at_its_place(self, found: SimulatorFinding, place: LineSpan | None) -> Finding:
         """Return the finding at its line in Python, or where the kernel was launched."""
-        if place is not None:
-            path, line, column, end_column = place
-        else:
-            path, line = found.launched_at or (self.program, 1)
-            column, end_column = 1, 1
+        spot = place or call_at(*(found.launched_at or (self.program, 1)))
         facts = (found.help, *found.details, _circumstances(found, placed=place is not None))
         return Finding(
-            path=shown_path(path),
-            line=line,
-            column=column,
-            end_line=line,
-            end_column=end_column,
+            path=shown_path(spot.path),
+            line=spot.line,
+            column=spot.column,
+            end_line=spot.line,
+            end_column=spot.end_column,
             code=found.code,
             severity=rulebook.rule(found.code).severity_in(self.profile, "default"),
             message=found.message,
