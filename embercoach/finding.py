@@ -126,6 +126,11 @@ class Finding(Struct, frozen=True, array_like=True):
         )
 
     @property
+    def is_fixed_safely(self) -> bool:
+        """Return whether ``--fix`` alone applies the fix: a note's code is good elsewhere."""
+        return self.fix is not None and self.fix.safe and self.severity != "note"
+
+    @property
     def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:
         """Order of findings in every report."""
         place = (self.path, self.cell or 0, self.line, self.column)

@@ -321,7 +321,7 @@ def _unused(
     """Yield the findings about suppressions that match nothing or name no rule."""
     known = rulebook.static_codes()
     for directive in directives:
-        if directive.blanket and found.within(ALL, directive.spans):
+        if directive.quoted or (directive.blanket and found.within(ALL, directive.spans)):
             continue
         used = {item for item in directive.items if found.within(item.word, directive.spans)}
         for one in report(directive, used, rules.enabled, known):

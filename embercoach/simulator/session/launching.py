@@ -366,7 +366,8 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         group = min(tx, gx), min(ty, gy), min(tz, gz)
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
-    found = [described(raw, built, bound, place) for raw in result.findings]
+    threads = math.prod(captured.grid)
+    found = [described(raw, built, bound, place, threads) for raw in result.findings]
     profile = result.profile and replace(result.profile, launched_at=place)
     if profile is not None and settings.profile is not None:
         found += cost_findings(profile, settings.profile)
