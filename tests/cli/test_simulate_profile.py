@@ -154,8 +154,8 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._in_source = tag == "pre"
-        if self._in_source:
+        if tag == "pre":
+            self._in_source = True
             self.sources.append("")
 
     def handle_endtag(self, tag: str) -> None:
