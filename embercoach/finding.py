@@ -35,11 +35,6 @@ class Problem(Struct, frozen=True, array_like=True):
     is_unchecked: bool = False
 
     @property
-    def is_fixed_safely(self) -> bool:
-        """Whether ``--fix`` alone applies the fix: what a note reports is good code elsewhere."""
-        return self.fix is not None and self.fix.safe and self.severity != "note"
-
-    @property
     def sort_key(self) -> tuple[str, int, int, int, str]:
         """Order of problems in every report."""
         return (self.path, self.cell or 0, self.line, self.column, self.message)
@@ -152,7 +147,7 @@ class Finding(Struct, frozen=True, array_like=True):
 
     @property
     def is_fixed_safely(self) -> bool:
-        """Whether ``--fix`` alone applies the fix: what a note reports is good code elsewhere."""
+        """Return whether ``--fix`` alone applies the fix: a note's code is good elsewhere."""
         return self.fix is not None and self.fix.safe and self.severity != "note"
 
     @property

@@ -39,6 +39,7 @@ RAISES = (
         "CALL-001",
         "KERNEL-ARGS",
         "KERNEL-GRAD",
+        "NN-017",
         "SHAPE-001",
         "TORCH-DTYPE",
         "TORCH-NUMPY",

@@ -39,7 +39,7 @@ def folding_width(name: str, texts: Sequence[str]) -> int:
 
 
 def fitting(columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
-    """Choose the columns that hold something and that fit beside those before them."""
+    """Choose the columns that hold something and that fit next to those before them."""
     kept = []
     for name, texts in columns.items():
         needed = max(map(len, [name, *texts])) + _PADDING

@@ -276,8 +276,27 @@ class Dict(OnePerUnion, frozen=True):
         return Dict(item, known, self.exact and other.exact and same)
 
 
-class Tree(Value, frozen=True):
-    """Nested dicts and lists with arrays at the leaves (``model.parameters()``)."""
+class Tree(OnePerUnion, frozen=True):
+    """Nested dicts and lists with arrays at the leaves (``model.parameters()``).
+
+    traced: the leaves depend on a parameter of the function at hand.
+    """
+
+    traced: bool = False
+
+    def merged(self, other: Tree) -> Value:
+        """Return the join with another one."""
+        return Tree(self.traced or other.traced)
+
+    @property
+    def leaf(self) -> Array:
+        """Return one of its arrays."""
+        return TRACED if self.traced else ARRAY
+
+    @property
+    def held(self) -> Value:
+        """Return what it holds under a key: an array, or another tree."""
+        return Union(frozenset((self, self.leaf)))
 
 
 class Numpy(OnePerUnion, frozen=True):
@@ -428,8 +447,6 @@ STR = Str()
 SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
-#: What a tree holds under a key.
-SUBTREE = Union(frozenset({Tree(), Array()}))
 NUMPY = Numpy()
 
 
@@ -677,6 +694,16 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
 def items_of(value: Value) -> tuple[Value, ...] | None:
     """Return the items of a sequence of known length."""
     return value.items if isinstance(value, Sequence) else None
+
+
+def is_traced(value: Value) -> bool:
+    """Return whether a value depends on the arguments of its function."""
+    array = as_array(value)
+    if array is not None:
+        return array.traced
+    if isinstance(value, (Sequence, Dict)):
+        return any(map(is_traced, parts_of(value)))
+    return any(getattr(o, "traced", False) for o in options(value))
 
 
 def may_be_traced(value: Value) -> bool:

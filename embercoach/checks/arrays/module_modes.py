@@ -21,7 +21,7 @@ from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
+from embercoach.analysis.values.inheritance import find_method, is_called, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
@@ -254,7 +254,7 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     ranges = module.parsed.converted.ranges or {}
     for fact in calls:
         cls = fact.function.cls
-        if cls is None or fact.function.name != "__call__" or not _is_outside(fact):
+        if cls is None or not is_called(fact.function) or not _is_outside(fact):
             continue
         if ".eval()" in cls.module.source:
             continue
@@ -378,8 +378,7 @@ def _imported_effects(facts: list[Fact], module: Module) -> Iterator[Effect]:
 def _calls_by_mode(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a model with such layers is called."""
     cls = call.function.cls
-    is_call = call.function.name == "__call__" and cls is not None
-    return is_call and cls is not None and changes_by_mode(cls, module)
+    return is_called(call.function) and cls is not None and changes_by_mode(cls, module)
 
 
 def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module: Module) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from embercoach.report.html.rendering import render_page, shade
-from embercoach.report.html.sources import tokens
+from embercoach.report.html.sources import colored, tokens
 from embercoach.report.text import percent
 
 if TYPE_CHECKING:
@@ -106,18 +106,8 @@ def _rows(
         seconds = sum(site["seconds"] for site in sites if site["waits"])
         yield SourceRow(
             line=line,
-            parts=tuple(_parts(index.line(line)[:MOST_OF_LINE], colors.get(line, ()))),
+            parts=tuple(colored(index.line(line)[:MOST_OF_LINE], colors.get(line, ()))),
             events=", ".join(f"{site['label']} ({site['count']:,})" for site in sites),
             seconds=seconds,
             shade=shade(seconds / total),
         )
-
-
-def _parts(text: str, colored: Sequence[tuple[str, int, int]]) -> Iterator[tuple[str, str]]:
-    at = 0
-    for kind, start, end in colored:
-        if start > at:
-            yield "", text[at:start]
-        yield kind, text[start:end]
-        at = end
-    yield "", text[at:]
