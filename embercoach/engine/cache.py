@@ -84,8 +84,9 @@ def _is_sound(file: CheckedFile) -> bool:
     steps = [step for finding in file.findings for step in (*finding.flow, *finding.related)]
     within = [finding.within for finding in file.findings if finding.within]
     steps += [step for one in within for step in one.related]
-    said = [one.message for one in (*file.findings, *steps)]
-    placed: list[Finding | Step | ReadPlace] = [*file.findings, *steps, *within]
+    worded: list[Finding | Step] = [*file.findings, *steps]
+    placed: list[Finding | Step | ReadPlace] = [*worded, *within]
+    said = [one.message for one in worded]
     said += [finding.help for finding in file.findings] + [fix.title for fix in fixes]
     spans = [(edit.start, edit.end) for fix in fixes for edit in fix.edits]
     for directive in file.directives:

@@ -464,14 +464,13 @@ class TextPlaces(Struct, frozen=True):
         if first is not None:
             number, offset = first
             literal = source.literals[number]
-            stop = _stop(source, number, start, end)
-            if isinstance(literal, ReadFile) and self.argument is not None:
-                lines = LineIndex(literal.text)
-                within = ReadPlace(literal.path, *lines.place(offset), *lines.place(stop))
-                return Target(self.argument, self.place, None, within)
             if isinstance(literal, StringLiteral) and literal.module is self.module:
                 place = self.place._replace(statement=literal.statement)
-                return Target(literal.node, place, (offset, stop))
+                return Target(literal.node, place, (offset, _stop(source, number, start, end)))
+            if isinstance(literal, ReadFile) and self.argument is not None:
+                lines, stop = LineIndex(literal.text), _stop(source, number, start, end)
+                within = ReadPlace(literal.path, *lines.place(offset), *lines.place(stop))
+                return Target(self.argument, self.place, None, within)
         return None if self.argument is None else Target(self.argument, self.place, None)
 
 

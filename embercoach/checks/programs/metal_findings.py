@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
-from msgspec import structs
+from msgspec.structs import replace
 
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.checks.programs.kernels import definitions, kernel_file
@@ -64,10 +64,10 @@ def _placed_in_python(report: MetalReport, places: TextPlaces) -> Iterator[Repor
     message, related, within = report.message, tuple[Stop, ...](), where.within
     if report.other is not None:
         second = _target(report.other, places)
-        if second is not None and second.within is not None and within is not None:
-            line = f"{Path(second.within.path).name}:{second.within.line}"
-            place = structs.astuple(second.within)[1:5]
-            within = structs.replace(within, related=(Step(*place, OTHER),))
+        if second is not None and (read := second.within) is not None and within is not None:
+            line = f"{Path(read.path).name}:{read.line}"
+            step = Step(read.line, read.column, read.end_line, read.end_column, OTHER)
+            within = replace(within, related=(step,))
         elif second is None or second.span is None:
             line = f"line {report.other.place.line} of the {report.other.text}"
         else:

@@ -349,7 +349,7 @@ _UPDATE = re.compile(
 
 
 def _race_help(found: _Context) -> str:
-    """Return the remedy of a race, which is no barrier if both accesses are one statement."""
+    """Return the remedy of a race, which differs if both accesses are one statement."""
     raw, in_device = found.raw, found.raw.kind == "device-race"
     usual = hazards.DEVICE_RACE_HELP if in_device else hazards.RACE_HELP
     if raw.at.line is None or raw.other is None or raw.other.line != raw.at.line:
