@@ -94,7 +94,7 @@ _COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "issued": lambda line: f"{sum(line['instructions'].values()):,}",
     "lanes": lambda line: "" if line["active_lanes"] is None else f"{line['active_lanes']:.3g}",
     "flops": lambda line: _number(line["flops"]),
-    "asked": lambda line: _bytes(line["device_bytes_requested"]),
+    "requested": lambda line: _bytes(line["device_bytes_requested"]),
     "moved": lambda line: _bytes(line["device_bytes_moved"]),
     "conflicts": lambda line: _number(line["bank_conflict_cycles"]),
     "barriers": lambda line: _number(line["barriers"]),

@@ -19,7 +19,12 @@ from embercoach.simulator.model import (
     SourceMap,
 )
 from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
-from embercoach.simulator.reporting.messages import DESCRIBED_KINDS, described, report
+from embercoach.simulator.reporting.messages import (
+    DESCRIBED_KINDS,
+    described,
+    described_launch,
+    report,
+)
 from tests.rows import each_row
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
@@ -140,6 +145,19 @@ def test_a_divergent_barrier_names_a_missing_thread(other, where):
 def test_message_states_the_bounds_that_the_compiler_saw():
     finding = reported("out-of-bounds", buffer="acc", element=4, detail="declared as `float[4]`")
     assert finding.message == "out-of-bounds access to `acc[4]`: declared as `float[4]`"
+
+
+def test_accesses_out_of_bounds_in_one_statement_are_one_finding():
+    def outside(access, buffer):
+        return RawFinding("out-of-bounds", access, None, buffer, 16, "", 24)
+
+    write = replace(WRITE, value="")
+    raws = [outside(replace(READ, line=3), "x"), outside(READ, "x"), outside(write, "y")]
+    first, second = described_launch(raws, KERNEL, BUFFERS, None, 40)
+    assert (first.line, first.details) == (1, ())
+    assert second.message == "out-of-bounds write to `y[16]`"
+    assert second.details == ("also out-of-bounds read of `x[16]`: 16 elements",)
+    assert second.count == 24
 
 
 def test_values_that_memory_decides():

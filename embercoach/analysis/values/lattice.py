@@ -134,15 +134,22 @@ class StringLiteral(NamedTuple):
     raw: bool = False
 
 
+class ReadFile(NamedTuple):
+    """A file of the project that is read as text."""
+
+    path: str
+    text: str
+
+
 class Piece(NamedTuple):
-    """Part of a known string, from a literal or, without one, from a value.
+    """Part of a known string, from a literal or a file or, without one, from a value.
 
     ``stretch`` says where its characters are in the literal, if it isn't the literal as it is.
     A ``hole`` stands for a part that is not known, but to be a number, or to be anything.
     """
 
     text: str
-    literal: StringLiteral | None = None
+    literal: StringLiteral | ReadFile | None = None
     stretch: FoldedText | None = None
     hole: Literal["", "number", "any"] = ""
 

@@ -85,7 +85,7 @@ def _waits(profile: Mapping[str, Any]) -> str:
 def _occupancy(profile: Mapping[str, Any]) -> str:
     occupancy, registers = profile["occupancy"], profile["registers"]
     held = f"{occupancy['simdgroups']} of {occupancy['most']} simdgroups a core"
-    estimate = f", about {registers} registers" if registers else ""
+    estimate = f", about {registers} registers by clang's estimate" if registers else ""
     return f"{held}, limited by {occupancy['limit']}{estimate}"
 
 
@@ -190,7 +190,12 @@ def render_profiles(
     return render_page(
         "profile.html",
         styles=("report", "profile"),
-        filters={"shown": shown, "source_name": _source_name, "percent": percent},
+        filters={
+            "shown": shown,
+            "source_name": _source_name,
+            "percent": percent,
+            "size": size_of,
+        },
         program=program,
         profiles=profiles,
         rows=[source_rows(profile) for profile in profiles],

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.files import shown_path
 from embercoach.metal import hazards
@@ -144,17 +145,13 @@ def _candidates(line: KernelLine) -> Iterator[str]:
 def _named_files(path: str) -> tuple[str, ...]:
     """Return the Metal files that literals of a Python file name, in its folder or the current."""
     nodes = ast.walk(_parsed(path)[1])
-    names = [node.value for node in nodes if isinstance(node, ast.Constant)]
-    folders = (Path(path).parent, Path.cwd())
-    return tuple(
-        dict.fromkeys(
-            str(folder / name)
-            for name in names
-            if isinstance(name, str) and METAL_FILE.search(name)
-            for folder in folders
-            if (folder / name).is_file()
-        )
-    )
+    values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    found = {}
+    for name in values:
+        if isinstance(name, str) and METAL_FILE.search(name):
+            files = (str(folder / name) for folder in (Path(path).parent, Path.cwd()))
+            found[name] = next(filter(os.path.isfile, files), "")
+    return tuple(filter(None, found.values()))
 
 
 def _in_file(path: str, line: KernelLine) -> Iterator[tuple[LineSpan, bool]]:
@@ -352,7 +349,7 @@ _UPDATE = re.compile(
 
 
 def _race_help(found: _Context) -> str:
-    """Return the remedy of a race, which is no barrier if both accesses are one statement."""
+    """Return the remedy of a race, which differs if both accesses are one statement."""
     raw, in_device = found.raw, found.raw.kind == "device-race"
     usual = hazards.DEVICE_RACE_HELP if in_device else hazards.RACE_HELP
     if raw.at.line is None or raw.other is None or raw.other.line != raw.at.line:
@@ -468,6 +465,30 @@ _KINDS = {
 
 #: The kinds that a run can find.
 DESCRIBED_KINDS = frozenset(_KINDS)
+
+
+def described_launch(
+    found: Sequence[RawFinding],
+    kernel: BuiltKernel,
+    buffers: Sequence[Buffer],
+    launched_at: tuple[str, int] | None,
+    threads: int,
+) -> list[KernelFinding]:
+    """Convert the findings of a launch; what one line accesses out of bounds is one of them.
+
+    That is its write, if there is one, and its details name the other buffers.
+    """
+    statements: dict[object, list[RawFinding]] = {}
+    for raw in found:
+        merges = raw.kind == "out-of-bounds" and raw.at.line is not None
+        statements.setdefault(raw.at.line if merges else raw, []).append(raw)
+    made = []
+    for raws in statements.values():
+        raws.sort(key=lambda raw: raw.at.kind == "read")
+        first, *others = (described(raw, kernel, buffers, launched_at, threads) for raw in raws)
+        also = [f"also {other.message}" for other in others]
+        made.append(replace(first, details=(*first.details, *also)))
+    return made
 
 
 def described(
