@@ -50,7 +50,10 @@ RENAMED = {
 }
 _FETCH = "atomic_fetch_{}_explicit(&y[i], v, memory_order_relaxed)"
 _ATOMIC = {
-    **{f"atomic{name}": _FETCH.format(name.lower()) for name in "Add Sub Min Max And Or Xor".split()},
+    **{
+        f"atomic{name}": _FETCH.format(name.lower())
+        for name in "Add Sub Min Max And Or Xor".split()
+    },
     "atomicExch": "atomic_exchange_explicit(&y[i], v, memory_order_relaxed)",
     "atomicCAS": "atomic_compare_exchange_weak_explicit",
 }

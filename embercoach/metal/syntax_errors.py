@@ -27,9 +27,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 #: Operators that need an operand after them; ``*`` and ``&`` end types as well.
 _OPEN_ENDED = frozenset("= + - / % | ^ == != <= || << += -= *= /= %= |= &= ^= <<= >>= .".split())
 #: Words that continue an expression or a type.
-_CONTINUING = frozenset(
-    "and and_eq bitand bitor not_eq or or_eq xor xor_eq const volatile".split()
-)
+_CONTINUING = frozenset("and and_eq bitand bitor not_eq or or_eq xor xor_eq const volatile".split())
 #: What may follow the parameters or the array of a declarator.
 _AFTER_DECLARATOR = ADDRESS_SPACES | frozenset(
     "alignas asm final mutable noexcept override requires throw try".split()

@@ -75,7 +75,10 @@ FILE = "#include <metal_stdlib>\nusing namespace metal;\n"
         (f"{FILE}kernel void f(device float* y, uint t [[ thread_position_in_grid] ]) {{}}", None),
         (f"{FILE}#define MAKE(n) kernel void n() {{}}\nMAKE(f)\nMAKE(g)\n", None),
         ("kernel void f(device float* y [[buffer(0)]]) {\n y[0] = ;", "KERNEL-SYNTAX-001"),
-        (f"{FILE}kernel void f(device float* y [[buffer(0)]]) {{ y[0] = !; }}", "KERNEL-SYNTAX-002"),
+        (
+            f"{FILE}kernel void f(device float* y [[buffer(0)]]) {{ y[0] = !; }}",
+            "KERNEL-SYNTAX-002",
+        ),
     ],
 )
 def test_files(text: str, expected: str | None) -> None:

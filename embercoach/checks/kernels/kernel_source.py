@@ -260,7 +260,9 @@ def _function(text: MetalText) -> WrittenFunction | None:
 def _function_report(text: MetalText, function: WrittenFunction) -> MetalReport:
     if function.entry is not None:
         what = f"`source` holds the {function.entry} function `{function.name}`, must be a body"
-        advice = "Pass only its statements, with the names of `input_names` and `output_names`"
+        advice = (
+            "Pass only its statements; `embercoach port FILE.metal` turns a file into such a kernel"
+        )
     else:
         what = f"`source` defines the function `{function.name}` inside a function"
         advice = "Move helper functions into `header`"

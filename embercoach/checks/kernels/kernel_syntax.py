@@ -54,9 +54,7 @@ def _unchecked(text: MetalText, code: MetalCode) -> Iterator[TextSpan]:
     """Yield where the parser had to guess in kernels that are not followed, closest places first."""
     followed = {kernel.name for kernel in code.kernels}
     lost = [entry.extent for entry in text.entry_points if entry.name not in followed]
-    whole = not followed and (
-        not code.whole or (not text.entry_points and _mentions_kernel(text))
-    )
+    whole = not followed and (not code.whole or (not text.entry_points and _mentions_kernel(text)))
     for place in sorted(text.doubtful, key=_is_wide):
         if whole or any(extent.start <= place.start < extent.end for extent in lost):
             yield _first_line(text.text, place)
