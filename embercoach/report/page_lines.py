@@ -10,7 +10,7 @@ from embercoach.report.styled import wrapped
 from embercoach.rulebook import FIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.report.styled import Line
     from embercoach.rulebook import Rule
@@ -33,18 +33,29 @@ _ITEM = re.compile(r"( *(?:[-*]|[0-9]+\.) +|(?=\|))(.*)")
 _IMPORTS = re.compile(r"\A(?:(?:import|from) .*\n|\n)+")
 
 
-def page_lines(rule: Rule, width: int, *, full: bool) -> list[Line]:
+#: Lines of an example that are shown before and after a flagged one.
+_BEFORE, _AFTER = 8, 3
+
+
+def first_example(rule: Rule) -> tuple[str, str]:
+    """Return the language and the code of the first example under "Bad"."""
+    fence, _, code = _sections(rule.page).get("Bad", "").partition("\n")
+    return fence.removeprefix(_FENCE), code.partition(f"\n{_FENCE}")[0] + "\n"
+
+
+def page_lines(rule: Rule, width: int, *, full: bool, flagged: Sequence[str] = ()) -> list[Line]:
     """Return a rule's page: the harm, examples, the fix, exceptions, severities.
 
     Args:
         rule: with its page.
         width: columns to fill.
         full: the whole page; else each section is cut so that all have `MOST_LINES` at most.
+        flagged: lines of the first example that the rule reports, which are not cut.
     """
     title: list[Line] = [[(rule.code, "code"), (f" {rule.name}", "head")]]
     sections = _sections(rule.page)
     if not full:
-        sections = _excerpts(sections)
+        sections = _excerpts(sections, flagged)
     bodies = {name: _body(text, width) for name, text in sections.items()}
     bodies["Severities"] = [line for fact in rule.facts() for line in _prose(f"- {fact}", width)]
     if full:
@@ -97,14 +108,38 @@ def _sections(page: str) -> dict[str, str]:
     return {name: "\n".join(lines).strip() for name, lines in sections.items()}
 
 
-def _excerpts(sections: dict[str, str]) -> dict[str, str]:
+def _excerpts(sections: dict[str, str], flagged: Sequence[str]) -> dict[str, str]:
     """Return the sections of a short page, with the part of each example that matters."""
     short = {name: _excerpt(text) for name, text in sections.items() if name not in LONG}
+    bad = short.get("Bad", "")
     if FIX in short:
-        short[FIX] = _LAUNCH.sub("...\n", short[FIX], count=1)
+        short[FIX] = _from_change(_LAUNCH.sub("...\n", short[FIX], count=1), bad)
     if "Good" in short:
-        short["Good"] = _from_difference(short["Good"], short.get("Bad", ""))
+        short["Good"] = _from_difference(short["Good"], bad)
+    if bad:
+        short["Bad"] = _around(bad, flagged)
     return short
+
+
+def _around(text: str, flagged: Sequence[str]) -> str:
+    """Return the lines of an excerpt around the first flagged one."""
+    lines = text.splitlines()
+    at = next((number for number, line in enumerate(lines) if line in flagged), 0)
+    start, end = at - _BEFORE, at + _AFTER + 1
+    if start <= 2:
+        return text
+    rest = ["..."] if end < len(lines) else []
+    return "\n".join([lines[0], "...", *lines[start:end], *rest])
+
+
+def _from_change(text: str, bad: str) -> str:
+    """Return an excerpt from two lines before the first one that the bad example lacks."""
+    lines = text.splitlines()
+    known = {"...", _FENCE, *(line.strip() for line in bad.splitlines())}
+    source = next((n for n, line in enumerate(lines) if line.strip().startswith("source=")), 1)
+    changed = (n for n, line in enumerate(lines) if n > source and line.strip() not in known)
+    start = next(changed, 0) - 2
+    return text if start <= 3 else "\n".join([lines[0], "...", *lines[start:]])
 
 
 def _excerpt(text: str) -> str:

@@ -19,6 +19,7 @@ import pytest
 from embercoach import __version__, rulebook
 from embercoach.cli import progress
 from embercoach.cli.progress import ProgressBar, progress_of
+from embercoach.cli.commands.explain import flagged_lines
 from embercoach.report.page_lines import LONG
 from embercoach.testing.rule_pages import SECTIONS, read_page
 from tests.cli.conftest import Ran
@@ -62,6 +63,9 @@ def test_explain_fits_a_screen_and_begins_with_the_harm(embercoach: Cli, code: s
     order = [line for line in lines if line in {*SECTIONS, "Severities"}]
     short = [name for name in SECTIONS if f"\n## {name}\n" in rule.page and name not in LONG]
     assert order == [*short, "Severities"]
+    flagged = flagged_lines(rule)[:1]
+    shown = " ".join(ran.out.split())
+    assert all(" ".join(line.split()) in shown for line in flagged)
 
 
 def test_explain_full_has_all_code_of_the_page(embercoach: Cli) -> None:
