@@ -81,6 +81,24 @@ class Step(Struct, frozen=True, array_like=True):
     cell: Position | None = None
 
 
+class ReadPlace(Struct, frozen=True, array_like=True):
+    """A place in a file that the checked one reads, as the source of a kernel.
+
+    Attributes:
+        path: absolute.
+        related: other places in that file.
+        suppressed: whether a comment there suppresses the finding.
+    """
+
+    path: str
+    line: Position
+    column: Position
+    end_line: Position
+    end_column: Position
+    related: tuple[Step, ...] = ()
+    suppressed: bool = False
+
+
 class Finding(Struct, frozen=True, array_like=True):
     """A finding, from the check that makes it to the report that prints it.
 
@@ -93,6 +111,7 @@ class Finding(Struct, frozen=True, array_like=True):
         path: the file as the user named it. The engine sets it, and the severity: a check's
             results are cached and do not depend on settings.
         cell: the number of a notebook's cell, from 1.
+        within: the place that is meant, where the finding's own is that of reading the file.
     """
 
     code: str
@@ -109,6 +128,7 @@ class Finding(Struct, frozen=True, array_like=True):
     path: str = ""
     severity: Severity = "note"
     cell: Position | None = None
+    within: ReadPlace | None = None
 
     def with_steps(self, change: Callable[[Any], Any]) -> Finding:
         """Return the finding with one change of it and of each of its steps."""
@@ -124,6 +144,11 @@ class Finding(Struct, frozen=True, array_like=True):
             help=bounded(self.help, MOST_PROPOSED),
             fix=fix and replace(fix, title=bounded(fix.title, MOST_PROPOSED)),
         )
+
+    @property
+    def is_fixed_safely(self) -> bool:
+        """Return whether ``--fix`` alone applies the fix: a note's code is good elsewhere."""
+        return self.fix is not None and self.fix.safe and self.severity != "note"
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:

@@ -165,6 +165,15 @@ def words(known: Iterable[str]) -> set[str]:
     return {word for code in known for word in words_for(code)}
 
 
+def codes_about(word: str) -> set[str]:
+    """Return the codes of the rules that have a word in their code or name."""
+    return {
+        code
+        for code, one in rules().items()
+        if word.lower() in (*code.lower().split("-"), *one.name.split("-"))
+    }
+
+
 @lru_cache(maxsize=1)
 def static_codes() -> frozenset[str]:
     """The codes that ``check`` may report: all but the simulator's."""

@@ -39,6 +39,7 @@ RAISES = (
         "CALL-001",
         "KERNEL-ARGS",
         "KERNEL-GRAD",
+        "NN-017",
         "SHAPE-001",
         "TORCH-DTYPE",
         "TORCH-NUMPY",
@@ -114,12 +115,13 @@ def _uncovered(module: Module, found: list[Report]) -> list[Report]:
     covered = {node for report in found for node in report.covers}
     replaced = {(code, report.node) for report in found for code in report.replaces}
     specific = {report.node for report in found if report.code.startswith(ABOVE_SHAPES)}
-    unique: dict[tuple[str, cst.CSTNode, tuple[int, int] | None], Report] = {}
+    unique: dict[tuple[object, ...], Report] = {}
     for report in found:
         if report.code.startswith("SHAPE") and not specific.isdisjoint(_parts(report.node)):
             continue
         if report.node not in covered and (report.code, report.node) not in replaced:
-            unique.setdefault((report.code, report.node, report.text_span), report)
+            key = (report.code, report.node, report.text_span, report.within)
+            unique.setdefault(key, report)
     return list(unique.values())
 
 
@@ -264,6 +266,7 @@ def _finding(
         fix,
         tuple([steps[id(stop)] for stop in trace.flow]),
         tuple([steps[id(stop)] for stop in (*trace.start, *report.related)]),
+        within=report.within,
     )
 
 

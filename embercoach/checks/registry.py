@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.dataflow.origins import Stop
     from embercoach.checks.programs.metal_checks import MetalReport
+    from embercoach.finding import ReadPlace
 
 
 class ProposedFix(Struct, frozen=True):
@@ -60,6 +61,7 @@ class Report(Struct, frozen=True):
         replaces: codes that are dropped at the same node, as this report is more specific.
         subject: the expression of the array that is meant; its origin becomes the finding's flow.
         related: other places that belong to the finding.
+        within: what is meant, of a file that is read at the node.
     """
 
     code: str
@@ -74,6 +76,7 @@ class Report(Struct, frozen=True):
     replaces: tuple[str, ...] = ()
     subject: cst.CSTNode | None = None
     related: tuple[Stop, ...] = ()
+    within: ReadPlace | None = None
 
     @classmethod
     def at(  # noqa: PLR0913 (one keyword for each field)

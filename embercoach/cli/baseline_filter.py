@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
 
+from embercoach.engine.file_discovery import is_excluded
+from embercoach.engine.verdict import Judge
 from embercoach.files import relative_path, shown_path
 from embercoach.finding import Problem
 from embercoach.report import baseline_file
@@ -19,7 +22,6 @@ from embercoach.report.styled import print_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
@@ -61,11 +63,16 @@ class Guard(Struct, frozen=True):
     ) -> frozenset[BaselineEntry]:
         """Return the entries that are fixed: their rules are on, their files were checked."""
         missing = self.covered(result).difference(found)
-        return frozenset(entry for entry in missing if self._selects(entry))
+        selected = {path: self._selected(path) for path in {entry.path for entry in missing}}
+        return frozenset(entry for entry in missing if entry.code in selected[entry.path])
 
-    def _selects(self, entry: BaselineEntry) -> bool:
-        scope = self.configurations.holding(self.baseline.place(entry.path))
-        return scope is not None and entry.code in scope.settings.enabled
+    def _selected(self, path: str) -> AbstractSet[str]:
+        """Return the rules that are on for a file; none for one that is excluded."""
+        place = self.baseline.place(path)
+        scope = self.configurations.holding(place)
+        if scope is None or is_excluded(place, self.configurations):
+            return frozenset()
+        return Judge(scope.settings).rules_for(Path(place)).enabled
 
 
 def _absolute(paths: Iterable[str]) -> frozenset[str]:

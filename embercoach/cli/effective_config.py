@@ -132,7 +132,7 @@ def _summary(applied: dict[str, Any]) -> Iterator[Line]:
     yield _row("profile", profile["name"], why=f"{by}{profile['origin']['text']}")
     yield _row("baseline", applied["baseline"] or "none")
     on = sum(rule["enabled"] for rule in applied["rules"])
-    yield _row("rules", f"{on} of {len(applied['rules'])} enabled")
+    yield _row("rules", f"{on} of {len(applied['rules'])} of the linter enabled")
     yield from _off(applied["rules"])
 
 

@@ -95,7 +95,7 @@ choice = _together(
         "--max-file-size",
         type=click.FloatRange(min=0, min_open=True),
         metavar="MEGABYTES",
-        help="Do not check larger files (default: 4 for Python, 1 for Metal).",
+        help="Do not check larger files (default: Python 4, notebooks 2, Metal 1).",
     ),
 )
 #: The options that select listed findings.

@@ -15,7 +15,7 @@ from embercoach.cli.effective_config import warn
 from embercoach.cli.entry import CLEAN, FOUND
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of, run_recorded
-from embercoach.cli.tables import duration, new_table, print_table, shortened
+from embercoach.cli.tables import duration, fitting, new_table, print_table, shortened
 from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.files import shown_path
@@ -30,6 +30,7 @@ from embercoach.report.text import size_of
 from embercoach.rulebook import RULES_URL
 from embercoach.simulator.profile.gpus import DEFAULT
 from embercoach.simulator.profile.prediction import RESOURCES
+from embercoach.simulator.reporting.messages import call_at
 from embercoach.simulator.session.options import VARIABLE, Options
 from embercoach.simulator.session.record import read
 from embercoach.terminal_text import json_text, log_line
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 #: Lines of a kernel that text shows, and the least part of the bound of one.
 _MOST_LINES, _LEAST_SHARE = 8, 0.02
-#: Characters for the source next to the columns, and between two columns.
-_LEAST_SOURCE, _PADDING = 16, 3
+#: Characters for the source next to the columns.
+_LEAST_SOURCE = 16
 
 
 def print_profiles(
@@ -93,7 +94,7 @@ _COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "issued": lambda line: f"{sum(line['instructions'].values()):,}",
     "lanes": lambda line: "" if line["active_lanes"] is None else f"{line['active_lanes']:.3g}",
     "flops": lambda line: _number(line["flops"]),
-    "asked": lambda line: _bytes(line["device_bytes_requested"]),
+    "requested": lambda line: _bytes(line["device_bytes_requested"]),
     "moved": lambda line: _bytes(line["device_bytes_moved"]),
     "conflicts": lambda line: _number(line["bank_conflict_cycles"]),
     "barriers": lambda line: _number(line["barriers"]),
@@ -116,21 +117,15 @@ def table(profile: Mapping[str, Any], width: int) -> Table:
     shown = [line for line in profile["lines"] if line["share"] >= _LEAST_SHARE][:_MOST_LINES]
     cells = {"line": [line_cell(profile, line) for line in shown]}
     cells |= {name: [column(line) for line in shown] for name, column in _COLUMNS.items()}
-    kept: dict[str, list[str]] = {}
-    left = width - _LEAST_SOURCE
-    for name, texts in cells.items():
-        needed = max(map(len, [name, *texts])) + _PADDING
-        if any(texts) and needed <= left:
-            kept[name] = texts
-            left -= needed
+    kept = fitting(cells, width - _LEAST_SOURCE)
     made = new_table()
-    for name, texts in kept.items():
-        made.add_column(name, justify="right", no_wrap=True, width=max(map(len, [name, *texts])))
+    for name in kept:
+        widest = max(map(len, [name, *cells[name]]))
+        made.add_column(name, justify="right", no_wrap=True, width=widest)
     made.add_column("", no_wrap=True)
     for number, line in enumerate(shown):
-        text = Text(shortened(log_line(line["text"])))
-        text.truncate(left + _LEAST_SOURCE - _PADDING, overflow="ellipsis")
-        made.add_row(*(texts[number] for texts in kept.values()), text)
+        source = Text(shortened(log_line(line["text"])))
+        made.add_row(*(cells[name][number] for name in kept), source)
     return made
 
 
@@ -182,18 +177,14 @@ class Simulated(Struct, frozen=True):
 
     def at_its_place(self, found: SimulatorFinding, place: LineSpan | None) -> Finding:
         """Return the finding at its line in Python, or where the kernel was launched."""
-        if place is not None:
-            path, line, column, end_column = place
-        else:
-            path, line = found.launched_at or (self.program, 1)
-            column, end_column = 1, 1
+        spot = place or call_at(*(found.launched_at or (self.program, 1)))
         facts = (found.help, *found.details, _circumstances(found, placed=place is not None))
         return Finding(
-            path=shown_path(path),
-            line=line,
-            column=column,
-            end_line=line,
-            end_column=end_column,
+            path=shown_path(spot.path),
+            line=spot.line,
+            column=spot.column,
+            end_line=spot.line,
+            end_column=spot.end_column,
             code=found.code,
             severity=rulebook.rule(found.code).severity_in(self.profile, "default"),
             message=found.message,

@@ -9,13 +9,15 @@ from embercoach.report.styled import STYLES, wants_color, width_of
 from embercoach.terminal_text import without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.table import Table
 
 _MOST_OF_LINE = 40
-#: Characters of a place up to which a table does not fold it.
-_WIDTH_OF_PLACE = 30
+#: Characters of a place or an event up to which a table does not fold it.
+_UNFOLDED = 30
+#: Characters between two columns, and of a table that goes to a file or another program.
+_PADDING, _UNLIMITED = 3, 1000
 
 
 def new_table() -> Table:
@@ -26,10 +28,30 @@ def new_table() -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=STYLES["head"])
 
 
-def add_place(table: Table, places: Sequence[str]) -> None:
-    """Add a column of files and lines, which folds only those that are long."""
-    widest = max(map(len, places), default=0)
-    table.add_column("place", overflow="fold", min_width=min(widest, _WIDTH_OF_PLACE))
+def add_folding(table: Table, name: str, texts: Sequence[str]) -> None:
+    """Add a column, such as of places, which folds only texts that are long."""
+    table.add_column(name, overflow="fold", min_width=folding_width(name, texts) - _PADDING)
+
+
+def folding_width(name: str, texts: Sequence[str]) -> int:
+    """Return the characters that a folding column takes at least, and those after it."""
+    return min(max(map(len, [name, *texts])), _UNFOLDED) + _PADDING
+
+
+def fitting(columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
+    """Choose the columns that hold something and that fit next to those before them."""
+    kept = []
+    for name, texts in columns.items():
+        needed = max(map(len, [name, *texts])) + _PADDING
+        if any(texts) and needed <= width:
+            kept.append(name)
+            width -= needed
+    return kept
+
+
+def table_width(stream: TextIO) -> int:
+    """Return the columns of a terminal; what isn't one takes lines of any length."""
+    return width_of(stream) if stream.isatty() else _UNLIMITED
 
 
 def print_table(table: Table, stream: TextIO) -> None:
@@ -39,7 +61,11 @@ def print_table(table: Table, stream: TextIO) -> None:
     color = wants_color(stream)
     drawn = StringIO()
     console = Console(
-        file=drawn, width=width_of(stream), force_terminal=color, no_color=not color, markup=False
+        file=drawn,
+        width=table_width(stream),
+        force_terminal=color,
+        no_color=not color,
+        markup=False,
     )
     console.print(table)
     lines = (line.rstrip() for line in drawn.getvalue().splitlines())

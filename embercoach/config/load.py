@@ -285,7 +285,9 @@ def _baseline(
     place = Path(os.path.normpath(root / configured))
     # Whoever sends a change of the file must not have others read, or overwritten.
     if file is not None and not is_inside(place, str(root)):
-        message = f"baseline must be inside the project, got '{configured}'; --baseline allows it"
+        message = (
+            f"baseline must be in this file's folder, got '{configured}'; --baseline allows it"
+        )
         raise ConfigError(message, file.path, file.line_of(("baseline",)))
     return place
 

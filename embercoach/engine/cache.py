@@ -22,7 +22,7 @@ from msgspec import Struct
 from embercoach.engine.inspection import Inspection, Kind, digest_of
 from embercoach.engine.suppressions import Directive  # noqa: TC001  (decoding evaluates it)
 from embercoach.files import MOST_NAMED_BYTES, TooLargeError, is_own, read_bytes
-from embercoach.finding import Finding, Offset, Problem, Said, Severity, Step
+from embercoach.finding import Finding, Offset, Problem, ReadPlace, Said, Severity, Step
 from embercoach.notebooks.cell_module import CellTable  # noqa: TC001  (decoding evaluates it)
 from embercoach.rulebook import pages_directory
 from embercoach.terminal_text import escaped
@@ -82,8 +82,11 @@ def _is_sound(file: CheckedFile) -> bool:
     """Return whether places end after they start, and texts are as messages are."""
     fixes = [finding.fix for finding in file.findings if finding.fix]
     steps = [step for finding in file.findings for step in (*finding.flow, *finding.related)]
-    placed: list[Finding | Step] = [*file.findings, *steps]
-    said = [one.message for one in placed]
+    within = [finding.within for finding in file.findings if finding.within]
+    steps += [step for one in within for step in one.related]
+    worded: list[Finding | Step] = [*file.findings, *steps]
+    placed: list[Finding | Step | ReadPlace] = [*worded, *within]
+    said = [one.message for one in worded]
     said += [finding.help for finding in file.findings] + [fix.title for fix in fixes]
     spans = [(edit.start, edit.end) for fix in fixes for edit in fix.edits]
     for directive in file.directives:

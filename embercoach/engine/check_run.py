@@ -18,9 +18,9 @@ from embercoach.engine.budget import size_problem
 from embercoach.engine.cache import Cache, States, fingerprint
 from embercoach.engine.file_discovery import SourceFile, discover
 from embercoach.engine.inspection import Inspector, digest_of
-from embercoach.engine.languages import NOTEBOOK, language_of, relevant
+from embercoach.engine.languages import METAL, NOTEBOOK, language_of, relevant
 from embercoach.engine.verdict import Judge
-from embercoach.files import read_bytes
+from embercoach.files import is_inside, read_bytes, relative_path
 from embercoach.finding import Problem
 from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
@@ -69,8 +69,13 @@ def joined(results: Iterable[RunResult]) -> RunResult:
     )
 
 
-def reported(judge: Judge, file: SourceFile, inspection: Inspection) -> RunResult:
-    """Return the result of one file, unsorted."""
+def reported(
+    judge: Judge, file: SourceFile, inspection: Inspection, root: Path | None = None
+) -> RunResult:
+    """Return the result of one file, unsorted.
+
+    Findings in a file that it reads are placed there if that is in the folder ``root``.
+    """
     if inspection.kind == "skipped":
         return RunResult(files_skipped=1)
     problems: tuple[Problem, ...] = ()
@@ -88,7 +93,32 @@ def reported(judge: Judge, file: SourceFile, inspection: Inspection) -> RunResul
         from embercoach.engine.inspection import placed
 
         findings = placed(findings, inspection.cells)
-    return RunResult(tuple(findings), problems, files_checked=1, suppressed=suppressed)
+    placed_within = tuple([_within(one, file, root) for one in findings])
+    return RunResult(placed_within, problems, files_checked=1, suppressed=suppressed)
+
+
+def _within(finding: Finding, file: SourceFile, root: Path | None) -> Finding:
+    """Return a finding at its line of the file that the checked one reads, or naming that."""
+    within = finding.within
+    if within is None:
+        return finding
+    path = relative_path(within.path, file.path.parent)
+    takes_comments = language_of(within.path) == METAL
+    if root is None or not takes_comments or not is_inside(within.path, str(root)):
+        message = f"{Path(path).as_posix()}:{within.line}: {finding.message}"
+        return replace(finding, message=message, within=None)
+    return replace(
+        finding,
+        path=os.path.normpath(Path(file.shown).parent / path),
+        line=within.line,
+        column=within.column,
+        end_line=within.end_line,
+        end_column=within.end_column,
+        help=f"{finding.help}\nread at {file.shown}:{finding.line}",
+        flow=(),
+        related=within.related,
+        within=None,
+    )
 
 
 def run(
@@ -215,6 +245,7 @@ class RunPart:
         self.max_size = settings.max_file_size
         self.cache = cache
         self.results: list[RunResult] = []
+        self._root = settings.root
         self._judge = Judge(settings, None if cache is None else cache.severities)
 
     def begin(self) -> list[tuple[SourceFile, bytes | None, int]]:
@@ -247,7 +278,7 @@ class RunPart:
         """Report an inspection, and cache it."""
         if self.cache is not None and inspection.is_repeatable:
             self.cache.put(str(file.path), inspection)
-        self.results.append(reported(self._judge, file, inspection))
+        self.results.append(reported(self._judge, file, inspection, self._root))
 
     def fail(self, file: SourceFile, message: str) -> None:
         """Report that a file could not be checked."""
@@ -270,5 +301,5 @@ class RunPart:
             if inspection is None:
                 yield file, None, size
             else:
-                result = reported(self._judge, file, inspection)
+                result = reported(self._judge, file, inspection, self._root)
                 self.results.append(replace(result, cached=1 - result.files_skipped))

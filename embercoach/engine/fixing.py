@@ -60,9 +60,8 @@ def _unfixed(shown: str, trouble: str) -> FixedFile:
 
 def applicable(finding: Finding, settings: Settings, *, unsafe: bool) -> bool:
     """Return whether ``--fix`` applies a finding's fix; only listed findings are fixed."""
-    if finding.fix is None or not (finding.fix.safe or unsafe):
-        return False
-    return finding.severity != "note" or settings.show_notes
+    listed = finding.severity != "note" or settings.show_notes
+    return finding.is_fixed_safely or (unsafe and listed and finding.fix is not None)
 
 
 class Fixer:

@@ -19,7 +19,7 @@ from embercoach.engine.languages import (
     language_of,
     may_hold_directives,
 )
-from embercoach.files import read_bytes
+from embercoach.files import read_bytes, read_text
 from embercoach.finding import PlacedError, Problem
 from embercoach.terminal_text import bounded
 
@@ -226,7 +226,15 @@ class Inspector:
             line, column, message = python_error(text) or (error.line, error.column, error.message)
             cell, line = (None, line) if notebook is None else notebook.table.place(line)
             return _problem("broken", digest, f"syntax error: {message}", line, column, cell)
-        found = tuple([finding.bounded() for finding in report.findings])
+        found = tuple([_judged_within(finding.bounded()) for finding in report.findings])
+        if directives and language == METAL:
+            from embercoach.analysis.syntax.parse import deep_recursion
+            from embercoach.metal.program.written_facts import read_unit
+
+            # Findings in a kernel's body are those of the file that reads it.
+            with deep_recursion():
+                elsewhere = read_unit(text).is_fragment
+            directives = tuple(replace(one, quoted=elsewhere) for one in directives)
         problem = None if report.problem is None else Problem("", 1, 1, report.problem)
         if notebook is None:
             cells = None
@@ -237,6 +245,22 @@ class Inspector:
             *("checked", digest, report.dependencies, found, directives, cells, problem),
             has_plugin_error=report.has_plugin_error,
         )
+
+
+def _judged_within(finding: Finding) -> Finding:
+    """Return a finding with what comments say of it in a file that the checked one reads."""
+    if finding.within is None:
+        return finding
+    from embercoach.engine.suppressions import read_directives
+    from embercoach.engine.verdict import CoveredLines
+
+    within = finding.within
+    try:
+        covered = CoveredLines(read_directives(read_text(within.path), METAL))
+    except (OSError, ValueError):
+        return finding
+    suppressed = covered.covers(finding.code, within.line, within.end_line)
+    return replace(finding, within=replace(within, suppressed=suppressed))
 
 
 def _problem(

@@ -43,7 +43,7 @@ class Directive(Struct, frozen=True, array_like=True):
 
     ``[start, end)`` is the directive's text and ``[removal, removal_end)`` what goes when it goes;
     ``spans`` are the first and last lines of what it covers. ``blanket`` names no codes and
-    suppresses all.
+    suppresses all. ``quoted`` is one in a string, which may be a kernel's source or not.
     """
 
     kind: Kind
@@ -56,6 +56,7 @@ class Directive(Struct, frozen=True, array_like=True):
     items: tuple[Item, ...]
     blanket: bool
     spans: tuple[tuple[Position, Position], ...]
+    quoted: bool = False
 
     def edit(self, kept: list[str]) -> Edit:
         """Return the edit that leaves only some of the listed words, or removes the directive."""
@@ -71,6 +72,7 @@ class Comment(Struct, frozen=True):
     column: int
     text: str
     alone: bool
+    quoted: bool = False
 
 
 class PhysicalLines(Struct):
@@ -110,6 +112,8 @@ class LineSpans:
     def covered(self, comment: Comment, kind: str) -> tuple[int, int]:
         """Return the first and the last line that a suppression of a kind covers in a comment."""
         row = comment.line
+        if comment.quoted:
+            return row + comment.alone, row + comment.alone
         if comment.alone and kind == "ignore":
             at = bisect_right(self._code, row)
             below = self._code[at] if at < len(self._code) else row
@@ -141,6 +145,10 @@ _PUNCTUATION = re.compile(r"[-,:; ]*")
 _END_OF_WORD = re.compile(r"\s*(?:[,#/]|\Z)")
 _BLANK = {token.NL, token.INDENT, token.DEDENT, token.ENDMARKER, token.ENCODING}
 _STRING_START = {getattr(token, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
+_STRING_TOKENS = {token.STRING} | {
+    getattr(token, name, -1) for name in ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
+}
+_QUOTED = re.compile(r"//\s*embercoach:\s*ignore\s*\[", re.IGNORECASE)
 _STRING_END = {getattr(token, name, -1) for name in ("FSTRING_END", "TSTRING_END")}
 #: What a code of another linter looks like: ``E501``, ``PLR0913``.
 _FOREIGN = re.compile(r"[A-Za-z]+[0-9]+\Z")
@@ -151,7 +159,7 @@ _OURS = re.compile(r"[A-Z]+(?:-[A-Z]+)*(?:-[0-9]+)?\Z")
 def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive, ...]:
     """Return the suppressions of a file, or of a notebook's module.
 
-    What only looks like one inside a string is none.
+    In a string, which may be the source of a kernel, Metal's comments with a list of codes count.
 
     Where a Python file stops being tokenisable the suppressions before that place count. In Metal
     and Objective-C a suppression is a comment with ``//``.
@@ -163,7 +171,9 @@ def read_directives(source: str, language: Language = PYTHON) -> tuple[Directive
     return tuple(
         directive
         for comment in lines.comments
-        for directive in _in_comment(comment, marker, source, index, spans)
+        for directive in _in_comment(
+            comment, MARKERS[METAL] if comment.quoted else marker, source, index, spans
+        )
     )
 
 
@@ -201,12 +211,23 @@ def read_lines(source: str) -> PhysicalLines:
             first = row if first is None else first
             if not lines.code or lines.code[-1] != row:
                 lines.code.append(row)
+            if kind in _STRING_TOKENS and "embercoach:" in item.string:
+                lines.comments += _quoted(item)
             if item.end[0] > row:
                 lines.strings.append((row, item.end[0]))
                 lines.code.append(item.end[0])
     for first_row, last_row in lines.strings:
         lines.open_ended.difference_update(range(first_row, last_row))
     return lines
+
+
+def _quoted(item: tokenize.TokenInfo) -> Iterator[Comment]:
+    """Yield the comments of a kernel's source in a string, which cover a line of it."""
+    for number, text in enumerate(item.string.split("\n")):
+        if match := _QUOTED.search(text):
+            column = match.start() + 1 + (0 if number else item.start[1])
+            alone = not text[: match.start()].strip()
+            yield Comment(item.start[0] + number, column, text[match.start() :], alone, quoted=True)
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
@@ -229,6 +250,8 @@ def _in_comment(
         if not items and not blanket:
             continue
         kind: Kind = "noqa" if match["noqa"] else _ours(match["ours"])
+        if comment.quoted and (blanket or kind != "ignore"):
+            continue
         if kind != "noqa":
             end = _end_of_reason(comment.text, end, marker)
         start, stop = base + match.start(), base + end
@@ -244,6 +267,7 @@ def _in_comment(
             tuple(Item(w, base + a, base + b) for w, a, b in items),
             blanket,
             ((1, LAST_LINE),) if kind in _OF_FILES else (spans.covered(comment, kind),),
+            comment.quoted,
         )
 
 
@@ -264,7 +288,11 @@ def _listed(text: str, match: re.Match[str]) -> tuple[list[tuple[str, int, int]]
         if close < 0:
             return [], match.end(), False
         return _words(text, match.end(), close, codes_only=False), close + 1, False
-    return [], match.end(), True
+    # Codes without brackets are meant as codes: all findings would be ignored in their place.
+    start = _skipped(_PUNCTUATION, text, match.end(), len(text))
+    takes_codes = match["ours"] and _ours(match["ours"]) != "skip-file"
+    items = _words(text, start, len(text), codes_only=True) if takes_codes else []
+    return (items, items[-1][2], False) if items else ([], match.end(), True)
 
 
 def _words(text: str, start: int, end: int, *, codes_only: bool) -> list[tuple[str, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import lru_cache
+from pathlib import Path
 from string import digits
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,6 @@ from embercoach.rulebook import SIMULATED, words, words_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from embercoach.config import Settings
     from embercoach.engine.inspection import Inspection
@@ -292,6 +292,13 @@ class Judge:
             kept += _uncovered(unused, [one for one in directives if not one.blanket])
             suppressed = len(found) + len(unused) - len(kept)
             found = kept
+        kept = [one for one in found if one.within is None or not one.within.suppressed]
+        suppressed += len(found) - len(kept)
+        found = [
+            one
+            for one in kept
+            if one.within is None or one.code in self.rules_for(Path(one.within.path)).enabled
+        ]
         return Verdict([self._rated(one, shown, rules.profile) for one in found], suppressed)
 
     def severities(self, code: str, profile: str) -> dict[str, Severity]:
@@ -321,7 +328,7 @@ def _unused(
     """Yield the findings about suppressions that match nothing or name no rule."""
     known = rulebook.static_codes()
     for directive in directives:
-        if directive.blanket and found.within(ALL, directive.spans):
+        if directive.quoted or (directive.blanket and found.within(ALL, directive.spans)):
             continue
         used = {item for item in directive.items if found.within(item.word, directive.spans)}
         for one in report(directive, used, rules.enabled, known):

@@ -26,6 +26,10 @@ UNINITIALIZED_SHARED_HELP = (
     "Write the element before, with `threadgroup_barrier(mem_flags::mem_threadgroup)` after it"
 )
 UNWRITTEN_HELP = "Write every element, or pass `init_value=0` to the launch"
+FEW_THREADS_HELP = (
+    "Pass the number of threads as `grid`: MLX's grid counts threads, not threadgroups"
+)
+THREADGROUP_MEMORY_HELP = "Use smaller tiles or half precision, or let two arrays share memory"
 
 
 def data_race(spot: str, here: str, there: str, where: str = "", scope: Scope = "") -> str:
@@ -39,6 +43,17 @@ def data_race(spot: str, here: str, there: str, where: str = "", scope: Scope = 
         else f"{here} here, {there} at {where}"
     )
     return f"data race on `{spot}`{scope}: {'' if scope else 'unsynchronized '}{accesses}"
+
+
+def atomic_update(operation: str, array: str, kind: str) -> str:
+    """Get the remedy of a race between updates of one element; ``kind`` is its type, or ""."""
+    atomic = f"`atomic_fetch_{operation}_explicit`"
+    if not array:
+        return f"Pass `atomic_outputs=True` to `metal_kernel` and use {atomic}"
+    if kind in ("float", "half", "bfloat"):
+        return f"Sum in a variable of each thread, then with `simd_sum`: `{array}` can't be atomic"
+    kind = "atomic_uint" if kind.startswith("u") else "atomic_int"
+    return f"Declare `{array}` as `threadgroup {kind}` and use {atomic}"
 
 
 def same_element(spot: str, who: str, *, update: bool) -> str:

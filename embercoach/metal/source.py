@@ -209,6 +209,11 @@ class FoldedText(Struct, frozen=True):
         return cls._of_runs(read_content(content, at, raw=raw, doubled_braces=True), origin)
 
     @classmethod
+    def of_file(cls, text: str, origin: int) -> FoldedText:
+        """Return the text of a file."""
+        return cls(text, (TextPiece(0, len(text), origin, 0, len(text), exact=True),))
+
+    @classmethod
     def of_value(
         cls, text: str, origin: int | None = None, at: int = 0, width: int = 0
     ) -> FoldedText:

@@ -190,7 +190,7 @@ def _summary(
     severities = Counter(finding["severity"] for finding in findings)
     show_notes = any(map(_counts_notes, documents))
     fixes = [
-        finding["fix"]["safe"]
+        finding["fix"]["safe"] and finding["severity"] != "note"
         for finding in findings
         if finding["fix"] and (show_notes or finding["severity"] != "note")
     ]

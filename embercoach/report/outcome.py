@@ -119,7 +119,8 @@ class Comparison(Struct, frozen=True):
 def counts(outcome: Outcome, *, show_notes: bool) -> Counts:
     """Count a run's findings; fixes only of those that are listed, as ``--fix`` takes no others."""
     severities = [finding.severity for finding in outcome.findings]
-    fixes = [finding.fix.safe for finding in listed(outcome, show_notes=show_notes) if finding.fix]
+    shown = listed(outcome, show_notes=show_notes)
+    fixes = [finding.is_fixed_safely for finding in shown if finding.fix]
     return Counts(
         errors=severities.count("error"),
         warnings=severities.count("warning"),

@@ -97,7 +97,7 @@ def rows(findings: Sequence[Finding]) -> list[RuleCount]:
     for finding in findings:
         row = table.setdefault(finding.code, RuleCount(finding.code, finding.severity))
         row.count += 1
-        row.fixable += finding.fix is not None and finding.fix.safe
+        row.fixable += finding.is_fixed_safely
         row.severity = min(row.severity, finding.severity, key=SEVERITIES.index)
     return sorted(table.values(), key=lambda row: (-row.count, row.code))
 

@@ -93,7 +93,7 @@ def full(
             for further in more:
                 yield from lines([(f"{gutter}   ", ""), (further, "")], 1)
         if finding.fix:
-            option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
+            option = "--fix" if finding.is_fixed_safely else "--fix --unsafe-fixes"
             text = f"{finding.fix.title} ({option})"
             yield from lines([(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")], 2)
         if group.others:
@@ -235,6 +235,11 @@ def fixable(safe: int, unsafe: int) -> str:
 def plural(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def percent(part: float) -> str:
+    """A part of 1 in percent, without digits after the point."""
+    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def size_of(count: int) -> str:

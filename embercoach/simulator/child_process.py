@@ -25,7 +25,6 @@ import numpy as np
 from msgspec import to_builtins
 
 from embercoach.metal.contract import MAX_THREADGROUP_BYTES, MAX_THREADS
-from embercoach.metal.hazards import threadgroup_memory
 from embercoach.simulator.answers import (
     AskedBuffer,
     LineQuestion,
@@ -47,6 +46,7 @@ from embercoach.simulator.model import (
     Traffic,
 )
 from embercoach.simulator.profile.counts import profile_of
+from embercoach.simulator.reporting.compiler_errors import memory_error
 from embercoach.simulator.reporting.runtime_findings import Scene, raw_findings
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class Process:
         key = (definition.name, captured.source, captured.math_mode, checks, profile)
         with self._building:
             if key not in self._built:
-                self._built[key] = objects.build(
+                built = objects.build(
                     captured.source,
                     definition.name,
                     definition.body,
@@ -338,6 +338,8 @@ class Process:
                     math_mode=captured.math_mode,
                     seconds=limits.seconds,
                 )
+                _refuse_arrays(built)
+                self._built[key] = built
             return self._built[key]
 
     def run(
@@ -366,7 +368,6 @@ class Process:
         """
         _refuse(kernel, buffers, grid, threadgroup, limits)
         image = read_image(kernel.object)
-        _refuse_arrays(kernel, image)
         scene = Scene(
             kernel,
             image,
@@ -536,15 +537,11 @@ def _refuse(
         )
 
 
-def _refuse_arrays(kernel: BuiltKernel, image: Image) -> None:
+def _refuse_arrays(kernel: BuiltKernel) -> None:
     """Refuse more threadgroup memory than a GPU has, as Metal does when it loads the kernel."""
-    total = sum(array.size for array in image.arrays)
-    if total > MAX_THREADGROUP_BYTES:
-        listed = ", ".join(f"{array.name}: {array.size:,}" for array in image.arrays)
-        raise SimulatorError(
-            f"kernel {kernel.name!r}: {threadgroup_memory(total)} ({listed}). Use smaller tiles, "
-            "or let two arrays share memory"
-        )
+    sizes = {array.name: array.size for array in read_image(kernel.object).arrays}
+    if sum(sizes.values()) > MAX_THREADGROUP_BYTES:
+        raise memory_error(kernel, sizes)
 
 
 def _memory_of_slots(buffers: Iterable[Buffer], *, checked: bool) -> dict[int, int]:

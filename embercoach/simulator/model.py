@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import numpy as np
 
     from embercoach.simulator.profile.counts import KernelBlocks, LaunchProfile
+
+#: The folder of this package, which holds no frames of users.
+PACKAGE = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 
 Part = Literal["body", "header", "generated"]
 Role = Literal["input", "output", "info"]

@@ -40,8 +40,14 @@ WAITING = frozenset(
 )
 
 
+def without_locals(operation: str) -> str:
+    """Name a function that is defined in another as `outer.inner`."""
+    return operation.replace(".<locals>", "")
+
+
 def label_of(kind: str, operation: str) -> str:
     """Return the name of events of a kind in reports for people."""
+    operation = without_locals(operation)
     if kind == "promotion":
         return f"promotion by {operation}"
     return f"{operation} again" if kind == "retrace" else operation

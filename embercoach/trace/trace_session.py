@@ -153,7 +153,9 @@ def main(form: str, target: str, arguments: list[str]) -> int:
     try:
         session.start()
     except ImportError as error:
-        print(log_line(f"embercoach: a trace needs {error.name}: {error}"), file=sys.stderr)  # noqa: T201
+        remedy = f"install {error.name} and embercoach into one environment"
+        message = f"embercoach: a trace needs {error.name}: {error}; {remedy}"
+        print(log_line(message), file=sys.stderr)  # noqa: T201
         return FAILED
 
     def finish() -> None:

@@ -350,8 +350,9 @@ NUMBERS_TOO = """
 """
 
 # Parameters that the files leave without a type, or with one that says too little, by the name
-# they have in a package; `?` where None is taken too.
+# they have in a package; `?` where None is taken too, `=` where it may be left out.
 PARAMETERS: dict[str, dict[str, str]] = {
+    "mlx.core.save_gguf": {"metadata": "any="},
     "mlx.nn.": {
         "x": "array",
         "queries": "array",

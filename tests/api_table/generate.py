@@ -345,7 +345,8 @@ def _typed(param: RawParam, known: dict[str, str]) -> RawParam:
     if kinds is None or param.accepts.kinds != "any":
         return param
     nullable = param.accepts.nullable or kinds.endswith("?")
-    return replace(param, accepts=Accepts(kinds.rstrip("?"), nullable))
+    accepts = Accepts(kinds.rstrip("?="), nullable)
+    return replace(param, accepts=accepts, has_default=param.has_default or kinds.endswith("="))
 
 
 def _dtype_rules(entries: dict[str, RawEntry]) -> dict[str, str]:

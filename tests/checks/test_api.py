@@ -58,6 +58,8 @@ def function(body: str) -> str:
         ("mx.array([1], np.float32)", "API-003"),
         ("x.astype('float16')", "API-003"),
         ("x.astype(float)", "API-003"),
+        ("np.mean(x)", "API-003"),
+        ("np.max(x, axis=0)", "API-003"),
         ("nn.Linear(2, 3, device='gpu')", "API-003"),
         ("nn.ReLU(inplace=True)", "API-003"),
         ("mx.random.uniform((3, 4))", "API-003"),
@@ -91,6 +93,10 @@ def function(body: str) -> str:
 )
 def test_reported(expression: str, code: str) -> None:
     assert codes(function(f"return {expression}"), FAMILIES) == [code]
+
+
+def test_an_index_is_reported_once() -> None:
+    assert codes(function("m[m > 0]\nreturn m[m > 1]"), ("API", "SHAPE")) == ["API-005"] * 2
 
 
 @each_row(

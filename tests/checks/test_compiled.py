@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.checks import Project, check_source
-from tests.checks.findings import codes, messages
+from tests.checks.findings import codes, findings, messages
 from tests.checks.marked import check_marked
 
 if TYPE_CHECKING:
@@ -702,3 +702,29 @@ def test_other_files(code: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(IMPORTING[code].lstrip("\n"))
     check_marked(IMPORTING[code], code, path)
+
+
+@pytest.mark.parametrize(("layer", "more"), [("Dropout(0.5)", ", mx.random.state"), ("ReLU()", "")])
+def test_the_help_names_all_states(layer: str, more: str) -> None:
+    program = f"""
+import mlx.optimizers as optim
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.{layer}
+        self.out = nn.Linear(4, 4)
+    def __call__(self, x):
+        return self.out(self.layer(x))
+
+model, optimizer = Net(), optim.SGD(learning_rate=0.1)
+loss_and_grad = nn.value_and_grad(model, lambda model, x: model(x).mean())
+
+@mx.compile
+def step(x):
+    loss, gradients = loss_and_grad(model, x)
+    optimizer.update(model, gradients)
+    return loss
+"""
+    (found,) = findings(program, "COMPILE-005")
+    assert f"`[model.state, optimizer.state{more}]`" in found.help

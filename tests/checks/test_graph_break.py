@@ -235,3 +235,48 @@ def generate(model, tokenizer, sampler):
 """
     (finding,) = findings(program, f"{FAMILY}-001")
     assert effect(finding) == "copy"
+
+
+GRADIENTS = """
+import mlx.optimizers as optim
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
+
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+grad = nn.value_and_grad(model, lambda m, x: m(x).mean())
+
+def total(grads):
+    return sum(g.sum() for _, g in tree_flatten(grads))
+
+def step(x: mx.array):
+    loss, grads = grad(model, x)
+    return READ
+
+def train(x):
+    return RUN(x)
+"""
+
+
+@pytest.mark.parametrize(("run", "context"), [("mx.compile(step)", "compiled"), ("step", "minor")])
+@pytest.mark.parametrize(
+    "read",
+    [
+        "loss.item()",
+        "grads['layers'].item()",
+        "total(grads).item()",
+        "total(tree_map(mx.square, grads)).item()",
+        "total(tree_unflatten(tree_flatten(grads))).item()",
+        "tree_map(lambda g: g.item(), grads)",
+        "float(optim.clip_grad_norm(grads, 1.0)[1])",
+        "1 if total(grads) > 2 else 0",
+        "mx.grad(mx.sum)(x).item()",
+    ],
+)
+def test_gradients_are_traced_where_their_function_is(read: str, run: str, context: str) -> None:
+    (finding,) = findings(GRADIENTS.replace("READ", read).replace("RUN", run), FAMILY)
+    assert finding.context == context
+
+
+def test_what_a_compiled_function_does_not_take_is_no_tracer() -> None:
+    program = GRADIENTS.replace("READ", "x + total(model.parameters()).item()")
+    (finding,) = findings(program.replace("RUN", "mx.compile(step)"), FAMILY)
+    assert finding.context == "minor"

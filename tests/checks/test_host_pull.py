@@ -27,7 +27,7 @@ ONE_FINDING = [
     ("001", "x.tolist()"),
     ("002", "np.asarray(x, dtype=np.float32)"),
     ("002", "np.array([x, x])"),
-    ("003", "np.mean(x)"),
+    ("003", "np.mean([x, x])"),
     ("003", "np.concatenate([x, x])"),
     ("003", "np.save('f.npy', x)"),
     ("003", "np.allclose(x, a)"),

@@ -71,6 +71,9 @@ class Net(nn.Module):
 def loss_fn(model, x):
     return model(x).mean()
 
+def accuracy(model, x):
+    return model(x).argmax(-1)
+
 def fit(batches):
     model = Net()
     optimizer = optim.SGD(0.1)
@@ -92,6 +95,10 @@ def fit(batches):
         ("BatchNorm", "model.train()", "pass", ["NN-005"]),
         ("Dropout", "pass", "pass", []),
         ("Dropout", "pass", "model.eval()", ["NN-006"]),
+        ("Dropout", "accuracy(model, batch)", "pass\n    model.train(False)", ["NN-005"]),
+        ("Dropout", "accuracy(model, batch)", "pass\n    model.eval()", ["NN-005"]),
+        ("Dropout", "model.train(False); accuracy(model, batch); model.train()", "pass", []),
+        ("Dropout", "accuracy(model, batch)", "model.train(False); model.train()", []),
     ],
 )
 def test_modes(layer_name: str, first: str, last: str, expected: list[str]) -> None:

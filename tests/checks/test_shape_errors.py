@@ -107,6 +107,10 @@ BY_NAME = [
     ("", UNPACKED, "return mx.split(mx.zeros((3 * S, D)), [S, 2 * S])"),
     ("008", "lengths = y[1:] - y[:-1]", "return mx.split(x, lengths.tolist())"),
     ("", "cu_seqlens = mx.cumsum(y)", "return mx.split(x, cu_seqlens.tolist())"),
+    ("003", "B, S = x.shape", "return mx.arange(S)[None] < mx.array([S] * B)"),
+    ("", "B, S = x.shape", "return mx.arange(S)[None] < mx.array([S] * B)[:, None]"),
+    ("002", "s = [0.5] * x.shape[0]", "return mx.array([s[0]] * len(s)).reshape(len(s), 1, 2)"),
+    ("", "s = [0] * x.shape[0]\n    s.append(1)", "return mx.array(s) + mx.zeros(x.shape[0])"),
     ("005", UNPACKED, "return mx.softmax(x, axis=1) @ v"),
     ("", UNPACKED, "return mx.softmax(x, axis=-1) @ v"),
     ("", UNPACKED, "return mx.softmax(x, axis=1).swapaxes(1, 2) @ v"),
@@ -330,11 +334,14 @@ REMEDIES = [
     ("x = nn.Linear(8, 4)(w)", "Create the layer for its input: `nn.Linear(3, 4)`"),
     ("x = nn.RMSNorm(8)(w)", "Create the layer for its input: `nn.RMSNorm(3)`"),
     ("x = nn.Conv1d(8, 4, 1)(w[None])", "Move the channels last: `w[None].transpose(0, 2, 1)`"),
-    ("x = w[None].transpose(1, 2)", "Swap two axes: `w[None].swapaxes(1, 2)`"),
+    ("x = w[None].transpose(1, 2)", "to swap two, use `w[None].swapaxes(1, 2)`"),
+    ("def f(y: mx.array): return y.transpose(1, 2)", "use `y.swapaxes(1, 2)`"),
+    ("x = mx.concatenate([mx.load('x'), w[0, 0]])", "insert an axis, `w[0, 0][None]`"),
+    ("x = mx.stack([w, w[0]])", "`w` has the shape (8, 3), and `w[0]` (3,)"),
     ("x = w.reshape(5, 5)", "Pass sizes with the product 24"),
     ("x = w.sum(axis=2)", "Name an axis from -2 to 1"),
     ("x = w + mx.zeros((8, 4))", "Make 3 and 4 equal, or pass an array of another shape"),
-    ("x = mx.stack([w, w.T])", "Print the shapes that lead here: `embercoach shapes FILE`"),
+    ("x = mx.stack([w, w.T])", "`embercoach shapes program.py:4`"),
 ]
 
 

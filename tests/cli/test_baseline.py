@@ -94,6 +94,8 @@ def test_the_ratchet(embercoach: Cli, known: Path) -> None:
     [
         (["src/b.py"], None),  # other files were not looked at
         (["--select", "DTYPE"], None),  # nor were other rules
+        (["--per-file-ignores", "src/*.py:ALL"], None),
+        (["--extend-exclude", "src"], None),
         (["."], "import mlx\n("),  # nor can this be
     ],
 )

@@ -88,6 +88,7 @@ def test_explain_takes_names_and_any_case(embercoach: Cli) -> None:
     ("word", "says"),
     [
         ("GRAPH-BREAK", "'GRAPH-BREAK' names several rules: `embercoach rules GRAPH-BREAK`"),
+        ("race", "no rule 'race'; `embercoach rules race` lists those about it"),
         ("host-pull-01", "unknown rule 'host-pull-01'; did you mean 'HOST-PULL-001'?"),
         ("steps.py", "'steps.py' is a file; add a line, as in 'steps.py:12'"),
     ],

@@ -102,7 +102,7 @@ def test_codes_in_lower_case(embercoach: Cli, body: str) -> None:
 
 @pytest.mark.parametrize("link", [False, True])
 @pytest.mark.parametrize("command", [["check"], ["baseline", "update"], ["check", "-"]])
-def test_a_baseline_outside_of_the_project_is_refused(
+def test_a_baseline_outside_of_its_folder_is_refused(
     embercoach: Cli, project: Path, command: list[str], link: bool
 ) -> None:
     outside = project / "known.json"
@@ -116,7 +116,7 @@ def test_a_baseline_outside_of_the_project_is_refused(
     ran = embercoach(*command, *paths)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"Error: baseline must be inside the project, got '{named}'; --baseline allows it "
+        f"Error: baseline must be in this file's folder, got '{named}'; --baseline allows it "
         "(pkg/embercoach.toml:2)\n"
     )
     assert outside.read_text() == EMPTY

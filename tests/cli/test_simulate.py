@@ -540,6 +540,19 @@ def test_a_kernel_that_does_not_compile_is_found_where_the_program_goes_on(
     assert reported["summary"]["exit_code"] == 1
 
 
+def test_the_trace_of_a_kernel_that_does_not_compile_has_the_users_frames(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    (tmp_path / "typo.py").write_text(CAUGHT.replace("except Exception", "except KeyError"))
+    result = simulate("--", "python", "typo.py")
+    first, frame, *_, last = result.stderr.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert frame.endswith('typo.py", line 10, in <module>')
+    assert last == "CompileError: kernel 'typo' does not compile: 1 error"
+    assert result.stderr.count("File ") == 1
+    assert "SIM-COMPILE-001" in result.stdout
+
+
 def test_compile_only_in_text(simulate: Simulate) -> None:
     result = simulate("--compile-only", "--", "python", "script.py", "turn,double")
     assert result.returncode == 0, result.stdout

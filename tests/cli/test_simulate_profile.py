@@ -96,6 +96,7 @@ def test_text_has_the_counts_of_the_launch(simulate: Simulate) -> None:
     assert "operations: 16,384 on floats (16,384 float32)\n" in out
     assert "active lanes: 32 of 32, on average\n" in out
     assert "occupancy: 96 of 96 simdgroups a core, limited by threads, about " in out
+    assert " registers by clang's estimate\n" in out
     assert "roofline: 0.246 operations for each byte, " in out
     assert "M2 Max: 400 GB/s, 13.6 TFLOP/s; from https://" in out
 
@@ -154,8 +155,8 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._in_source = tag == "pre"
-        if self._in_source:
+        if tag == "pre":
+            self._in_source = True
             self.sources.append("")
 
     def handle_endtag(self, tag: str) -> None:

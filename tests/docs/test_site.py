@@ -26,7 +26,7 @@ pytest.importorskip("mkdocs", reason="needs the extra `dev`")
 HOOKS: dict[str, Any] = run_path(str(ROOT / ".ci" / "documentation.py"))
 LANDING: dict[str, Any] = run_path(str(ROOT / ".ci" / "landing.py"))
 #: Where the pages of the repository's files are in the site.
-pytestmark = pytest.mark.docs
+pytestmark = [pytest.mark.docs, pytest.mark.xdist_group("site")]
 PAGES = {
     path: HOOKS["BORROWED"].get(path.name, path.name).removesuffix(".md") for path in DOCUMENTS
 } | {ROOT / "CHANGELOG.md": "changelog", ROOT / "SECURITY.md": "security"}

@@ -87,6 +87,53 @@ def test_what_does_not_parse_is_no_problem(project: Path) -> None:
     assert (reported(result), result.problems, result.files_checked) == ([], (), 2)
 
 
+BODY = """\
+threadgroup float a[64];
+uint t = thread_position_in_threadgroup.x;
+a[t] = x[t];
+y[t] = a[63 - t];
+"""
+READS = """\
+import mlx.core as mx
+from pathlib import Path
+
+kernel = mx.fast.metal_kernel(name="k", input_names=["x"], output_names=["y"],
+                              source=(Path(__file__).parent / "body{suffix}").read_text())
+kernel(inputs=[mx.ones((64,))], grid=(64, 1, 1), threadgroup=(64, 1, 1),
+       output_shapes=[(64,)], output_dtypes=[mx.float32])
+"""
+RACE = "KERNEL-RACE-001"
+
+
+def test_a_finding_in_a_body_is_placed_in_its_file(project: Path) -> None:
+    (project / "k.py").write_text(READS.format(suffix=".metal"))
+    body = project / "body.metal"
+    body.write_text(BODY)
+    for cache in (False, True, True):
+        (finding,) = check("k.py", cache=cache).findings
+        assert (finding.path, finding.line, finding.code) == ("body.metal", 4, RACE)
+        assert finding.message.endswith("write at body.metal:3")
+        assert finding.help.endswith("\nread at k.py:5")
+        assert [(step.line, step.column) for step in finding.related] == [(3, 1)]
+    assert check(per_file_ignores=(("*.metal", (RACE,)),)).findings == ()
+    body.write_text(BODY.replace("- t];", f"- t];  // embercoach: ignore[{RACE}]"))
+    result = check(cache=True)
+    assert (result.findings, result.suppressed) == ((), 1)
+    body.write_text(BODY.replace("threadgroup", "\nthreadgroup", 1))
+    assert reported(check(cache=True)) == [("body.metal", 5, RACE)]
+    assert annotate_files(check().findings) == (1, [])
+    assert f"// embercoach: ignore[{RACE}]" in body.read_text()
+    assert reported(check()) == []
+
+
+def test_a_finding_in_another_file_names_it(project: Path) -> None:
+    (project / "k.py").write_text(READS.format(suffix=".txt"))
+    (project / "body.txt").write_text(BODY)
+    (finding,) = check().findings
+    assert (finding.path, finding.line) == ("k.py", 5)
+    assert finding.message.startswith("body.txt:4: data race on ")
+
+
 LONG = """\
 kernel void f(
     device float* x [[buffer(31)]],

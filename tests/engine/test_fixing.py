@@ -46,7 +46,8 @@ def troubles(summary: FixSummary) -> list[str]:
     ("unsafe", "show_notes", "expected", "fixed", "left"),
     [
         (False, False, "good_shape bad_bound bad_scalar", 1, 2),
-        (False, True, "good_shape bad_bound good_scalar", 2, 1),
+        (False, True, "good_shape bad_bound bad_scalar", 1, 2),
+        (True, True, "good_shape good_bound good_scalar", 3, 0),
     ],
 )
 def test_what_is_fixed(

@@ -49,6 +49,9 @@ def read(source: str) -> list[tuple[str, list[str], bool]]:
             [("noqa", ["E501"], False), ("ignore", [G1], False)],
         ),
         ("# embercoach: ignore", [("ignore", [], True)]),
+        ("# embercoach: ignore the loss", [("ignore", [], True)]),
+        (f"# embercoach: ignore {G1} why", [("ignore", [G1], False)]),
+        (f"# embercoach: ignore-file: {G1}", [("ignore-file", [G1], False)]),
         ("# embercoach:ignore because", [("ignore", [], True)]),
         (f"# embercoach: ignore[{G1}]", [("ignore", [G1], False)]),
         (f"# EmberCoach: Ignore [{G1}, dtype] since", [("ignore", [G1, "dtype"], False)]),
@@ -143,6 +146,12 @@ COVER = [
     (f"if a:\n    # embercoach: ignore[{G1}]\n    x()\n", 3, 3, True),
     # The whole file.
     (f"x()\n\n# embercoach: ignore-file[{G1}]\n", 1, 1, True),
+    # In a string, which may be a kernel's source.
+    (f'x = """\na; // embercoach: ignore[{G1}] why\nb;\n"""\n', 2, 2, True),
+    (f'x = """\na; // embercoach: ignore[{G1}] why\nb;\n"""\n', 3, 3, False),
+    (f'x = """\n// embercoach: ignore[{G1}] why\nb;\n"""\n', 3, 3, True),
+    (f'x = """\na; // embercoach: ignore-file[{G1}]\nb;\n"""\n', 2, 2, False),
+    (f'x = """\na; // embercoach: ignore {G1}\nb;\n"""\n', 2, 2, False),
     (f"x()\n\n# embercoach: ignore-file[{G2}]\n", 1, 1, False),
     ("# embercoach: ignore-file\nx()\n", 2, 2, True),
     # Line ends and odd characters.

@@ -317,16 +317,23 @@ def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:
 
 def test_a_notebook_is_shown_cell_by_cell(opened: Open, tmp_path: Path) -> None:
     path = tmp_path / "train.ipynb"
-    cells = ("import mlx\n%pip install mlx", prose("# Loss"), f"y = 1\n\nx = y.item()  # {HOSTILE}")
+    cells = (
+        *("import mlx\n%pip install mlx", prose("# Loss")),
+        *(f"y = 1\n\nx = y.item()  # {HOSTILE}", "z = 1"),
+    )
     path.write_text(written(notebook(*cells)), encoding="utf-8")
     place = {"path": str(path), "cell": 3, "line": 3, "column": 5, "end_line": 3, "end_column": 13}
     document = document_of(replace(FINDINGS[1], **place))
     tree = opened(document, "view=findings")
     assert tree.css_first("#list a.path").text() == f"{path}:cell 3:3:5"
+    # Neighbouring cells are no lines around it.
+    assert [node.text() for node in tree.css("#list .excerpt .no")] == ["2", "3"]
     tree = opened(document, "view=file&file=0&finding=0")
-    assert [node.text() for node in tree.css("#source .gap")] == ["Cell 1", "Cell 3"]
+    assert [node.text() for node in tree.css("#source .gap")] == [
+        *("Cell 1", "Cell 3", "Cell 4"),
+    ]
     numbers = [node.text() for node in tree.css("#source .no")]
-    assert numbers == ["1", "2", "1", "2", "3"]
+    assert numbers == ["1", "2", "1", "2", "3", "1"]
     assert [node.text() for node in tree.css("#source mark")] == ["y.item()"]
     note = tree.css_first("#source .row.warning + .here")
     assert note.attributes["aria-label"] == "Cell 3, line 3, column 5"

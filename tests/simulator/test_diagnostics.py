@@ -8,9 +8,16 @@ import pytest
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.simulator.build.objects import build
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError, read_errors
+from embercoach.simulator.reporting.compiler_errors import (
+    LAUNCHED,
+    CompileError,
+    CompilerError,
+    findings_of,
+    read_errors,
+)
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 from tests.metal.generated_text import generated_source
+from tests.rows import each_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +109,26 @@ def test_an_error_is_at_its_place(
     assert "__" not in first.message
     assert (first.part, first.line, first.column) == place
     assert first.excerpt == (body if place[0] == "body" else header.split("\n", maxsplit=1)[0])
+
+
+@each_row(
+    "body, remedy",
+    [
+        ("y[0] = z;", "Declare it"),
+        ("x[0] = 1;", "Write to an output"),
+        ("float f() { return 1; } y[0] = f();", "Pass only the function's statements"),
+        ("threadgroup float a[2] = {1};", "Store its first values in the body"),
+        ("y[0] = dot(x[0]);", "Pass arguments of the types"),
+        ("y[0] = 1", "Correct the syntax"),
+        ("y[0] = x;", "MLX's signature has the types"),
+    ],
+)
+def test_an_error_has_a_remedy_and_the_signature(errors, body: str, remedy: str) -> None:
+    error = errors(body)
+    found = findings_of(error, LAUNCHED, None)[0]
+    assert remedy in found.help
+    parameters = "const device float* x, const constant float* c, device float* y"
+    assert f"MLX's signature: {parameters}" in found.details
 
 
 def test_a_template_kernel_is_checked_as_instantiated(errors) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from embercoach.simulator.model import (
     CODE_OF_KIND,
@@ -18,7 +19,12 @@ from embercoach.simulator.model import (
     SourceMap,
 )
 from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
-from embercoach.simulator.reporting.messages import DESCRIBED_KINDS, described, report
+from embercoach.simulator.reporting.messages import (
+    DESCRIBED_KINDS,
+    described,
+    described_launch,
+    report,
+)
 from tests.rows import each_row
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
@@ -43,9 +49,9 @@ OTHER_WRITE = (
 )
 
 
-def reported(kind, at=AT, other=None, buffer="x", element=16, detail="", count=1):
+def reported(kind, at=AT, other=None, buffer="x", element=16, detail="", count=1, threads=0):
     raw = RawFinding(kind, at, other, buffer, element, detail, count)
-    return described(raw, KERNEL, BUFFERS, ("train.py", 12))
+    return described(raw, KERNEL, BUFFERS, ("train.py", 12), threads)
 
 
 def test_a_finding_has_its_place():
@@ -115,7 +121,9 @@ def test_message_states_the_bounds(buffer, element, message):
 def test_a_race_names_both_accesses(at, other, message, details):
     race = reported("threadgroup-race", at=at, other=other, buffer="tile", element=3)
     assert (race.message, race.details) == (message, details)
-    assert "threadgroup_barrier(mem_flags::mem_threadgroup)" in race.help
+    assert ("threadgroup_barrier(mem_flags::mem_threadgroup)" in race.help) == (
+        at.line != other.line
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,6 +147,19 @@ def test_message_states_the_bounds_that_the_compiler_saw():
     assert finding.message == "out-of-bounds access to `acc[4]`: declared as `float[4]`"
 
 
+def test_accesses_out_of_bounds_in_one_statement_are_one_finding():
+    def outside(access, buffer):
+        return RawFinding("out-of-bounds", access, None, buffer, 16, "", 24)
+
+    write = replace(WRITE, value="")
+    raws = [outside(replace(READ, line=3), "x"), outside(READ, "x"), outside(write, "y")]
+    first, second = described_launch(raws, KERNEL, BUFFERS, None, 40)
+    assert (first.line, first.details) == (1, ())
+    assert second.message == "out-of-bounds write to `y[16]`"
+    assert second.details == ("also out-of-bounds read of `x[16]`: 16 elements",)
+    assert second.count == 24
+
+
 def test_values_that_memory_decides():
     detail = "`v` is uninitialized: 1 in one run, 2 in another"
     finding = reported("uninitialized-read", at=MemoryAccess(4, None, None), detail=detail)
@@ -153,17 +174,49 @@ def test_the_remedy_of_an_uninitialized_read_fits_the_memory(buffer, remedy):
 
 
 @pytest.mark.parametrize(
-    ("count", "message"),
+    ("count", "threads", "message"),
     [
-        (1, "unwritten output `x[16]`"),
-        (2, "unwritten output `x[16]` and 1 more of 16 elements"),
-        (9, "unwritten output `x[16]` and 8 more of 16 elements"),
+        (1, 16, "unwritten output `x[16]`"),
+        (2, 16, "unwritten output `x[16]` and 1 more of 16 elements"),
+        (9, 4, "unwritten output `x[16]` and 8 more of 16 elements"),
+        (12, 4, "4 threads for 16 elements: unwritten output `x[16]` and 11 more"),
     ],
 )
-def test_how_much_is_unwritten(count, message):
-    finding = reported("unwritten-output", at=NOWHERE, count=count)
+def test_how_much_is_unwritten(count, threads, message):
+    finding = reported("unwritten-output", at=NOWHERE, count=count, threads=threads)
     assert finding.message == message
     assert "times" not in report(finding)
+    assert ("`grid`: MLX's grid counts threads" in finding.help) == message.startswith("4")
+    assert ("init_value" in finding.help) != message.startswith("4")
+
+
+@each_row(
+    "statement, remedy",
+    [
+        ("bins[x[i]] += 1;", "Declare `bins` as `threadgroup atomic_int`"),
+        ("bins[x[i]] += 1;", "`atomic_fetch_add_explicit`"),
+        ("if (t < 64) bins[x[i]]++;", "`atomic_fetch_add_explicit`"),
+        ("--bins[0];", "`atomic_fetch_sub_explicit`"),
+        ("bins[0] = max(bins[0], v);", "`atomic_fetch_max_explicit`"),
+        ("bins[x[i]] = bins[x[i]] | v;", "`atomic_fetch_or_explicit`"),
+        ("sums[0] += v;", "with `simd_sum`"),
+        ("y[x[i]] += 1;", "Pass `atomic_outputs=True`"),
+        ("if (t < k) bins[t] += bins[t + k];", "Put `threadgroup_barrier"),
+        ("bins[t] = bins[t + 1];", "Put `threadgroup_barrier"),
+        ("bins[0] *= 2;", "Put `threadgroup_barrier"),
+    ],
+)
+def test_the_remedy_of_a_race_in_one_statement(statement, remedy):
+    name = next(name for name in ("bins", "sums", "y") if f"{name}[" in statement)
+    declared = "threadgroup int bins[64]; threadgroup float sums[1];"
+    kernel = replace(KERNEL, source=f"\n\n{declared}\n{statement}\n")
+    kind = "device-race" if name == "y" else "threadgroup-race"
+    raw = RawFinding(kind, READ, replace(WRITE, thread=(4, 0, 0)), name, 0, "", 1)
+    assert remedy in described(raw, kernel, BUFFERS, None).help
+
+
+def test_writes_in_one_statement_need_one_writer():
+    assert "one thread own" in reported("threadgroup-race", at=WRITE, other=WRITE).help
 
 
 def test_reports_break_no_positions_and_no_code():

@@ -9,7 +9,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from embercoach.simulator import KernelFault, SimulatorError, activate
+from embercoach.simulator import KernelFault, activate
+from embercoach.simulator.reporting.compiler_errors import CompileError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
@@ -120,6 +121,8 @@ def test_threadgroup_memory_has_an_end():
 
     with activate():
         assert reversed_tile(8190).tolist() == list(range(31, -1, -1))
-        refusal = r"32,772 bytes of .* limit of 32,768 \(tile: 32,764, sum: 8\)\."
-        with pytest.raises(SimulatorError, match=refusal):
+        refusal = r"32,772 bytes of .* limit of 32,768 \(tile: 32,764, sum: 8\)"
+        with pytest.raises(CompileError, match=refusal) as caught:
             reversed_tile(8191)
+        (declaration,) = caught.value.diagnostics
+        assert (declaration.part, declaration.line, declaration.column) == ("body", 2, 13)

@@ -10,7 +10,7 @@ import pytest
 from embercoach.simulator.model import KernelFinding
 from embercoach.simulator.reporting import messages
 from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
-from embercoach.simulator.reporting.messages import LineSpan, line_of, place_of, report
+from embercoach.simulator.reporting.messages import LineSpan, call_at, line_of, place_of, report
 
 HEAD = "import mlx.core as mx\n\n"
 BUILD = (
@@ -117,6 +117,42 @@ def test_a_module_that_was_imported_is_searched(tmp_path: Path) -> None:
     messages.sys.modules["their_kernels"] = module
     found = place_of(finding(tmp_path / "gone.py", 2, "y[9] = x[9];"))
     assert found == LineSpan(str(tmp_path / "their_kernels.py"), 5, 3, 15)
+
+
+@pytest.mark.parametrize("folder", [".", "metal"])
+def test_a_metal_file_that_the_module_names_is_searched(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metal").mkdir()
+    monkeypatch.chdir(tmp_path / folder)
+    module, text = tmp_path / "module.py", tmp_path / "metal" / "copy.metal"
+    module.write_text(f"import x\nBODY = open('{'metal/' if folder == '.' else ''}copy.metal')\n")
+    text.write_text("uint i = 0;\n  y[9] = x[i];\n")
+    found = finding(module, 2, "y[9] = x[i];")
+    assert place_of(found) == LineSpan(str(text), 2, 3, 15)
+    line = line_of(found)
+    assert line is not None
+    assert line.shown() == "copy.metal:2"
+
+
+@pytest.mark.parametrize(
+    ("code", "called"),
+    [
+        ("    (y,) = _copy(\n        grid=(1, 1, 1))", "_copy"),
+        ("    print('é', self.kernels[0](grid=g)[0], f())", "self.kernels[0]"),
+        ("    y = copy(x)", "copy"),
+        ("    y = x", "y = x"),
+    ],
+)
+def test_a_launch_has_a_column(code: str, called: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f"def f():\n{code}\n", encoding="utf-8")
+    place = call_at(str(path), 2)
+    assert code.split("\n", maxsplit=1)[0][place.column - 1 : place.end_column - 1] == called
+
+
+def test_code_without_a_file_has_the_first_column() -> None:
+    assert call_at("<string>", 3) == LineSpan("<string>", 3, 1, 1)
 
 
 def test_texts_name_the_line_of_the_file_and_that_of_the_source(tmp_path: Path) -> None:

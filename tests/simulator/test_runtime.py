@@ -275,6 +275,24 @@ DIVERGENCE = (
         else
         ember_threadgroup_barrier(2);
     """),
+    case("what_follows_a_barrier_in_a_branch", "divergent-barrier 4 7 - -")("""
+        SHARED int s[64]; SHARED int r[64]; s[t] = 0;
+        if (t < 32) {
+          s[t] = x[i];
+          ember_threadgroup_barrier(2);
+        }
+        r[t] = s[63 - t];
+        ember_threadgroup_barrier(2);
+        y[i] = r[63 - t];
+    """),
+    case("a_later_barrier_in_a_branch", "divergent-barrier 4 2 - -")("""
+        for (int k = 0; k < 2; k++) {
+          ember_threadgroup_barrier(2);
+          if (t < 32)
+            ember_threadgroup_barrier(2);
+        }
+        y[i] = x[i];
+    """),
     case("simdgroup_barrier_of_some", "divergent-barrier 3 - - -")(
         "y[i] = x[i];\nif (t % 2)\nember_simdgroup_barrier(2);"
     ),

@@ -182,6 +182,26 @@ def test_text_lists_confirmed_findings_and_others(monkeypatch: pytest.MonkeyPatc
     assert "1 of 2 findings confirmed, 1 without an event; 1 wait not found by check." in out
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
+def test_numbers_and_places_are_whole_at_any_width(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "compile of main.step " + "long" * 9
+    long = replace(site("item", 1, 3), operation=name.replace(".step", ".<locals>.step"))
+    render(Traced(TraceRecord((long,), 2.0, "gpu", "0.32.4", 10), "p.py", 9, 0), "text", stream)
+    lines = stream.getvalue().splitlines()
+    (row,) = [line for line in lines if line.rstrip().endswith("a.py:1")]
+    assert row.split()[:2] == ["1", "s"]
+    assert name in row or len(row) <= 60
+    assert (name in row) != stream.isatty()
+
+
 def test_nothing_is_said_of_nothing() -> None:
     assert finding_summary(CheckedTrace(join({}, {}), (), frozenset())) == ""
 

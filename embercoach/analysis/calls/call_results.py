@@ -34,10 +34,12 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Number,
     Sequence,
+    Tree,
     Union,
     Value,
     any_item,
     as_array,
+    is_traced,
     join_all,
     pulls_of,
     with_parts,
@@ -220,7 +222,7 @@ def _fill(
                 arrays.append(array)
             elif isinstance(inner, Number) and (from_numbers or "scalar" in param.accepts):
                 weak.append(inner)
-    traced = any(a.traced for a in arrays) or any(_traced(a.value) for a in arguments)
+    traced = any(a.traced for a in arrays) or any(is_traced(a.value) for a in arguments)
     dtype = _dtype(entry.dtype_rule, entry, arrays, weak, given)
     literal = all(a.literal for a in arrays) and entry.name not in _NOT_LITERAL
     name = entry.name.rpartition(".")[2]
@@ -231,10 +233,6 @@ def _fill(
 
 #: Results that hold data from elsewhere although no array is passed.
 _NOT_LITERAL = frozenset({"mlx.core.load", "mlx.core.array", "mlx.core.asarray"})
-
-
-def _traced(value: Value) -> bool:
-    return any((array := as_array(v)) is not None and array.traced for v in _spread(value))
 
 
 def _spread(value: Value) -> tuple[Value, ...]:
@@ -252,6 +250,8 @@ def _mentions_array(value: Value) -> bool:
 def _replace_arrays(value: Value, array: Array) -> Value:
     if isinstance(value, Array):
         return array
+    if isinstance(value, Tree):
+        return Tree(array.traced)
     return (
         value if type(value) is Union else with_parts(value, partial(_replace_arrays, array=array))
     )

@@ -32,6 +32,7 @@ from embercoach.analysis.values.facts import (
     ClassCall,
     LocalCall,
     ProjectCall,
+    UncallableFact,
     first_value,
     keyword_value,
     pulls_of_arguments,
@@ -40,8 +41,10 @@ from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
     MODULE_CLASS,
     TORCH_MODULE,
+    called_method,
     find_method,
     is_torch_module,
+    lacks_call,
     library_bases,
 )
 from embercoach.analysis.values.lattice import (
@@ -157,12 +160,14 @@ def record_calls(
         if type(option) is Function:
             info, is_bound = option.info, option.bound is not None
         elif type(option) is Instance or type(option) is Class:
-            name = "__call__" if type(option) is Instance else "__init__"
-            info = find_method(option.info, name)
+            cls, is_object = option.info, type(option) is Instance
+            info = called_method(cls) if is_object else find_method(cls, "__init__")
         if info is None:
             if is_certain and type(option) is Class:
                 frame.add(ClassCall(node, frame.place(), option.info))
             continue
+        if is_certain and type(option) is Instance and lacks_call(option.info):
+            frame.add(UncallableFact(node, frame.place(), option.info))
         if is_certain and info.module is frame.module:
             frame.add(LocalCall(node, frame.place(), info, is_bound))
         else:
@@ -217,6 +222,8 @@ def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) 
         callee = evidence.learn_compiled(frame, func.value, name) or _unknown_method(receiver, name)
     if type(receiver) is Array and type(callee) is not BoundMember:
         deny_array(frame, func.value)
+        if _keeps_array(func.attr.value):
+            return BoundMember(receiver, func.attr.value)
     return callee
 
 
@@ -315,7 +322,18 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         given = (array.literal, array.scalar, array.traced, array.pulls)
         return Array(known, *given)
     entry = mlx_api.array_member(name)
-    return UNKNOWN if entry is None else api_result(entry, arguments, array)
+    if entry is not None:
+        return api_result(entry, arguments, array)
+    if not _keeps_array(name):
+        return UNKNOWN
+    # API-002 reports it, and what is computed from its result is checked as well.
+    result = Array(torch_api.METHOD_DTYPES.get(name, array.dtype), traced=array.traced)
+    return Sequence("list", result) if name in ("chunk", "unbind") else result
+
+
+def _keeps_array(name: str) -> bool:
+    """Return whether a method of torch returns a tensor of a dtype that MLX has, or several."""
+    return name in torch_api.KEEPING or (name in torch_api.METHOD_DTYPES and name != "double")
 
 
 def _function(
@@ -348,7 +366,7 @@ def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argumen
 def _instance(
     frame: Frame, node: cst.Call, callee: Instance, arguments: tuple[Argument, ...]
 ) -> Value:
-    method = find_method(callee.info, "__call__")
+    method = called_method(callee.info)
     if method is not None:
         return functions.call_function(frame, method, callee, arguments)
     if is_torch_module(callee.info):

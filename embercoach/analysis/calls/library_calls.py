@@ -38,7 +38,6 @@ from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
     STR,
-    TREE,
     UNKNOWN,
     Array,
     Bytes,
@@ -64,6 +63,7 @@ from embercoach.analysis.values.lattice import (
     as_number,
     as_numpy,
     holds_arrays,
+    is_traced,
     join_all,
     options,
     parts_of,
@@ -498,7 +498,8 @@ def _tree_map(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     leaves = [_leaf(v) for v in positional[1:]]
     values = (STR, *leaves) if node_name(node) == "tree_map_with_path" else tuple(leaves)
     result = call_value(frame, positional[0], values)
-    return TREE if as_array(result) is not None else UNKNOWN
+    array = as_array(result)
+    return UNKNOWN if array is None else Tree(array.traced)
 
 
 def node_name(node: cst.Call) -> str:
@@ -511,11 +512,11 @@ def node_name(node: cst.Call) -> str:
 
 def _leaf(value: Value) -> Value:
     if isinstance(value, Tree):
-        return ARRAY
+        return value.leaf
     array = as_array(value)
     if array is not None:
         return array
-    return UNKNOWN if not holds_arrays(value) else ARRAY
+    return Array(traced=is_traced(value)) if holds_arrays(value) else UNKNOWN
 
 
 def _tree_flatten(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
@@ -524,7 +525,8 @@ def _tree_flatten(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 
 def _tree_unflatten(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return TREE if arguments and holds_arrays(arguments[0].value) else UNKNOWN
+    value = first_value(arguments)
+    return Tree(is_traced(value)) if holds_arrays(value) else UNKNOWN
 
 
 def _first_argument(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:

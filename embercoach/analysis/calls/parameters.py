@@ -14,6 +14,7 @@ from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import (
     MODULE,
     find_method,
+    is_called,
     is_layer,
     library_bases,
 )
@@ -72,7 +73,7 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     if cls is None or index == 0:
         return None
     if is_layer(cls):
-        if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
+        if index == 1 and name not in info.denied_arrays and is_called(info):
             return None if name in SETTING_NAMES or _is_unpacked(info, name) else ARRAY
         if info.name == "sanitize" and index == 1:
             # mlx-lm's loader hands a checkpoint's arrays by name.

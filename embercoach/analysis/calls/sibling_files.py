@@ -14,6 +14,7 @@ from embercoach.analysis.values.lattice import (
     BoundMember,
     FilePath,
     Piece,
+    ReadFile,
     Str,
     Value,
 )
@@ -126,4 +127,4 @@ def _read(frame: Frame, path: Path) -> Value:
         text = read_text(path, limit=MAX_FOLDED, root=root)
     except (OSError, ValueError):
         return STR
-    return Str((Piece(text),)) if text else Str(())
+    return Str((Piece(text, ReadFile(str(path), text)),)) if text else Str(())

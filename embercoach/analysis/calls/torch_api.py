@@ -148,6 +148,7 @@ KEEPING = frozenset(
         "gather",
         "index_select",
         "log",
+        "masked_fill",
         "matmul",
         "mean",
         "mul",

@@ -19,12 +19,11 @@ from embercoach.analysis.values.facts import (
     Fact,
     keyword_value,
 )
-from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.inheritance import called_method
 from embercoach.analysis.values.lattice import (
-    ARRAY,
     TRACED,
-    TREE,
     UNKNOWN,
+    Array,
     BoundMember,
     BoundTransform,
     Function,
@@ -33,7 +32,9 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Symbol,
     Transformed,
+    Tree,
     Value,
+    is_traced,
     join_all,
 )
 
@@ -105,7 +106,7 @@ def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
     if isinstance(value, Function):
         info = value.info
     elif isinstance(value, Instance):
-        info = find_method(value.info, "__call__")
+        info = called_method(value.info)
     elif isinstance(value, Transformed):
         mark(frame, site, value.inner, role)
     if info is not None:
@@ -207,10 +208,13 @@ def call(
     result = dispatch.call(frame, node, inner, arguments) if _callable(inner) else UNKNOWN
     if callee.transform.endswith("value_and_grad"):
         value = result if result is not UNKNOWN else TRACED
-        gradient = TREE if callee.transform.startswith("module") else ARRAY
+        traced = any(is_traced(v) for v in (result, *(a.value for a in arguments)))
+        is_tree = callee.transform.startswith("module")
+        gradient = Tree(traced) if is_tree else Array(traced=traced)
         return Sequence("tuple", join_all((value, gradient)), (value, gradient))
     if callee.transform == "grad":
-        return ARRAY if _single_array(arguments) else UNKNOWN
+        is_array = bool(arguments) and type(arguments[0].value) is Array
+        return Array(traced=any(is_traced(a.value) for a in arguments)) if is_array else UNKNOWN
     return result
 
 
@@ -219,10 +223,6 @@ def call_partial(
 ) -> Value:
     """``partial(mx.compile, inputs=state)(f)``."""
     return transform(frame, node, callee.name, (*arguments, *callee.arguments))
-
-
-def _single_array(arguments: tuple[Argument, ...]) -> bool:
-    return bool(arguments) and type(arguments[0].value) is type(ARRAY)
 
 
 def _callable(value: Value) -> bool:

@@ -12,8 +12,8 @@ from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, keyed_path
 from embercoach.analysis.values.facts import LocalCall, calls_by_function
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Sequence, any_item, as_array, options
+from embercoach.analysis.values.inheritance import is_forward
+from embercoach.analysis.values.lattice import is_traced
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS
 
@@ -92,13 +92,6 @@ def _assigned(body: cst.BaseSuite) -> Iterator[str]:
                 path = dotted(owner)
                 if path is not None:
                     yield f"{path}[]" if is_entry else path
-
-
-def is_forward(function: FunctionInfo | None) -> bool:
-    """Test whether a function is a layer's ``__call__``."""
-    if function is None or function.cls is None:
-        return False
-    return function.name == "__call__" and is_layer(function.cls)
 
 
 @kept_for_file
@@ -238,16 +231,6 @@ def _goes_on(place: FactPlace, module: Module) -> bool:
             loops += 1
             left = isinstance(place.statement, cst.Return)
     return place.loops > loops  # in a comprehension
-
-
-def is_traced(value: Value) -> bool:
-    """Return whether a value depends on the arguments of its function."""
-    array = as_array(value)
-    if array is not None:
-        return array.traced
-    if isinstance(value, Sequence):
-        return any(map(is_traced, value.items if value.items is not None else (any_item(value),)))
-    return any(getattr(o, "traced", False) for o in options(value))
 
 
 #: Methods whose result of an evaluated array is a view, or a copy by one small kernel.

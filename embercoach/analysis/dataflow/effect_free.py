@@ -11,7 +11,7 @@ from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.function_summaries import evaluated_calls
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING
 from embercoach.analysis.syntax.trees import SCOPES
-from embercoach.analysis.values.inheritance import find_method, library_bases
+from embercoach.analysis.values.inheritance import called_method, library_bases
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Function,
@@ -105,7 +105,7 @@ def _is_pure(call: CallFact, depth: int) -> bool:
     if isinstance(callee, LibraryObject):
         return mlx_api.is_layer(callee.cls) and callee.cls not in _STATEFUL
     if isinstance(callee, Instance):
-        method = find_method(callee.info, "__call__")
+        method = called_method(callee.info)
         if method is not None:
             return is_effect_free(method, depth + 1)
         return any(mlx_api.is_layer(b) and b not in _STATEFUL for b in library_bases(callee.info))

@@ -25,7 +25,7 @@ from embercoach.analysis.values.gradient_marks import (
     marks_of,
     unreached_layers,
 )
-from embercoach.analysis.values.inheritance import MODULE, find_method, is_layer
+from embercoach.analysis.values.inheritance import MODULE, called_method, is_layer
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
@@ -40,6 +40,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Transformed,
+    Tree,
     Union,
     Value,
     join,
@@ -117,7 +118,7 @@ class GradientRun:
         if type(callee) is Symbol and callee.name.startswith("builtins."):
             return
         is_partly_unknown = type(result) is Union and UNKNOWN in result.options
-        if result is UNKNOWN or result is TREE or is_partly_unknown:
+        if result is UNKNOWN or type(result) is Tree or is_partly_unknown:
             self.is_complete = False
         elif self.is_complete and result is not NONE and not marks_of(result):
             given = (UNKNOWN if receiver is None else receiver, *(a.value for a in arguments))
@@ -217,7 +218,7 @@ def _function(value: Value) -> tuple[FunctionInfo, int] | None:
         taken += value.taken
         value = value.inner
     if isinstance(value, Instance):
-        method = find_method(value.info, "__call__")
+        method = called_method(value.info)
         return None if method is None else (method, taken + 1)
     if isinstance(value, Function):
         return value.info, taken + (value.bound is not None)

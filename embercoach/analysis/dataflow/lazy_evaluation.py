@@ -31,6 +31,7 @@ from embercoach.analysis.values.facts import (
     ProjectCall,
     calls_of,
 )
+from embercoach.analysis.values.inheritance import is_called
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Function,
@@ -506,7 +507,7 @@ def _parameters(function: cst.Lambda) -> set[str]:
 
 
 def _is_forward(call: LocalCall | None) -> bool:
-    return call is not None and call.function.name == "__call__"
+    return call is not None and is_called(call.function)
 
 
 def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import Reaching
 from embercoach.analysis.syntax.trees import dotted, targets_of
+from embercoach.analysis.values.inheritance import is_called
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def passed_with_owner(call: LocalCall | ProjectCall) -> dict[str, cst.BaseExpres
     passed = passed_arguments(call)
     if call.is_bound and function.parameters:
         is_named = isinstance(func, cst.Attribute) and func.attr.value == function.name
-        if function.name == "__call__" and not is_named:
+        if is_called(function) and not is_named:
             passed[function.parameters[0].name] = func  # ``metric(x)``, ``self.metric(x)``
         elif isinstance(func, cst.Attribute):
             passed[function.parameters[0].name] = func.value

@@ -28,7 +28,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
 from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.values.inheritance import find_method, lineage
+from embercoach.analysis.values.inheritance import called_method, find_method, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,
@@ -327,7 +327,7 @@ def _functions(callee: Value) -> Iterator[Callee]:
     if isinstance(callee, Function):
         yield Callee(callee.info, callee.bound is not None)
     elif isinstance(callee, Instance):
-        method = find_method(callee.info, "__call__")
+        method = called_method(callee.info)
         if method is not None:
             yield Callee(method, True)
 

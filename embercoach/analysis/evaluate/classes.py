@@ -14,6 +14,7 @@ from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
 from embercoach.analysis.values.inheritance import (
     ENUMS,
+    called_method,
     find_method,
     is_layer,
     is_torch_module,
@@ -165,10 +166,11 @@ def super_member(frame: Frame, owner: Super, name: str) -> Value:
 
 def call_method(frame: Frame, owner: Instance, name: str, values: tuple[Value, ...]) -> Value:
     """Return the result of calling a method of an instance with positional values."""
-    method = find_method(owner.info, name)
+    is_call = name == "__call__"
+    method = called_method(owner.info) if is_call else find_method(owner.info, name)
     if method is None:
         for base in library_bases(owner.info):
-            if name == "__call__" and mlx_api.is_layer(base):
+            if is_call and mlx_api.is_layer(base):
                 return ARRAY
         return INT if name == "__len__" else UNKNOWN
     return call_with_values(frame, method, owner, values)

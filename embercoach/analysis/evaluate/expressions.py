@@ -18,7 +18,6 @@ from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
-    SUBTREE,
     TRACED,
     UNKNOWN,
     Array,
@@ -289,7 +288,7 @@ def _item_of_array(frame: Frame, base: Array, subscript: Subscript) -> Value:
 
 
 def _item_of_tree(frame: Frame, base: Tree, subscript: Subscript) -> Value:
-    return SUBTREE
+    return base.held
 
 
 def _item_of_numpy(frame: Frame, base: Numpy, subscript: Subscript) -> Value:

@@ -21,7 +21,6 @@ from embercoach.analysis.values.lattice import (
     SETTING,
     SHAPE,
     STR,
-    SUBTREE,
     TRACED,
     UNKNOWN,
     Array,
@@ -277,7 +276,7 @@ def call_bound(frame: Frame, bound: BoundMember, arguments: tuple[Argument, ...]
     if isinstance(owner, Dict):
         return _dict_method(owner, name, arguments)
     if isinstance(owner, Tree):
-        return _tree_method(name)
+        return _tree_method(owner, name)
     return UNKNOWN
 
 
@@ -343,8 +342,8 @@ def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
     return Sequence("iterator", None, tuple(rows))
 
 
-def _tree_method(name: str) -> Value:
-    leaf = SUBTREE
+def _tree_method(owner: Tree, name: str) -> Value:
+    leaf = owner.held
     if name == "items":
         return Sequence("iterator", Sequence("tuple", leaf, (STR, leaf)))
     if name == "values":

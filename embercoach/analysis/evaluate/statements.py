@@ -35,6 +35,8 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Snapshot
 
@@ -217,7 +219,7 @@ def _class(frame: Frame, node: cst.ClassDef) -> bool:
             info.variables[name] = value
         else:
             _class_statement(body, info, statement)
-    for method in (*info.methods.values(), *setters):
+    for method in dict.fromkeys((*info.methods.values(), *setters)):
         frame.module.note_setters(info, method)
     frame.bind(node.name.value, Class(info))
     return True
@@ -231,6 +233,16 @@ def _class_statement(body: Frame, info: ClassInfo, statement: cst.CSTNode) -> No
     before = body.names.version()
     execute(body, (statement,))
     info.variables |= {n: value for n, _, value in body.names.since(before) if value is not None}
+    for line in lines:
+        if isinstance(line, cst.Assign) and isinstance(line.value, cst.Name):
+            _name_again(info, line.value.value, target_names(line.targets[0].target))
+
+
+def _name_again(info: ClassInfo, name: str, others: Iterable[str]) -> None:
+    """Give a method its other names: ``__call__ = forward``."""
+    method = info.methods.get(name)
+    if method is not None and type(info.variables[name]) is Function:
+        info.methods |= dict.fromkeys(others, method)
 
 
 def _with(frame: Frame, node: cst.With) -> bool:

@@ -187,7 +187,10 @@ def _call_options(call: ShapeCall, callee: Options) -> Any:
 
 def _call_object(call: ShapeCall, callee: ObjectReference) -> Any:
     """``layer(x)``."""
-    method = None if callee.cls is None else class_member(callee.cls, "__call__")
+    cls, is_module = callee.cls, callee.library == "mlx.nn.Module"
+    method = None if cls is None else class_member(cls, "__call__")
+    if method is None and cls is not None and is_module:
+        method = class_member(cls, "forward")  # a call raises, and NN-017 says so
     if type(method) is FunctionValue:
         return call_function(call.with_first(callee), method)
     if not callee.library or not call.is_complete:

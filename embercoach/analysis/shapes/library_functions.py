@@ -39,7 +39,7 @@ from embercoach.analysis.shapes.python_values import (
     bounded,
     new_number,
 )
-from embercoach.analysis.shapes.requirements import axis_symbols
+from embercoach.analysis.shapes.requirements import axis_symbols, is_integer
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
@@ -52,6 +52,7 @@ from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table_calls import (
     array_of_place,
     attributes_of,
+    call_meant,
     call_table,
     call_transfer,
     new_dict,
@@ -354,7 +355,28 @@ def _array_method(call: ShapeCall, owner: ShapedArray, name: str) -> Any:
         return ANY_INT if "int" in dtype else ANY_FLOAT if "float" in dtype else UNKNOWN
     if name == "tolist":
         return UNKNOWN
+    if name in _SAME_SHAPE:
+        return ShapedArray(owner.shape, owner.dtype)
+    is_dtype = name == "view" and not _is_shape(call.arguments)
+    if name in _MEANT and not is_dtype:
+        keywords = {"axis" if key == "dim" else key: v for key, v in call.keywords.items()}
+        return call_meant(call, _MEANT[name], (owner, *call.arguments), keywords)
     return call_table(call, f"mlx.core.array.{name}", (owner, *call.arguments), call.keywords)
+
+
+#: Methods of tensors that arrays lack or take other arguments for, which API rules report.
+_MEANT = {
+    "chunk": "mlx.core.split",
+    "permute": "mlx.core.array.transpose",
+    "unsqueeze": "mlx.core.expand_dims",
+    "view": "mlx.core.array.reshape",
+}
+_SAME_SHAPE = frozenset(("contiguous", "clone", "cpu", "cuda", "detach", "masked_fill"))
+
+
+def _is_shape(arguments: Arguments) -> bool:
+    """Return whether a method is given a shape, as integers or as a tuple."""
+    return len(arguments) > 1 or any(type(one) is tuple or is_integer(one) for one in arguments)
 
 
 def _list_method(machine: Machine, owner: ListReference, name: str, arguments: Arguments) -> Any:

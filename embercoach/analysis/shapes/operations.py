@@ -454,8 +454,9 @@ def _repeated(machine: Machine, value: Any, times: Integer | None) -> Any:
             return UNKNOWN
         if type(times) is int and 0 <= times * len(held.items) <= MOST_ITEMS:
             return new_list(machine, Items(held.items * times))
-        common = held.items[0] if len(held.items) == 1 else UNKNOWN
-        return new_list(machine, Items(None, common))
+        if len(held.items) != 1:
+            return new_list(machine, Items(None))
+        return new_list(machine, Items(None, held.items[0], times))
     return ANY_STR if type(value) is str else UNKNOWN
 
 

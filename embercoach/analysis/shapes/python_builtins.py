@@ -91,8 +91,8 @@ def _len(call: ShapeCall) -> Any:
             return call.heap.rank_of(ArrayShape(value[:at], middle, value[at + 1 :]))
         return len(value)
     held = iterated_items(call.machine, value)
-    if held.items is not None:
-        return len(held.items)
+    if held.items is not None or held.length is not None:
+        return held.length if held.items is None else len(held.items)
     if type(value) is str:
         return len(value)
     if type(value) is Place and value.is_setting:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.shapes.arrays import ArrayShape
     from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.size_integers import Integer
 
 _serial = count(1)
 
@@ -69,10 +70,11 @@ class ObjectReference(Reference, frozen=True):
 
 
 class Items(Struct, frozen=True):
-    """The contents of a list: known ``items``, or ``common`` for any of an unknown number."""
+    """The contents of a list: known ``items``, or ``common`` for any of ``length`` ones."""
 
     items: tuple[Any, ...] | None
     common: Any = UNKNOWN
+    length: Integer | None = None
 
 
 class Entries(Struct, frozen=True):

@@ -45,12 +45,14 @@ class ShapeError(Exception):
 
     Attributes:
         reason: one clause, with the sizes: ``the inner sizes are 3 and 4``.
+        meant: what the operation that is certainly meant returns.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, meant: object = UNKNOWN) -> None:
         """Make the error of a reason."""
         super().__init__(reason)
         self.reason = reason
+        self.meant = meant
 
 
 class ArgumentError(ShapeError):

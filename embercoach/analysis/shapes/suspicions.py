@@ -713,5 +713,19 @@ def _weighted(weights: ShapedArray) -> _Found:
     if not origin.axes or origin.axes[0] >= 0:
         return
     if -1 not in origin.axes and origin.before.rank != 1:
-        axis = origin.axes[0]
+        axis = _written_axis(origin)
         yield origin.node, "SHAPE-005", f"axis {axis} is normalized, and the last one is summed"
+
+
+def _written_axis(origin: Origin) -> str:
+    """Return the axis of a softmax as its call names it, with its size."""
+    node, axis = origin.node, origin.axes[0]
+    given = [one.value for one in getattr(node, "keywords", ()) if one.arg == "axis"]
+    written = [ast.unparse(one) for one in given or getattr(node, "args", ())[1:2]]
+    text = written[0] if written and len(written[0]) <= MOST_WRITTEN else str(axis)
+    size = origin.before.size(axis) if origin.before.rank is not None else ANY_INT
+    return text if size is ANY_INT else f"{text} ({size})"
+
+
+#: Characters of an axis that a reason quotes.
+MOST_WRITTEN = 8

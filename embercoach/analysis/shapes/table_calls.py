@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
     AnyScalar,
+    ArrayShape,
     AxesSymbol,
     DTypeSymbol,
     DTypeValue,
@@ -58,6 +59,7 @@ from embercoach.analysis.shapes.size_integers import (
 from embercoach.analysis.shapes.suspicions import MISREAD, misread_arguments
 from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table.array_members import ArrayAt
+from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.layer_shapes import MadeLayer
 from embercoach.analysis.shapes.value_joins import joined_values
 
@@ -179,9 +181,37 @@ def call_table(
     function = TRANSFERS.get(name)
     if function is None:
         return UNKNOWN
+    if name == "mlx.core.array" and arguments:
+        arguments = (_of_repeated(site, arguments[0]), *arguments[1:])
     arguments, keywords = with_sizes(site.machine, name, arguments, keywords or {})
     _learn_last_axes(site.machine, name, arguments, keywords)
     return call_transfer(site, name, function, arguments, keywords)
+
+
+def _of_repeated(site: ShapeSite, value: Any) -> Any:
+    """Return the array of ``[0] * n``; other values as they are."""
+    given = site.heap.value(value)
+    held = site.heap.read(given.number) if type(given) is ListReference else None
+    if type(held) is not Items or held.length is None:
+        return value
+    item = lowered(site.machine, held.common)
+    if type(item) is not ShapedArray and not isinstance(item, (int, float, SizeExpr)):
+        return value
+    made = literal(_requirements(site), item)
+    shape = ArrayShape((held.length, *made.shape.head), made.shape.middle, made.shape.tail)
+    return ShapedArray(shape, made.dtype)
+
+
+def call_meant(
+    site: ShapeSite, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
+    """Return the result of what a call means that raises for its name alone, without events."""
+    arguments, keywords = with_sizes(site.machine, name, arguments, keywords)
+    given = [lowered(site.machine, value) for value in arguments]
+    named = {key: lowered(site.machine, value) for key, value in keywords.items()}
+    found = _attempt(site, TableCall(site.node, name, given, named), TRANSFERS[name])
+    result = UNKNOWN if isinstance(found, ShapeError) else found
+    return raised_value(site.machine, _stamped(result, site.node))
 
 
 def _learn_last_axes(
@@ -357,7 +387,7 @@ def _call_once(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -
         if not _note_bounds(site, call):
             site.add_event(error.reason, None, name)
         site.heap.facts.failed = True
-        return UNKNOWN
+        return raised_value(site.machine, error.meant)
     except (TypeError, KeyError):
         return UNKNOWN
     _note_bounds(site, call)

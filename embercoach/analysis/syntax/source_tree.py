@@ -96,8 +96,8 @@ class _Stretch(NamedTuple):
 class SourceTree(Struct, eq=False, dict=True):
     """A source and its tree.
 
-    Most trees lack trivia (see `embercoach.analysis.syntax.conversion`): ask here for the text and
-    the position of a node.
+    Most trees lack trivia (see `embercoach.analysis.syntax.convert_statements`): ask here for the
+    text and the position of a node.
     """
 
     source: str

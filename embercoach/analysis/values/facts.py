@@ -176,6 +176,13 @@ class ClassCall(Fact, frozen=True, eq=False):
     cls: ClassInfo
 
 
+class UncallableFact(Fact, frozen=True, eq=False):
+    """A call of an object of a layer that has ``forward`` and no ``__call__``."""
+
+    node: cst.Call
+    cls: ClassInfo
+
+
 class CallFact(Fact, frozen=True, eq=False):
     """A call: of what, with which arguments, yielding what.
 

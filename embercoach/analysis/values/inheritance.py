@@ -92,6 +92,47 @@ def is_module(value: Value) -> bool:
     return isinstance(value, Instance) and is_layer(value.info)
 
 
+#: Bases of which no instance can be called.
+_NOT_CALLED = frozenset((MODULE_CLASS, "builtins.object", "abc.ABC"))
+
+
+def called_method(info: ClassInfo) -> FunctionInfo | None:
+    """Return the method that a call of an instance runs.
+
+    It is ``forward`` of a layer without ``__call__``, whose calls raise: the rest of the program
+    is analysed as if that was repaired.
+    """
+    method = find_method(info, "__call__")
+    if method is None and lacks_call(info):
+        method = find_method(info, "forward")
+    return method
+
+
+def lacks_call(info: ClassInfo) -> bool:
+    """Return whether no class of a layer's lineage has ``__call__``."""
+    return is_layer(info) and not any(
+        "__call__" in cls.variables
+        or any(
+            not isinstance(base, Class)
+            and not (isinstance(base, Symbol) and base.name in _NOT_CALLED)
+            for base in cls.bases
+        )
+        for cls in lineage(info)
+    )
+
+
+def is_called(function: FunctionInfo) -> bool:
+    """Return whether a method is what a call of an object of its class runs."""
+    return function.cls is not None and called_method(function.cls) is function
+
+
+def is_forward(function: FunctionInfo | None) -> bool:
+    """Return whether a function is the forward pass of a layer: its ``__call__``."""
+    if function is None or function.cls is None:
+        return False
+    return is_layer(function.cls) and is_called(function)
+
+
 def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
     """Return a method by name, in the class or the nearest base."""
     for cls in lineage(info):

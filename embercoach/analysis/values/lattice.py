@@ -134,15 +134,22 @@ class StringLiteral(NamedTuple):
     raw: bool = False
 
 
+class ReadFile(NamedTuple):
+    """A file of the project that is read as text."""
+
+    path: str
+    text: str
+
+
 class Piece(NamedTuple):
-    """Part of a known string, from a literal or, without one, from a value.
+    """Part of a known string, from a literal or a file or, without one, from a value.
 
     ``stretch`` says where its characters are in the literal, if it isn't the literal as it is.
     A ``hole`` stands for a part that is not known, but to be a number, or to be anything.
     """
 
     text: str
-    literal: StringLiteral | None = None
+    literal: StringLiteral | ReadFile | None = None
     stretch: FoldedText | None = None
     hole: Literal["", "number", "any"] = ""
 
@@ -269,8 +276,27 @@ class Dict(OnePerUnion, frozen=True):
         return Dict(item, known, self.exact and other.exact and same)
 
 
-class Tree(Value, frozen=True):
-    """Nested dicts and lists with arrays at the leaves (``model.parameters()``)."""
+class Tree(OnePerUnion, frozen=True):
+    """Nested dicts and lists with arrays at the leaves (``model.parameters()``).
+
+    traced: the leaves depend on a parameter of the function at hand.
+    """
+
+    traced: bool = False
+
+    def merged(self, other: Tree) -> Value:
+        """Return the join with another one."""
+        return Tree(self.traced or other.traced)
+
+    @property
+    def leaf(self) -> Array:
+        """Return one of its arrays."""
+        return TRACED if self.traced else ARRAY
+
+    @property
+    def held(self) -> Value:
+        """Return what it holds under a key: an array, or another tree."""
+        return Union(frozenset((self, self.leaf)))
 
 
 class Numpy(OnePerUnion, frozen=True):
@@ -421,8 +447,6 @@ STR = Str()
 SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
-#: What a tree holds under a key.
-SUBTREE = Union(frozenset({Tree(), Array()}))
 NUMPY = Numpy()
 
 
@@ -670,6 +694,16 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
 def items_of(value: Value) -> tuple[Value, ...] | None:
     """Return the items of a sequence of known length."""
     return value.items if isinstance(value, Sequence) else None
+
+
+def is_traced(value: Value) -> bool:
+    """Return whether a value depends on the arguments of its function."""
+    array = as_array(value)
+    if array is not None:
+        return array.traced
+    if isinstance(value, (Sequence, Dict)):
+        return any(map(is_traced, parts_of(value)))
+    return any(getattr(o, "traced", False) for o in options(value))
 
 
 def may_be_traced(value: Value) -> bool:

@@ -6,7 +6,7 @@ string remembers the literal that it stems from, so that a finding can point int
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 from msgspec import Struct
@@ -18,6 +18,7 @@ from embercoach.analysis.values.lattice import (
     Dict,
     Number,
     Piece,
+    ReadFile,
     Sequence,
     Str,
     StringLiteral,
@@ -42,14 +43,18 @@ ANYTHING = "__unknown"
 Values = tuple[Value, ...]
 
 
-class Literals(list["StringLiteral | str"]):
-    """The literals that a text is made of, by their numbers, and the kinds of its holes."""
+#: A literal, a file, or a kind of hole.
+Origin: TypeAlias = "StringLiteral | ReadFile | str"
+
+
+class Literals(list[Origin]):
+    """The literals and files that a text is made of, and the kinds of its holes, by numbers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._numbers: dict[StringLiteral | str, int] = {}
+        self._numbers: dict[Origin, int] = {}
 
-    def number_of(self, origin: StringLiteral | str) -> int:
+    def number_of(self, origin: Origin) -> int:
         """Return the number of a literal or a kind of hole, a new one when it first comes up."""
         number = self._numbers.setdefault(origin, len(self))
         if number == len(self):
@@ -127,7 +132,7 @@ class Folded(Struct, frozen=True):
     """
 
     text: FoldedText
-    literals: tuple[StringLiteral | str, ...]
+    literals: tuple[Origin, ...]
 
     @property
     def holes(self) -> frozenset[str]:
@@ -167,7 +172,9 @@ def _piece_text(piece: Piece, literals: Literals) -> FoldedText:
     return FoldedText(piece.stretch.text, moved)
 
 
-def _read(literal: StringLiteral, number: int) -> FoldedText:
+def _read(literal: StringLiteral | ReadFile, number: int) -> FoldedText:
+    if isinstance(literal, ReadFile):
+        return FoldedText.of_file(literal.text, number)
     node = literal.node
     if isinstance(node, cst.SimpleString):
         return FoldedText.of_literal(node.value, number)

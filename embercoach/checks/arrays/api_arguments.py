@@ -256,10 +256,19 @@ def _help(fact: CallFact, entry: ApiEntry, problem: str) -> str:
     if problem.startswith("takes ints"):
         return "Pass Python ints, such as those of `.shape`"
     dtypes = [a.value for p, a in fact.matched if p.accepts == "dtype"]
+    if _is_reshape(fact, problem):
+        return "Use `.reshape(...)`: MLX's `view` changes the dtype"
     if problem.startswith(_DTYPE_PROBLEM) and not isinstance(dtypes[0], Number):
         return "Pass a dtype of MLX, such as `mx.float32`"
     is_usual = not problem.startswith(("has no parameter", "gets the argument"))
     return (is_usual and HELP.get(entry.name)) or _signature(entry)
+
+
+def _is_reshape(fact: CallFact, problem: str) -> bool:
+    """Test for ``x.view(2, -1)``, as in torch."""
+    is_view = isinstance(fact.callee, BoundMember) and fact.callee.name == "view"
+    is_dtype = any(isinstance(argument.value, (Str, Symbol)) for argument in fact.arguments)
+    return is_view and not is_dtype and problem.startswith((_DTYPE_PROBLEM, "takes at most"))
 
 
 def _is_checkable(fact: CallFact, entry: ApiEntry) -> bool:
@@ -328,7 +337,8 @@ def _of_another_type(fact: CallFact) -> str | None:
                 return f"takes an array as `{param.name}`, got {given}"
         if param.accepts != "dtype":
             continue
-        if isinstance(value, Number) or (isinstance(value, Str) and value.text is not None):
+        is_text = isinstance(value, Str) and value.text is not None
+        if isinstance(value, (Number, Sequence)) or is_text:
             return f"{_DTYPE_PROBLEM} `{param.name}`"
         if isinstance(value, Symbol) and value.name.startswith(("numpy.", "torch.", "builtins.")):
             return f"{_DTYPE_PROBLEM} `{param.name}`, not `{value.name}`"
@@ -408,6 +418,9 @@ def _change(fact: CallFact, module: Module, entry: ApiEntry, problem: str) -> Pr
         change = _shape_fix(fact, module, entry)
         if change is not None:
             return change
+    func = fact.node.func
+    if _is_reshape(fact, problem) and isinstance(func, cst.Attribute):
+        return ProposedFix("Use `.reshape`", False, ((func.attr, "reshape"),))
     if problem.startswith(_DTYPE_PROBLEM):
         return _dtype_fix(fact, module)
     edits: list[tuple[cst.CSTNode, str]] = []

@@ -26,7 +26,7 @@ from embercoach.analysis.dataflow.value_sources import (
 )
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import ItemStoreFact
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
@@ -177,13 +177,9 @@ def _changed_parameter(fact: Fact, node: cst.Name, module: Module) -> Iterator[R
         if call is not None and not _may_return_before(fact.place, function, call):
             stop = Stop(call.node, call.place.statement, "the caller reads its array again")
             yield _changed(fact, node, "caller's array passed as", stop)
-        elif call is None and isinstance(fact, ItemStoreFact) and _is_forward_pass(function):
+        elif call is None and isinstance(fact, ItemStoreFact) and is_forward(function):
+            # Residuals read it again.
             yield _changed(fact, node, "input of the layer")
-
-
-def _is_forward_pass(function: FunctionInfo) -> bool:
-    """Return whether a function is the ``__call__`` of a layer: residuals read its input again."""
-    return function.name == "__call__" and function.cls is not None and is_layer(function.cls)
 
 
 def _may_return_before(

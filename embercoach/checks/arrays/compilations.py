@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.contexts import is_traced
 from embercoach.analysis.dataflow.function_summaries import (
+    calls_in,
     evaluated_calls,
     frame_of,
     located_calls,
@@ -27,18 +28,26 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import Source, changed_containers, sources_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import SCOPES, dotted
-from embercoach.analysis.values.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
+from embercoach.analysis.values.facts import BinaryFact, CallFact, StoreFact, match
+from embercoach.analysis.values.inheritance import (
+    called_method,
+    find_method,
+    is_layer,
+    lineage,
+)
 from embercoach.analysis.values.lattice import (
+    NONE,
     UNKNOWN,
     Dict,
     Function,
     Instance,
+    LibraryObject,
     Sequence,
     Symbol,
     Transformed,
     Value,
     holds_arrays,
+    is_traced,
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
@@ -47,7 +56,7 @@ from embercoach.checks.arrays.module_modes import is_by_mode
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.dataflow.scopes import Scope
@@ -86,7 +95,7 @@ def root_of(value: Value) -> FunctionInfo | None:
     if isinstance(value, Function):
         return value.info
     if isinstance(value, Instance):
-        return find_method(value.info, "__call__")
+        return called_method(value.info)
     return root_of(value.inner) if isinstance(value, Transformed) else None
 
 
@@ -410,6 +419,32 @@ def _keys(source: Source) -> set[Hashable]:
     return found
 
 
+RANDOM = "mlx.core.random."
+#: Functions of ``mx.random`` that draw no numbers from the global state.
+_DETERMINISTIC = frozenset({"key", "seed", "split", "state"})
+_DROPOUT = frozenset({"mlx.nn.Dropout", "mlx.nn.Dropout2d", "mlx.nn.Dropout3d"})
+
+
+def drawn_by(call: CallFact, *, trains: bool) -> str | None:
+    """Return the call as a message shows it, if it draws from the global random state."""
+    if isinstance(call.callee, LibraryObject):
+        layer = call.callee.cls
+        return f"`{layer.replace('mlx.', '')}`" if trains and layer in _DROPOUT else None
+    name = call.symbol
+    if name is None or not name.startswith(RANDOM) or call.place.function is None:
+        return None
+    short = name.removeprefix(RANDOM)
+    if short in _DETERMINISTIC or any(argument.star for argument in call.arguments):
+        return None
+    entry = mlx_api.lookup(name)
+    if entry is None:
+        return None
+    for parameter, argument in match(entry, call.arguments):
+        if parameter.name == "key" and argument.value is not NONE:
+            return None
+    return f"`mx.random.{short}`"
+
+
 _OF_CONTAINERS = frozenset((*dir(dict), *dir(list), *dir(str)))
 #: An array that is added to a list: only a trace runs ``append``, even with ``outputs=``.
 RETURN = "Return the array, and store it outside of the compiled function"
@@ -440,10 +475,18 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                     update.node,
                     place_in(fact, info, update.statement),
                     message=f"updates `{shown}`, which `{name}=` of mx.compile lacks"[:80],
-                    help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
+                    help=_states((*functions, *imported_by(fact, module)), module),
                     context="compiled",
                 )
                 break
+
+
+def _states(functions: Iterable[FunctionInfo], module: Module) -> str:
+    """Return the help with all states that compiled functions change."""
+    calls = (call for info in functions for call in calls_in(info, module))
+    draws = any(drawn_by(call, trains=True) is not None for call in calls)
+    more = ", mx.random.state" if draws else ""
+    return f"Pass `[model.state, optimizer.state{more}]` as `inputs=` and `outputs=`"
 
 
 @check("COMPILE-005")
@@ -461,7 +504,7 @@ def imported_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                     "COMPILE-005",
                     message=f"`{info.name[:20]}()` updates `{owner[:12]}`, "
                     "which `outputs=` of mx.compile lacks",
-                    help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
+                    help=_states((info,), module),
                 )
                 return
 

@@ -16,7 +16,7 @@ from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.facts import BinaryFact, CallFact, LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, Transformed, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
@@ -475,7 +475,7 @@ def _has_gradient(info: FunctionInfo) -> bool:
         return True
     outer: FunctionInfo | None = info
     while outer is not None:
-        if outer.name == "__call__" and outer.cls is not None and is_layer(outer.cls):
+        if is_forward(outer):
             return True
         outer = outer.outer
     return False

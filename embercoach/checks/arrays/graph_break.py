@@ -12,7 +12,7 @@ from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.numpy_api import CONVERSIONS
 from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.contexts import context_of, is_forward
+from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
 from embercoach.analysis.dataflow.value_sources import value_in
@@ -21,7 +21,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import TruthFact, calls_of
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_forward, is_layer
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,

@@ -22,7 +22,7 @@ from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
 from embercoach.analysis.values.facts import calls_by_function
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Instance,
@@ -368,7 +368,7 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
         return False
     evaluation = evaluation_of(module)
     fact, local = evaluation.calls.get(call), evaluation.local_call(call)
-    if local is not None and not _is_layer_method(local.function):
+    if local is not None and not is_forward(local.function):
         parameters = {p.name for p in local.function.parameters}
         inner = contents_of(local.function.node).calls
         return depth < MOST_CALLS and any(
@@ -391,10 +391,6 @@ def _is_variable(node: cst.Name, module: Module) -> bool:
         return False
     found = module.frame.names.get(node.value)
     return found is None or isinstance(found, (Unknown, Instance))
-
-
-def _is_layer_method(function: FunctionInfo) -> bool:
-    return function.cls is not None and is_layer(function.cls) and function.name == "__call__"
 
 
 Statement = cst.BaseStatement | cst.BaseSmallStatement

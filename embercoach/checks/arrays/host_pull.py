@@ -14,15 +14,15 @@ from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
     context_of,
     error_of,
-    is_forward,
-    is_traced,
 )
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
+    Array,
     BoundMember,
     Bytes,
     Number,
@@ -34,10 +34,12 @@ from embercoach.analysis.values.lattice import (
     as_array,
     definite_array,
     holds_arrays,
+    is_traced,
     options,
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.pull_reports import pull
+from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.hoisted_reads import element_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
@@ -235,7 +237,7 @@ def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
     return None
 
 
-@check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
+@check("HOST-PULL-002", "HOST-PULL-003", "API-003", of=("numpy.",))
 def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``np.array(x)``, ``np.exp(x)``, ``np.linalg.norm(x)``."""
     name = fact.symbol
@@ -255,25 +257,31 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help=KEEP,
             array_node=argument.node,
         )
-    elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
-        yield Report.at(
-            fact,
-            "HOST-PULL-003",
-            message=f"`{short}()` raises a TypeError on an mx.array",
-            help=_mlx_twin(fact, name),
-            context=error_of(fact.place, argument.value) or context_of(fact.place, module),
-            subject=argument.node,
-        )
-    else:
-        yield pull(
-            fact,
-            "HOST-PULL-003",
-            module,
-            f"`{short}()` on an mx.array",
-            value=argument.value,
-            help=_mlx_twin(fact, name),
-            array_node=argument.node,
-        )
+        return
+    is_reduction = name.count(".") == 1 and name[6:] in numpy_api.RAISING
+    if is_reduction and type(argument.value) is Array:
+        if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+            yield Report(
+                "API-003",
+                fact.node,
+                fact.place,
+                message=f"`{short}()` raises a TypeError on an mx.array",
+                help=_mlx_twin(fact, name),
+                replaces=("HOST-PULL-003",),
+            )
+        return
+    is_list = isinstance(argument.value, Sequence)
+    yield pull(
+        fact,
+        "HOST-PULL-003",
+        module,
+        f"`{short}()` on {'a list of mx.arrays' if is_list else 'an mx.array'}",
+        value=argument.value,
+        help="Stack the arrays first: `mx.stack(...)`"
+        if is_list and is_reduction
+        else _mlx_twin(fact, name),
+        array_node=argument.node,
+    )
 
 
 def _mlx_twin(fact: CallFact, name: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contexts import hot_functions
 from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
@@ -20,8 +21,8 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
-from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_of
-from embercoach.analysis.values.inheritance import find_method, is_layer, lineage
+from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_by_function, calls_of
+from embercoach.analysis.values.inheritance import find_method, is_called, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
@@ -254,7 +255,7 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     ranges = module.parsed.converted.ranges or {}
     for fact in calls:
         cls = fact.function.cls
-        if cls is None or fact.function.name != "__call__" or not _is_outside(fact):
+        if cls is None or not is_called(fact.function) or not _is_outside(fact):
             continue
         if ".eval()" in cls.module.source:
             continue
@@ -307,11 +308,14 @@ _EVALUATING = re.compile(r"\bdef _?(valid|eval)|(?<!\.)\b_?(valid|eval|accuracy)
 
 @check("NN-005")
 def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """``model(x)`` outside of the loss, in a file that never calls ``model.eval()``."""
+    """``model(x)`` outside of the loss, in a file that never calls ``model.eval()`` before."""
     source = module.source
-    if "value_and_grad" not in source or "train(False" in source or "train(mode=" in source:
+    if "value_and_grad" not in source or "train(mode=" in source:
         return
-    if ".eval()" in source or not ("train(" in source or _EVALUATING.search(source)):
+    if not ("train(" in source or _EVALUATING.search(source)):
+        return
+    switches = _switches(module)
+    if len(switches) > 1:
         return
     if not any(name in source for name in NAMES) and not _imports(facts, module):
         return
@@ -328,6 +332,8 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         is_named = _is_named_evaluation(fact, module)
         if "train(" not in source and not is_named:
             continue
+        if switches and not _is_before(fact, switches[0], module):
+            continue
         if fact not in by_mode and not is_loss and not (is_named and _evaluates(fact, module)):
             continue
         if _is_outside(fact):
@@ -337,6 +343,34 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
                 message="model is evaluated in training mode: dropout and batch norm are active",
                 help="Call `model.eval()` before, and `model.train()` before training goes on",
             )
+
+
+def _switches(module: Module) -> list[cst.Call]:
+    """Return the calls of a file that switch a model to evaluation."""
+    found = []
+    for call in contents_of(module.tree).calls:
+        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        given = [dotted(argument.value) for argument in call.args]
+        if (name == "eval" and not given) or (name == "train" and given == ["False"]):
+            found.append(call)
+    return found
+
+
+def _is_before(
+    fact: LocalCall | ProjectCall, switch: cst.Call, module: Module, depth: int = MOST_CALLS
+) -> bool:
+    """Return whether a call comes before a switch that its function, or all callers, make once."""
+    ranges = module.parsed.converted.ranges or {}
+    above = contents_of(module.tree).above(switch)
+    around = next((n for n in above if isinstance(n, (cst.For, cst.While, *DEFINITIONS))), None)
+    function = fact.place.function
+    if around is not (None if function is None else function.node):
+        callers = () if function is None else calls_by_function(module).get(function, ())
+        before = (_is_before(call, switch, module, depth - 1) for call in callers)
+        return depth > 0 and bool(callers) and all(before)
+    if function is not None and function in hot_functions(module):
+        return False
+    return ranges.get(id(fact.node), 0) < ranges.get(id(switch), 0)
 
 
 def _layers(module: Module) -> Iterator[ClassInfo]:
@@ -378,8 +412,7 @@ def _imported_effects(facts: list[Fact], module: Module) -> Iterator[Effect]:
 def _calls_by_mode(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a model with such layers is called."""
     cls = call.function.cls
-    is_call = call.function.name == "__call__" and cls is not None
-    return is_call and cls is not None and changes_by_mode(cls, module)
+    return is_called(call.function) and cls is not None and changes_by_mode(cls, module)
 
 
 def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module: Module) -> bool:

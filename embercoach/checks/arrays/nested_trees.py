@@ -12,8 +12,9 @@ from embercoach.analysis.dataflow.scopes import bindings_at
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence
+from embercoach.analysis.values.inheritance import is_layer, lineage
+from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence, parts_of
+from embercoach.checks.arrays.module_attributes import has_parameters
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -248,6 +249,49 @@ def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
                     message="`update()` takes a nested tree: a file's dotted keys match nothing",
                     help="Use `model.load_weights(list(weights.items()))`",
                 )
+
+
+#: Functions that take arrays by name, and the layers of MLX that hold others.
+_SAVING = frozenset(
+    f"mlx.core.{name}" for name in ("savez", "savez_compressed", "save_safetensors", "save_gguf")
+)
+_HOLDING = frozenset(
+    f"mlx.nn.{name}"
+    for name in ("MultiHeadAttention", "Sequential", "Transformer", "TransformerEncoder")
+)
+
+
+@check("API-022", of=_SAVING)
+def saved_tree(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.savez(path, **model.parameters())``: MLX takes no dictionaries in dictionaries."""
+    sources = sources_of(module)
+    for argument in fact.arguments[1:]:
+        source = sources.of(fact, argument.node)
+        for end in sources.ends(source, through_callers=True) if argument.star != "*" else ():
+            func = end.node.func if isinstance(end.node, cst.Call) else None
+            if not _is_read(end) or not isinstance(func, cst.Attribute):
+                break
+            made = sources.ends(end.at(func.value), through_callers=True)
+            if not made or not all(_holds_layers(sources.value(one)) for one in made):
+                break
+        else:
+            name = (fact.symbol or "").rpartition(".")[2]
+            yield Report.at(
+                fact,
+                "API-022",
+                message=f"`mx.{name}()` raises `std::bad_cast` for nested parameters",
+                help="Use `model.save_weights(path)`, or pass `dict(tree_flatten(parameters))`",
+            )
+            return
+
+
+def _holds_layers(value: Value) -> bool:
+    """Return whether a value is a model that certainly has layers, by its name or by attributes."""
+    if isinstance(value, Instance):
+        attributes = (v for cls in lineage(value.info) for v in cls.attributes.values())
+        held = (part for v in attributes for part in (v, *parts_of(v)))
+        return is_layer(value.info) and any(map(has_parameters, held))
+    return isinstance(value, LibraryObject) and value.cls in _HOLDING
 
 
 #: Members of modules that dictionaries do not have.

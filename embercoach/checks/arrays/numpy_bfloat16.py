@@ -65,7 +65,7 @@ def _report(fact: Fact, module: Module, message: str) -> Iterator[Report]:
             fact.place,
             message=message,
             help=_HELP,
-            replaces=("HOST-PULL-002", "HOST-PULL-003", "HOST-PULL-004"),
+            replaces=("API-003", "HOST-PULL-002", "HOST-PULL-003", "HOST-PULL-004"),
         )
 
 

@@ -14,7 +14,6 @@ from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
     error_of,
     is_evaluated_before,
-    is_forward,
     recurrence_of,
 )
 from embercoach.analysis.dataflow.layout import layout_of
@@ -25,6 +24,7 @@ from embercoach.analysis.dataflow.value_uses import Use, uses_of
 from embercoach.analysis.evaluate.classes import assigned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.facts import CallFact, LocalCall, ProjectCall
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     BoundMember,

@@ -23,7 +23,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.facts import CallFact, LocalCall
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
@@ -327,8 +327,7 @@ def _fixed_key(method: FunctionInfo) -> str | None:
 
 def _is_forward(function: FunctionInfo, key: _Key) -> bool:
     """Test whether a layer draws with one key in all of its forward passes."""
-    is_layers = function.cls is not None and is_layer(function.cls)
-    return key.owner is not None and function.name == "__call__" and is_layers
+    return key.owner is not None and is_forward(function)
 
 
 def _shared(

@@ -25,7 +25,7 @@ from embercoach.analysis.dataflow.value_sources import (
 )
 from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
 from embercoach.analysis.values.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import Number, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
@@ -216,8 +216,7 @@ def _runs_per_item(function: FunctionInfo) -> bool:
     """Return whether a method is a dataset's, or the forward pass of a module."""
     if function.cls is None:
         return False
-    is_forward = function.name == "__call__" and is_layer(function.cls)
-    return is_forward or function.name in _PER_ITEM
+    return is_forward(function) or function.name in _PER_ITEM
 
 
 def _repeating_call(

@@ -14,7 +14,7 @@ from embercoach.analysis.shapes.differing_sizes import unmeant
 from embercoach.analysis.shapes.program import shapes_of
 from embercoach.analysis.syntax.convert_expressions import packed_name_range, packed_range
 from embercoach.analysis.syntax.trees import children
-from embercoach.checks.arrays.shape_remedies import message_of, remedy_of
+from embercoach.checks.arrays.shape_remedies import command, message_of, remedy_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class ShapeNodes:
                 continue
             if isinstance(one.node, cst.FunctionDef):
                 found.setdefault(place, one._replace(node=one.node.name, statement=one.node))
-            elif isinstance(one.node, (cst.BaseExpression, cst.BaseSmallStatement)):
-                found.setdefault(place, one)
+            elif isinstance(one.node, _OPERATIONS) and not isinstance(one.node, cst.Expr):
+                found.setdefault(place, one)  # of an `Expr`, its value
         return found
 
     @cached_property
@@ -89,6 +89,9 @@ class ShapeNodes:
             if span is not None and isinstance(one.node, cst.Call):
                 found.setdefault(span.line, []).append(one)
         return found
+
+
+_OPERATIONS = (cst.BaseExpression, cst.BaseSmallStatement)
 
 
 def _located(tree: cst.Module) -> Iterator[LocatedNode]:
@@ -193,7 +196,7 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
             call.node,
             module.frame.place()._replace(statement=call.statement),
             message=message_of(event, code, doubt, where),
-            help="Pass arrays and sizes that fit: `embercoach shapes FILE` prints the shapes",
+            help=f"Pass arrays and sizes that fit: `{command(event)}` prints the shapes",
             context="default",
         )
 

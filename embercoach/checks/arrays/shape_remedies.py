@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.shapes.arrays import shape_text
+from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.checks.registry import ProposedFix
 from embercoach.checks.source_text import mlx_alias
 from embercoach.terminal_text import MOST_SHOWN, escaped, quoted
@@ -187,7 +188,20 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
         for found in remedy(operation):
             if len(found.help) <= LONGEST and escaped(found.help) == found.help:
                 return found
-    return Remedy("Print the shapes that lead here: `embercoach shapes FILE`")
+    return Remedy(f"Print the shapes that lead here: `{command(event)}`")
+
+
+def command(event: ShapeEvent) -> str:
+    """Return the command that prints the shapes of an event, of whatever file."""
+    path = event.file.path
+    if path.suffix != ".py" or len(path.name) > MOST_NAMED:
+        return "embercoach shapes FILE"
+    line = getattr(event.node, "lineno", 0)
+    return f"embercoach shapes {path.name}:{line}"
+
+
+#: Characters of a file's name in a help text.
+MOST_NAMED = 40
 
 
 def _keep_axes(operation: Operation) -> Iterator[Remedy]:
@@ -328,10 +342,36 @@ def _channels_last(operation: Operation) -> Iterator[Remedy]:
 def _all_axes(operation: Operation) -> Iterator[Remedy]:
     """``x.transpose(1, 2)`` of four axes, as in torch."""
     operands = operation.operands
-    if "axes are named for the shape" in operation.event.reason and len(operands) == 3:
-        axes = [operation.module.parsed.code(node) for node in operands[1:]]
+    func = operation.node.func if isinstance(operation.node, cst.Call) else None
+    if "axes are named" not in operation.event.reason or len(operands) != 3:
+        return
+    if isinstance(func, cst.Attribute):
+        fix = ProposedFix("Swap two axes", False, ((func.attr, "swapaxes"),))
+        axes = ", ".join(operation.module.parsed.code(node) for node in operands[1:])
         array = operation.owner(operands[0])
-        yield Remedy(f"Swap two axes: `{array}.swapaxes({', '.join(axes)})`")
+        for text in (f"{array}.swapaxes({axes})", f".swapaxes({axes})"):
+            yield Remedy(f"MLX permutes all axes; to swap two, use `{text}`", fix)
+
+
+def _joined_arrays(operation: Operation) -> Iterator[Remedy]:
+    """``mx.concatenate([tokens, token])`` of a vector and a scalar."""
+    node = operation.node
+    arrays = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+    name = operation.event.operation.rpartition(".")[2]
+    if name not in ("concatenate", "stack") or not isinstance(arrays, (cst.List, cst.Tuple)):
+        return
+    parts = [element.value for element in arrays.elements]
+    known = [(part, shape_at(operation.module, part)) for part in parts]
+    for part, shape in known:
+        if shape == () and name == "concatenate":
+            array = operation.owner(part)
+            yield Remedy(f"`{array}` has the shape (): insert an axis, `{array}[None]`")
+    first = next((pair for pair in known if pair[1] is not None), None)
+    for part, shape in known:
+        if first is not None and shape is not None and len(shape) != len(first[1] or ()):
+            texts = [operation.module.parsed.code(one) for one in (first[0], part)]
+            shapes = [shape_text(tuple(map(str, one or ()))) for one in (first[1], shape)]
+            yield Remedy(f"`{texts[0]}` has the shape {shapes[0]}, and `{texts[1]}` {shapes[1]}")
 
 
 def _number_of_elements(operation: Operation) -> Iterator[Remedy]:
@@ -361,6 +401,7 @@ def _as_named(operation: Operation) -> Iterator[Remedy]:
 
 
 _BY_REASON = (
+    _joined_arrays,
     _transpose_factor,
     _repeat_heads,
     _as_named,

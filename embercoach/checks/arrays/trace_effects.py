@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import (
@@ -21,10 +20,8 @@ from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
-from embercoach.analysis.values.facts import match
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import (
-    NONE,
     UNKNOWN,
     BoundMember,
     Instance,
@@ -36,6 +33,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.compilations import (
     captures_random_state,
+    drawn_by,
     imported_by,
     place_in,
     traced_by,
@@ -52,11 +50,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.facts import CallFact, CompileFact, FactPlace
     from embercoach.analysis.values.lattice import Value
 
-RANDOM = "mlx.core.random."
-#: Functions of ``mx.random`` that draw no numbers from the global state.
-_DETERMINISTIC = frozenset({"key", "seed", "split", "state"})
 _CAPTURE = "Add mx.random.state to both `inputs=` and `outputs=`"
-_DROPOUT = frozenset({"mlx.nn.Dropout", "mlx.nn.Dropout2d", "mlx.nn.Dropout3d"})
 
 
 class _Effect(NamedTuple):
@@ -107,7 +101,7 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     at_compilation = False
     for info in _functions(fact, module):
         for call in calls_in(info, module):
-            drawn = _drawn(call, trains=trains)
+            drawn = drawn_by(call, trains=trains)
             # A layer, or another file, doesn't know who compiles it.
             is_elsewhere = info.module is not module
             is_layer_call = not is_elsewhere and isinstance(call.callee, LibraryObject)
@@ -132,26 +126,6 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
                 change=change,
                 related=(stop,) if is_layer_call else (),
             )
-
-
-def _drawn(call: CallFact, *, trains: bool) -> str | None:
-    """Return the call as a message shows it, if it draws from the global random state."""
-    if isinstance(call.callee, LibraryObject):
-        layer = call.callee.cls
-        return f"`{layer.replace('mlx.', '')}`" if trains and layer in _DROPOUT else None
-    name = call.symbol
-    if name is None or not name.startswith(RANDOM) or call.place.function is None:
-        return None
-    short = name.removeprefix(RANDOM)
-    if short in _DETERMINISTIC or any(argument.star for argument in call.arguments):
-        return None
-    entry = mlx_api.lookup(name)
-    if entry is None:
-        return None
-    for parameter, argument in match(entry, call.arguments):
-        if parameter.name == "key" and argument.value is not NONE:
-            return None
-    return f"`mx.random.{short}`"
 
 
 def _change(fact: CompileFact, module: Module) -> ProposedFix | None:

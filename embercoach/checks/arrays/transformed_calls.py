@@ -8,13 +8,12 @@ import libcst as cst
 
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.contexts import is_forward, is_traced
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.syntax.trees import SCOPES, dotted
-from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import as_array, holds_arrays
+from embercoach.analysis.values.inheritance import is_forward, is_layer
+from embercoach.analysis.values.lattice import as_array, holds_arrays, is_traced
 from embercoach.checks.arrays.compilations import root_of, traced_by
 from embercoach.checks.registry import Report, check
 

@@ -70,7 +70,7 @@ def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
                 TOO_MUCH,
                 max(arrays, key=arrays.__getitem__).spot,
                 f"{hazards.threadgroup_memory(total)}{_with(kernel)}",
-                "Use smaller tiles or half precision, or let two arrays share memory",
+                hazards.THREADGROUP_MEMORY_HELP,
             )
 
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import names_below
-from embercoach.analysis.values.lattice import Str
+from embercoach.analysis.values.lattice import Str, StringLiteral
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import Report, check
@@ -182,7 +182,7 @@ def _unknown_fields(node: cst.FormattedString, value: Str) -> Iterator[cst.BaseE
     behind: cst.CSTNode | None = None
     texts = {part for part in node.parts if isinstance(part, cst.FormattedStringText)}
     for piece in value.pieces or ():
-        if piece.literal is not None and piece.literal.node in texts:
+        if isinstance(piece.literal, StringLiteral) and piece.literal.node in texts:
             behind = piece.literal.node
         elif piece.hole:
             unknown.add(behind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.lattice import Dict, Str
+from embercoach.analysis.values.lattice import Dict, Str, StringLiteral
 from embercoach.checks.programs.launches import has_spread
 from embercoach.checks.programs.metal_checks import MetalFix, MetalReport
 from embercoach.checks.registry import Report, check
@@ -98,9 +98,9 @@ class _Breaks:
         return source[start[1] : end[1]]
 
     def _source_of(self, number: int) -> str | None:
-        """The source of the literal that the text numbers so, None for text that is not known."""
+        """The source of the literal that the text numbers so, None for text of no literal."""
         literal = self._literals[number]
-        return None if isinstance(literal, str) else literal.node.value
+        return literal.node.value if isinstance(literal, StringLiteral) else None
 
     def _is_known(self, start: int, end: int) -> bool:
         """Return whether a stretch of the text is in one literal."""

@@ -21,7 +21,7 @@ from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.dataflow.scopes import by_parameter
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
 from embercoach.analysis.values.facts import CallFact
-from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.inheritance import called_method
 from embercoach.analysis.values.lattice import (
     DType,
     Function,
@@ -131,7 +131,7 @@ def _roots(facts: list[Fact]) -> Iterator[GradientVisit]:
 
 def _model_visit(model: Instance, loss: FunctionInfo) -> Iterator[GradientVisit]:
     """Yield a model's own ``__call__``, where the loss calls the model that it is given."""
-    method = find_method(model.info, "__call__")
+    method = called_method(model.info)
     if method is None or not method.parameters or not loss.parameters:
         return
     given = loss.parameters[0].name

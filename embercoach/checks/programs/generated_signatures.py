@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import reading
+from embercoach.analysis.values.lattice import StringLiteral
 from embercoach.checks.programs.kernels import definitions
 from embercoach.metal.contract import MSL_TYPES, signature
 
@@ -143,7 +144,7 @@ def _nodes(kernel: PythonKernel) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     if kernel.own:
         yield kernel.fact.node, kernel.fact.place.statement
     for literal in kernel.source.literals if kernel.source is not None else ():
-        if not isinstance(literal, str) and literal.module is kernel.module:
+        if isinstance(literal, StringLiteral) and literal.module is kernel.module:
             yield literal.node, literal.statement
     for launch in kernel.calls:
         yield launch.node, launch.place.statement

@@ -15,10 +15,12 @@ from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held,
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_of
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.facts import Argument, CallFact, Fact, FactPlace
-from embercoach.analysis.values.lattice import Function, Number, Str
+from embercoach.analysis.values.lattice import Function, Number, ReadFile, Str, StringLiteral
 from embercoach.checks.programs.launches import Launch, configurations_of, has_spread, items_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel
 from embercoach.checks.registry import Report
+from embercoach.finding import ReadPlace
+from embercoach.fixes.source_file import LineIndex
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.metal.work_budget import WorkBudget
@@ -437,6 +439,7 @@ class Target(Struct, frozen=True):
     node: cst.CSTNode
     place: FactPlace
     span: tuple[int, int] | None
+    within: ReadPlace | None = None
 
 
 class TextPlaces(Struct, frozen=True):
@@ -461,9 +464,13 @@ class TextPlaces(Struct, frozen=True):
         if first is not None:
             number, offset = first
             literal = source.literals[number]
-            if not isinstance(literal, str) and literal.module is self.module:
+            if isinstance(literal, StringLiteral) and literal.module is self.module:
                 place = self.place._replace(statement=literal.statement)
                 return Target(literal.node, place, (offset, _stop(source, number, start, end)))
+            if isinstance(literal, ReadFile) and self.argument is not None:
+                lines, stop = LineIndex(literal.text), _stop(source, number, start, end)
+                within = ReadPlace(literal.path, *lines.place(offset), *lines.place(stop))
+                return Target(self.argument, self.place, None, within)
         return None if self.argument is None else Target(self.argument, self.place, None)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
+from msgspec.structs import replace
 
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.checks.programs.kernels import definitions, kernel_file
@@ -59,10 +61,14 @@ def _placed_in_python(report: MetalReport, places: TextPlaces) -> Iterator[Repor
     where = _target(report.spot, places)
     if where is None:
         return
-    message, related = report.message, tuple[Stop, ...]()
+    message, related, within = report.message, tuple[Stop, ...](), where.within
     if report.other is not None:
         second = _target(report.other, places)
-        if second is None or second.span is None:
+        if second is not None and (read := second.within) is not None and within is not None:
+            line = f"{Path(read.path).name}:{read.line}"
+            step = Step(read.line, read.column, read.end_line, read.end_column, OTHER)
+            within = replace(within, related=(step,))
+        elif second is None or second.span is None:
             line = f"line {report.other.place.line} of the {report.other.text}"
         else:
             line = _line_of(second, places.module)
@@ -76,6 +82,7 @@ def _placed_in_python(report: MetalReport, places: TextPlaces) -> Iterator[Repor
         help=readable_names(report.help),
         text_span=where.span,
         related=related,
+        within=within,
         change=None if report.fix is None else _written_fix(report.fix, places),
     )
 

@@ -48,7 +48,8 @@ def command(
 ) -> None:
     """List the rules: code, name, severity in a profile, fix, and what it is about.
 
-    With prefixes such as `KERNEL` or `host-pull`, only the rules whose codes begin with one.
+    With prefixes such as `KERNEL` or `host-pull`, only the rules whose codes begin with one; where
+    there is none, those with that word in their code or name, such as `race`.
     """
     if lists_plugins:
         _list_plugins(output_format)
@@ -63,14 +64,15 @@ def command(
 
 
 def _beginning(prefixes: Iterable[str]) -> list[rulebook.Rule]:
-    """Return the rules whose codes begin with one of some prefixes, in any case.
+    """Return the rules whose codes begin with one of some prefixes, or that have it as a word.
 
     Raises:
-        click.UsageError: no code begins with one of them.
+        click.UsageError: there is none for one of them.
     """
     chosen: set[str] = set()
     for prefix in prefixes:
         named = {code for code in rulebook.codes() if code.startswith(prefix.upper())}
+        named = named or rulebook.codes_about(prefix)
         if not named:
             hint = suggestion(prefix, rulebook.words(rulebook.codes()))
             hint = hint or "; `embercoach rules` lists all"

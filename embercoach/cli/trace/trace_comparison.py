@@ -25,7 +25,7 @@ from embercoach.report.html.saved import (
 from embercoach.report.styled import print_lines
 from embercoach.report.text import size_of
 from embercoach.terminal_text import json_text, log_line
-from embercoach.trace.trace_record import label_of
+from embercoach.trace.trace_record import label_of, without_locals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -102,7 +102,7 @@ def _table(sites: tuple[ComparedSite, ...]) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("count", "waited", "bytes"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("event", no_wrap=True)
+    table.add_column("event", overflow="fold")
     table.add_column("place", overflow="fold")
     for site in sites:
         totals = (site.before, site.after)
@@ -126,7 +126,7 @@ def _retraces(sites: tuple[ComparedSite, ...]) -> Iterator[Line]:
         before, after = site.before, site.after
         place = f"{site.key.path}:{(after.lines or before.lines)[0]}"
         times = f"{before.count:,} -> {after.count:,} times"
-        text = f"{place}: {site.key.operation} was traced again {times}:"
+        text = f"{place}: {without_locals(site.key.operation)} was traced again {times}:"
         yield [(log_line(text), "warning" if site.is_worse else "")]
         # As in a diff: only before, only after, both.
         for detail in dict.fromkeys((*before.details, *after.details)):

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from msgspec import Struct, to_builtins
 
-from embercoach.cli.tables import add_place, duration, new_table, print_table, shortened
+from embercoach.cli.tables import (
+    add_folding,
+    duration,
+    fitting,
+    folding_width,
+    new_table,
+    print_table,
+    shortened,
+    table_width,
+)
 from embercoach.engine.languages import is_python_source
 from embercoach.files import shown_path
 from embercoach.report.excerpt import visible
@@ -16,9 +25,9 @@ from embercoach.report.json_report import finding_members, problem_members
 from embercoach.report.locations import line_of
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
-from embercoach.report.text import plural, problem_lines, size_of
+from embercoach.report.text import percent, plural, problem_lines, size_of
 from embercoach.terminal_text import json_text, log_line
-from embercoach.trace.trace_record import WAITING
+from embercoach.trace.trace_record import WAITING, without_locals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,17 +61,24 @@ def print_findings(
 
     findings = checked.join.findings
     if findings or unfound:
-        table = new_table()
-        for name in ("finding", "state"):
-            table.add_column(name, no_wrap=True)
-        for name in ("count", "waited", "bytes"):
-            table.add_column(name, justify="right", no_wrap=True)
         rows = [_finding_cells(one) for one in findings[:lines]]
         for place, site in unfound[:lines]:
-            rows.append(("", "not found", *_cost(site), log_line(place), log_line(site.operation)))
-        add_place(table, [row[-2] for row in rows])
-        table.add_column("")
-        for row in rows:
+            rows.append(("", "not found", *_cost(site), log_line(place), log_line(site.label)))
+        names = ("finding", "state", "count", "waited", "bytes", "place", "message")
+        cells = dict(zip(names, zip(*rows, strict=True), strict=True))
+        numbers = {name: cells[name] for name in ("finding", "state", "waited", "count", "bytes")}
+        width = table_width(stream) - _MESSAGE - folding_width("place", cells["place"])
+        kept = {"place", "message", *fitting(numbers, width)}
+        table = new_table()
+        for name in filter(kept.__contains__, names):
+            if name == "place":
+                add_folding(table, name, cells[name])
+            elif name == "message":
+                table.add_column("")
+            else:
+                justify: Literal["left", "right"] = "left" if name in names[:2] else "right"
+                table.add_column(name, justify=justify, no_wrap=True)
+        for row in zip(*(cells[name] for name in names if name in kept), strict=True):
             table.add_row(*map(Text, row))
         stream.write("\n")
         print_table(table, stream)
@@ -215,7 +231,7 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
         stream.write(render_trace(document(traced), sources=_sources(traced), shown=visible))
         return
     if traced.record.sites:
-        print_table(_table(traced), stream)
+        print_table(_table(traced, table_width(stream)), stream)
         print_lines(_retraces(traced), stream)
     print_lines(_summary(traced), stream)
     if traced.checked is not None:
@@ -282,31 +298,45 @@ def _sources(traced: Traced) -> dict[str, LineIndex]:
     }
 
 
-def _table(traced: Traced) -> Table:
+#: Columns of a site in a table, and all but the names by use: what does not fit is left out.
+_COLUMNS = ("waited", "share", "count", "mean", "bytes", "graph", "event", "place", "source")
+_BY_USE = ("waited", "count", "source", "share", "bytes", "mean", "graph")
+#: Characters that the message of a finding is left.
+_MESSAGE = 24
+
+
+def _table(traced: Traced, width: int) -> Table:
+    """Return the sites that took the most time, in at most `width` characters."""
     from rich.text import Text
 
-    table = new_table()
-    for name in ("waited", "share", "count", "mean", "bytes", "graph"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("event", no_wrap=True)
-    sites = traced.record.sites[: traced.lines]
-    places = [log_line(f"{shown_path(site.path)}:{site.line}") for site in sites]
-    add_place(table, places)
-    table.add_column("")
     total, sources = traced.record.seconds or 1.0, SourceLines()
-    for site, place in zip(sites, places, strict=True):
+    rows = []
+    for site in traced.record.sites[: traced.lines]:
         waits = site.kind in WAITING
-        table.add_row(
+        row = (
             duration(site.seconds) if waits else "",
-            f"{site.seconds / total:.0%}" if waits else "",
+            percent(site.seconds / total) if waits else "",
             f"{site.count:,}",
             duration(site.seconds / site.count) if site.seconds else "",
             size_of(site.bytes) if site.bytes else "",
             f"{site.operations:,}" if site.operations else "",
-            Text(log_line(site.label)),
-            Text(place),
-            Text(shortened(log_line(sources.line(site.path, site.line)))),
+            log_line(site.label),
+            log_line(f"{shown_path(site.path)}:{site.line}"),
+            shortened(log_line(sources.line(site.path, site.line))),
         )
+        rows.append(row)
+    cells = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
+    width -= sum(folding_width(name, cells[name]) for name in ("event", "place"))
+    kept = {"event", "place", *fitting({name: cells[name] for name in _BY_USE}, width)}
+    table = new_table()
+    for name in filter(kept.__contains__, _COLUMNS):
+        if name in _BY_USE:
+            justify: Literal["left", "right"] = "left" if name == "source" else "right"
+            table.add_column(name, justify=justify, no_wrap=True)
+        else:
+            add_folding(table, name, cells[name])
+    for cell_row in zip(*(cells[name] for name in _COLUMNS if name in kept), strict=True):
+        table.add_row(*map(Text, cell_row))
     return table
 
 
@@ -316,7 +346,12 @@ def _retraces(traced: Traced) -> Iterator[Line]:
             continue
         times = f"{site.count} time{'' if site.count == 1 else 's'}"
         place = f"{shown_path(site.path)}:{site.line}"
-        yield [(log_line(f"{place}: {site.operation} was traced again {times}:"), "warning")]
+        yield [
+            (
+                log_line(f"{place}: {without_locals(site.operation)} was traced again {times}:"),
+                "warning",
+            )
+        ]
         for detail in site.details:
             yield [(log_line(f"  {detail}"), "")]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from embercoach.fixes.source_file import LineIndex
 from embercoach.report.html.rendering import render_page, shade
-from embercoach.report.text import size_of
+from embercoach.report.html.sources import colored, tokens
+from embercoach.report.text import percent, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,7 +85,7 @@ def _waits(profile: Mapping[str, Any]) -> str:
 def _occupancy(profile: Mapping[str, Any]) -> str:
     occupancy, registers = profile["occupancy"], profile["registers"]
     held = f"{occupancy['simdgroups']} of {occupancy['most']} simdgroups a core"
-    estimate = f", about {registers} registers" if registers else ""
+    estimate = f", about {registers} registers by clang's estimate" if registers else ""
     return f"{held}, limited by {occupancy['limit']}{estimate}"
 
 
@@ -187,7 +190,12 @@ def render_profiles(
     return render_page(
         "profile.html",
         styles=("report", "profile"),
-        filters={"shown": shown, "source_name": _source_name},
+        filters={
+            "shown": shown,
+            "source_name": _source_name,
+            "percent": percent,
+            "size": size_of,
+        },
         program=program,
         profiles=profiles,
         rows=[source_rows(profile) for profile in profiles],
@@ -260,13 +268,16 @@ def source_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
             "part": part,
             "line": number,
             "place": line_cell(profile, {"part": part, "line": number}),
-            "text": text,
+            "parts": tuple(colored(text, colors.get(number, ()))),
             "cost": cost,
             "cells": _cells(cost) if cost else {},
             "shade": shade(cost["share"]) if cost else 0,
         }
         for part, lines in profile["source"].items()
-        for number, text in enumerate(lines, start=1)
+        for index in [LineIndex(dedent("\n".join(lines)))]
+        for colors in [tokens("source.metal", index).lines]
+        for number in range(1, len(lines) + 1)
+        for text in [index.line(number)]
         for cost in [costs.get((part, number))]
         if cost or part == "body"
     ]

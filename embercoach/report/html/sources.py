@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from embercoach.files import is_inside, read_bytes
 from embercoach.finding import PlacedError
+from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import KEYWORDS
 from embercoach.metal.program.types import NAMED
 from embercoach.metal.source import read_opening
@@ -116,6 +117,17 @@ def tokens(path: str, index: LineIndex) -> Tokens:
     with suppress(tokenize.TokenError, SyntaxError, ValueError):
         _read_python(index, found)
     return found
+
+
+def colored(text: str, kinds: Sequence[tuple[str, int, int]]) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a line, each with the kind of its token; empty for none."""
+    at = 0
+    for kind, start, end in kinds:
+        if start > at:
+            yield "", text[at:start]
+        yield kind, text[start:end]
+        at = end
+    yield "", text[at:]
 
 
 def _read_python(index: LineIndex, found: Tokens) -> None:
@@ -258,7 +270,9 @@ def _kind(node: Node) -> str:
         return _C_KINDS[node.type]
     # The grammar of C++ has names where Metal has keywords; a directive starts with a hash.
     word = (node.text or b"").decode("utf-8", "replace")
-    is_keyword = word in KEYWORDS or word in NAMED or node.type.startswith("#")
+    is_keyword = (
+        word in KEYWORDS or word in NAMED or word in ATTRIBUTES or node.type.startswith("#")
+    )
     return KEYWORD if is_keyword else ""
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from embercoach.report.html.rendering import render_page, shade
-from embercoach.report.html.sources import tokens
+from embercoach.report.html.sources import colored, tokens
+from embercoach.report.text import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ def render_trace(
         "trace.html",
         styles=("report", "profile", "trace"),
         scripts=("trace",),
-        filters={"shown": shown, "duration": duration, "share": share},
+        filters={"shown": shown, "duration": duration, "percent": percent},
         trace=document,
         states=STATES,
         excerpts=excerpts(document, sources),
@@ -68,11 +69,6 @@ def duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
-
-
-def share(part: float) -> str:
-    """A part of 1 in percent, without digits after the point."""
-    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def excerpts(
@@ -110,18 +106,8 @@ def _rows(
         seconds = sum(site["seconds"] for site in sites if site["waits"])
         yield SourceRow(
             line=line,
-            parts=tuple(_parts(index.line(line)[:MOST_OF_LINE], colors.get(line, ()))),
+            parts=tuple(colored(index.line(line)[:MOST_OF_LINE], colors.get(line, ()))),
             events=", ".join(f"{site['label']} ({site['count']:,})" for site in sites),
             seconds=seconds,
             shade=shade(seconds / total),
         )
-
-
-def _parts(text: str, colored: Sequence[tuple[str, int, int]]) -> Iterator[tuple[str, str]]:
-    at = 0
-    for kind, start, end in colored:
-        if start > at:
-            yield "", text[at:start]
-        yield kind, text[start:end]
-        at = end
-    yield "", text[at:]

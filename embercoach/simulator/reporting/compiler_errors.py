@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from embercoach.files import shown_path
 from embercoach.finding import Severity  # noqa: TC001  (a field's type)
+from embercoach.metal import hazards
 from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.reporting.messages import KernelLine
@@ -17,8 +18,9 @@ from embercoach.simulator.rewrite.translation import FILE_NAME
 from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from embercoach.simulator.model import BuiltKernel
     from embercoach.simulator.rewrite.translation import Rewritten
 
 #: The place, which is as short as can be, the severity and the message.
@@ -36,6 +38,18 @@ _WORDS = (
     ("metal::", ""),
 )
 _MOST_NOTES = 4
+#: What to do, by words of the message.
+_HELPS = (
+    ("undeclared identifier", "Declare it, or name it in `input_names` or `template`"),
+    ("function definition is not", "Pass only the function's statements: MLX adds the signature"),
+    ("no matching function", "Pass arguments of the types that a declaration of it takes"),
+    ("not assignable", hazards.INPUT_WRITE_HELP),
+    ("initializer", "Store its first values in the body, with a barrier after them"),
+    ("threadgroup memory exceed", hazards.THREADGROUP_MEMORY_HELP),
+    ("expected ", "Correct the syntax here or on the line before"),
+    ("", "Change the line to Metal's rules; MLX's signature has the types of the parameters"),
+)
+_ATTRIBUTE = re.compile(r"\s*\[\[.*?\]\]")
 #: For ``read_unset_uses``.
 UNSET_WARNINGS = (
     "-Wuninitialized",
@@ -73,7 +87,7 @@ class CompileError(SimulatorError):
     Attributes:
         kernel: the name that the user gave.
         diagnostics: the errors, in the order of the compiler.
-        signature: the function head that MLX generated around the body.
+        signature: the function head that MLX generated around the body; "" if it plays no part.
     """
 
     def __init__(self, kernel: str, diagnostics: Sequence[CompilerError], signature: str) -> None:
@@ -107,6 +121,8 @@ def findings_of(
         words: when it does not compile (``for x of float16``); empty if always.
         advice: what to do.
     """
+    parameters = " ".join(_ATTRIBUTE.sub("", error.signature.partition("(")[2][:-3]).split())
+    signature = (f"MLX's signature: {parameters}",) if parameters and not words else ()
     return [
         KernelFinding(
             kind=kind,
@@ -117,12 +133,36 @@ def findings_of(
             message=f"kernel does not compile {words}" if words else diagnostic.message,
             excerpt=diagnostic.excerpt.strip(),
             launched_at=place,
-            details=tuple(_details(diagnostic, error.kernel, place, with_message=bool(words))),
-            help=advice,
+            details=(
+                *_details(diagnostic, error.kernel, place, with_message=bool(words)),
+                *(signature if diagnostic is error.diagnostics[0] else ()),
+            ),
+            help=advice or next(text for word, text in _HELPS if word in diagnostic.message),
         )
         for diagnostic in error.diagnostics
         if diagnostic.severity == "error"
     ]
+
+
+def memory_error(kernel: BuiltKernel, sizes: Mapping[str, int]) -> CompileError:
+    """Return the error of a kernel whose threadgroup arrays take more than a threadgroup has.
+
+    Args:
+        kernel: that Metal compiles, and does not load.
+        sizes: bytes of each array.
+    """
+    listed = ", ".join(f"{name}: {size:,}" for name, size in sizes.items())
+    listed = f" ({listed})" if len(sizes) > 1 else ""
+    largest = max(sizes, key=sizes.__getitem__)
+    declared = rf"\bthreadgroup\b[^;{{}}]*?\b{largest}\b|\b{largest}\s*\["
+    found = re.search(declared, kernel.source)
+    before = kernel.source[: found.start()] if found else ""
+    line = before.count("\n") + 1 if found else kernel.lines.body_start
+    part, own_line = kernel.lines.place(line)
+    message = f"{hazards.threadgroup_memory(sum(sizes.values()))}{listed}"
+    column, excerpt = len(before.rpartition("\n")[2]) + 1, kernel.source.split("\n")[line - 1]
+    error = CompilerError("error", part, own_line, column, message, excerpt)
+    return CompileError(kernel.name, [error], "")
 
 
 def _details(
@@ -148,8 +188,9 @@ def _error_text(kernel: str, diagnostics: Sequence[CompilerError], signature: st
         lines += ("", *_lines(diagnostic, kernel, ""))
         for note in diagnostic.notes:
             lines += _lines(note, kernel, "  ")
-    head = [f"  {line}" for line in signature.split("\n")]
-    lines += ["", "MLX generates this function for it:", *head]
+    if signature:
+        head = [f"  {line}" for line in signature.split("\n")]
+        lines += ["", "MLX generates this function for it:", *head]
     return "\n".join(log_line(line, keep_tabs=True) for line in lines)
 
 

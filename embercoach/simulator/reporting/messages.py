@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.files import shown_path
 from embercoach.metal import hazards
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 #: What a module that builds kernels holds.
 MARK = b"metal_kernel"
+
+
+#: Ends the name of a file that holds a kernel's source.
+METAL_FILE = re.compile(r"\.(metal|msl|h|hpp)\Z")
 
 
 class LineSpan(NamedTuple):
@@ -65,12 +70,12 @@ class KernelLine(NamedTuple):
 
     @property
     def place(self) -> LineSpan | None:
-        """The line of the Python file that holds the source.
+        """The line of the file that holds the source.
 
-        It is known where one string literal alone has that text on that line of it: sources that
-        are put together from pieces or read from a file are not found. A first line alone proves
-        little: of another module than the launch's it counts only if the literal is given with the
-        name.
+        It is known where one string literal, or one file that a literal names, alone has that text
+        on that line: sources that are put together from pieces are not found. A first line alone
+        proves little: of another module than the launch's it counts only if the literal is given
+        with the name.
         """
         if not self.excerpt or self.part == "generated":
             return None
@@ -86,9 +91,11 @@ class KernelLine(NamedTuple):
         Args:
             path: from the file to its text.
         """
-        own = f"{self.part} line {self.line}"
-        place = self.place
-        return own if place is None else f"{path(place.path)}:{place.line} ({own})"
+        own, place = f"{self.part} line {self.line}", self.place
+        if place is None:
+            return own
+        shown = f"{path(place.path)}:{place.line}"
+        return shown if METAL_FILE.search(place.path) else f"{shown} ({own})"
 
 
 def line_of(finding: KernelFinding) -> KernelLine | None:
@@ -100,23 +107,51 @@ def line_of(finding: KernelFinding) -> KernelLine | None:
 
 
 def place_of(finding: KernelFinding) -> LineSpan | None:
-    """Return the line of a finding in the Python file that holds it, None if it is not known."""
+    """Return the line of a finding in the file that holds it, None if it is not known."""
     line = line_of(finding)
     return line and line.place
 
 
+def call_at(path: str, line: int) -> LineSpan:
+    """Return the part of a line that names what is called there: the kernel, if it is a launch."""
+    lines, tree = _parsed(path)
+    text = lines[line - 1] if line <= len(lines) else ""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.lineno == line]
+    launches = [call for call in calls if any(word.arg == "grid" for word in call.keywords)]
+    for call in launches or calls:
+        end = call.func.end_col_offset if call.func.end_lineno == line else None
+        before, called = text.encode()[: call.col_offset], text.encode()[:end]
+        return LineSpan(path, line, len(before.decode()) + 1, len(called.decode()) + 1)
+    return LineSpan(path, line, len(text) - len(text.lstrip()) + 1, len(text) + 1)
+
+
 def _candidates(line: KernelLine) -> Iterator[str]:
-    """Yield the file of the launch, and those of the imported modules that build kernels."""
+    """Yield the launch's file, those of modules that build kernels, and the files they name."""
     seen = set()
     if line.launched_at is not None:
         seen.add(line.launched_at[0])
         yield line.launched_at[0]
+        yield from _named_files(line.launched_at[0])
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and path.endswith(".py") and path not in seen:
             seen.add(path)
             if _builds_kernels(path):
                 yield path
+                yield from _named_files(path)
+
+
+@lru_cache(maxsize=512)
+def _named_files(path: str) -> tuple[str, ...]:
+    """Return the Metal files that literals of a Python file name, in its folder or the current."""
+    nodes = ast.walk(_parsed(path)[1])
+    values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    found = {}
+    for name in values:
+        if isinstance(name, str) and METAL_FILE.search(name):
+            files = (str(folder / name) for folder in (Path(path).parent, Path.cwd()))
+            found[name] = next(filter(os.path.isfile, files), "")
+    return tuple(filter(None, found.values()))
 
 
 def _in_file(path: str, line: KernelLine) -> Iterator[tuple[LineSpan, bool]]:
@@ -142,17 +177,25 @@ def _builds_kernels(path: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _read(path: str) -> tuple[list[str], list[_Text]]:
-    """Return a file's lines and its string literals."""
+    """Return a file's lines and its string literals; the whole is one in a Metal file."""
+    if METAL_FILE.search(path):
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
+        return lines, [_Text(1, len(lines), None)]
+    lines, tree = _parsed(path)
+    return lines, list(_texts(tree, None))
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: str) -> tuple[list[str], ast.Module]:
+    """Return the lines and the tree of a Python file; nothing of one that can't be parsed."""
     try:
         with tokenize.open(path) as file:
             source = file.read()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the user has seen those of the file's own compilation
-            tree = ast.parse(source)
+            return source.split("\n"), ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return [], []
-    texts = list(_texts(tree, None))
-    return source.split("\n"), texts
+        return [], ast.Module([], [])
 
 
 def _texts(node: ast.AST, kernel: str | None) -> Iterator[_Text]:
@@ -180,12 +223,13 @@ def _name_given(call: ast.Call) -> str | None:
 
 
 class _Context(Struct, frozen=True):
-    """A finding, the kernel and the buffers of its launch."""
+    """A finding, the kernel and the buffers of its launch, and its number of threads."""
 
     raw: RawFinding
     kernel: BuiltKernel
     buffers: Sequence[Buffer]
     launched_at: tuple[str, int] | None
+    threads: int = 0
 
     @property
     def spot(self) -> str:
@@ -275,10 +319,73 @@ def _uninitialized_help(found: _Context) -> str:
 
 def _unwritten(found: _Context) -> str:
     text, count, buffer = hazards.unwritten_output(found.spot), found.raw.count, found.buffer
-    if count == 1:
+    if count == 1 or buffer is None:
         return text
-    total = "" if buffer is None else f" of {buffer.data.size // buffer.itemsize}"
-    return f"{text} and {count - 1} more{total} elements"
+    text, elements = f"{text} and {count - 1} more", buffer.data.size // buffer.itemsize
+    if _has_few_threads(found):
+        return f"{found.threads} thread{'s' * (found.threads > 1)} for {elements} elements: {text}"
+    return f"{text} of {elements} elements"
+
+
+def _has_few_threads(found: _Context) -> bool:
+    """Return whether threads are missing, though each may have written an element."""
+    buffer = found.buffer
+    if buffer is None or not found.threads:
+        return False
+    written = buffer.data.size // buffer.itemsize - found.raw.count
+    return written <= found.threads < written + found.raw.count
+
+
+def _unwritten_help(found: _Context) -> str:
+    return hazards.FEW_THREADS_HELP if _has_few_threads(found) else hazards.UNWRITTEN_HELP
+
+
+#: The words in the names of atomic functions.
+_OPERATIONS = {"+": "add", "-": "sub", "&": "and", "|": "or", "^": "xor"}
+#: After an element that the statement changes: `+= v`, `++`, `= max(`, `= a[i] +`.
+_UPDATE = re.compile(
+    r"\s*(?:([-+&|^])=(?!=)|(\+|-)\2|=\s*(?:metal::)?(max|min)\b|=\s*\w+\[[^=]*\]\s*([-+&|^]))"
+)
+
+
+def _race_help(found: _Context) -> str:
+    """Return the remedy of a race, which differs if both accesses are one statement."""
+    raw, in_device = found.raw, found.raw.kind == "device-race"
+    usual = hazards.DEVICE_RACE_HELP if in_device else hazards.RACE_HELP
+    if raw.at.line is None or raw.other is None or raw.other.line != raw.at.line:
+        return usual
+    if raw.at.kind == raw.other.kind == "write":
+        return hazards.DEVICE_RACE_HELP
+    operation = _updated(found.line(raw.at.line).excerpt, raw.buffer)
+    if operation is None:
+        return usual
+    kind = re.search(rf"\bthreadgroup\s+(\w+)\s+{raw.buffer}\b", found.kernel.source)
+    return hazards.atomic_update(
+        operation, "" if in_device else raw.buffer, kind[1] if kind else ""
+    )
+
+
+def _updated(text: str, array: str) -> str | None:
+    """Return how a line updates one element of an array, None if it does not or uses another."""
+    elements = set()
+    updates = []
+    for found in re.finditer(rf"(\+\+|--)?\b{re.escape(array)}\[", text):
+        end = _closing(text, found.end())
+        elements.add(text[found.end() : end])
+        after = _UPDATE.match(text, end + 1)
+        updates += [(found[1] or "")[:1], *(after.groups() if after else ())]
+    named = [_OPERATIONS.get(update, update) for update in updates if update]
+    return named[0] if len(elements) == 1 and named else None
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place of the bracket that closes one before ``start``; the end without one."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"[": 1, "]": -1}.get(text[place], 0)
+        if not depth:
+            return place
+    return len(text)
 
 
 def _detailed(text: str, separator: str) -> Callable[[_Context], str]:
@@ -291,10 +398,10 @@ _KINDS = {
     "write-to-input": _Kind(
         lambda found: hazards.input_write(found.spot), hazards.INPUT_WRITE_HELP
     ),
-    "threadgroup-race": _Kind(_race, hazards.RACE_HELP),
-    "device-race": _Kind(_race, hazards.DEVICE_RACE_HELP),
+    "threadgroup-race": _Kind(_race, _race_help),
+    "device-race": _Kind(_race, _race_help),
     "uninitialized-read": _Kind(_uninitialized, _uninitialized_help),
-    "unwritten-output": _Kind(_unwritten, hazards.UNWRITTEN_HELP),
+    "unwritten-output": _Kind(_unwritten, _unwritten_help),
     "divergent-barrier": _Kind(
         lambda _: hazards.barrier_divergence("some threads"), hazards.DIVERGENCE_HELP
     ),
@@ -360,14 +467,39 @@ _KINDS = {
 DESCRIBED_KINDS = frozenset(_KINDS)
 
 
+def described_launch(
+    found: Sequence[RawFinding],
+    kernel: BuiltKernel,
+    buffers: Sequence[Buffer],
+    launched_at: tuple[str, int] | None,
+    threads: int,
+) -> list[KernelFinding]:
+    """Convert the findings of a launch; what one line accesses out of bounds is one of them.
+
+    That is its write, if there is one, and its details name the other buffers.
+    """
+    statements: dict[object, list[RawFinding]] = {}
+    for raw in found:
+        merges = raw.kind == "out-of-bounds" and raw.at.line is not None
+        statements.setdefault(raw.at.line if merges else raw, []).append(raw)
+    made = []
+    for raws in statements.values():
+        raws.sort(key=lambda raw: raw.at.kind == "read")
+        first, *others = (described(raw, kernel, buffers, launched_at, threads) for raw in raws)
+        also = [f"also {other.message}" for other in others]
+        made.append(replace(first, details=(*first.details, *also)))
+    return made
+
+
 def described(
     raw: RawFinding,
     kernel: BuiltKernel,
     buffers: Sequence[Buffer],
     launched_at: tuple[str, int] | None,
+    threads: int = 0,
 ) -> KernelFinding:
-    """Convert a finding of the runtime to one in the user's terms."""
-    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers, launched_at)
+    """Convert a finding of the runtime, in a launch of so many threads, to the user's terms."""
+    kind, context = _KINDS[raw.kind], _Context(raw, kernel, buffers, launched_at, threads)
     line = context.line(raw.at.line) if raw.at.line else None
     return KernelFinding(
         kind=raw.kind,

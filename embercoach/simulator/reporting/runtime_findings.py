@@ -170,22 +170,42 @@ def _is_split(record: FindingAnswer, scene: Scene) -> bool:
     at_both = record.text in _REDUCTIONS and record.text in scene.text(there)
     return at_both and any(
         (here in one and there in other) or (here in other and there in one)
-        for one, other in _branches(scene.kernel.source)
+        for one, *others in _branches(scene.kernel.source)
+        for other in others
     )
 
 
 @lru_cache(maxsize=2)
-def _branches(source: str) -> list[tuple[range, range]]:
-    """Return the lines of each statement's two branches."""
+def _branches(source: str) -> list[list[range]]:
+    """Return the lines of each statement's branch, or of both."""
     nodes = [tree_of(exchange_words(source.encode(errors="replace"), frozenset())[0]).root]
     found = []
     for node in nodes:
         nodes += node.children
         parts = [node.child_by_field_name(name) for name in ("consequence", "alternative")]
         lines = [range(p.start_point.row + 1, p.end_point.row + 2) for p in parts if p is not None]
-        if len(lines) == 2:
-            found.append((lines[0], lines[1]))
+        if lines:
+            found.append(lines)
     return found
+
+
+def _from_the_branch(record: FindingAnswer, scene: Scene) -> FindingAnswer:
+    """Return the record of threads at two barriers from the one that is deeper in branches."""
+    branches = [lines for both in _branches(scene.kernel.source) for lines in both]
+    here, there = (
+        sum((scene.line(pc) or 0) in lines for lines in branches)
+        for pc in (record.pc, record.other_pc)
+    )
+    if here >= there:
+        return record
+    return replace(
+        record,
+        pc=record.other_pc,
+        other_pc=record.pc,
+        thread=record.other_thread,
+        other_thread=record.thread,
+        detail=record.detail[::-1],
+    )
 
 
 def _identity(finding: RawFinding) -> tuple[object, ...]:
@@ -212,9 +232,12 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
     pairs = [(f.buffer, f.at, f.other or f.at) for f in findings if f.kind in _RACES]
     raced = {(buffer, access.line) for buffer, *both in pairs for access in both}
     others = {(f.kind, f.at.line) for f in findings if f.other is not None}
+    missed = {f.at.line or 0 for f in findings if f.kind == "divergent-barrier"}
     kept = []
     for finding in findings:
         place = (finding.kind, finding.at.line)
+        if any(_is_divided(finding, line) for line in missed):
+            continue
         # The compiler saw the index, the shadow the array's name.
         if finding.kind == "out-of-bounds" and not finding.buffer and place in named:
             continue
@@ -229,7 +252,18 @@ def _without_echoes(findings: Sequence[RawFinding]) -> list[RawFinding]:
     return kept
 
 
+def _is_divided(finding: RawFinding, barrier: int) -> bool:
+    """Return whether a barrier is between the two accesses of threads of one threadgroup."""
+    here, there = finding.at, finding.other
+    if finding.kind not in _SYMMETRIC or there is None or here.threadgroup != there.threadgroup:
+        return False
+    first, last = sorted((here.line or 0, there.line or 0))
+    return first < barrier < last
+
+
 def _finding(record: FindingAnswer, scene: Scene) -> RawFinding:
+    if _KINDS[record.kind] == "divergent-barrier" and REASONS[record.reason] == "elsewhere":
+        record = _from_the_branch(record, scene)
     # Of a barrier that lacks a flag, the barrier is at fault.
     line = record.line or scene.line(record.barrier_pc or record.pc)
     # Of a thread that was stopped in a function of the library, its caller has a line.

@@ -66,6 +66,7 @@ void check_barrier() {
   u32 there = waiting - others;
   if (exited) tell_barrier(*leader, *exited, there, exits, BECAUSE_EXITED);
   if (elsewhere) tell_barrier(*leader, *elsewhere, there, others, BECAUSE_ELSEWHERE);
+  hot.diverged |= exited || elsewhere;
 }
 
 void start_interval(u32 flags, u64 place) {
@@ -190,6 +191,7 @@ void start_group(u64 ordinal) {
   u64 stamp = next_stamp();
   group_seqs[ordinal] = (u32)run.seq;
   groups_run = ordinal + 1;
+  hot.diverged = false;
   start_fences();
   start_spins();
   hot.first = hot.start[IN_DEVICE] = hot.start[IN_THREADGROUP] = hot.barrier_start = stamp;

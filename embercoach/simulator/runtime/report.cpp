@@ -15,9 +15,26 @@ u32 hash_of(u32 kind, u64 pc, u64 other_pc, i64 place) {
              ((u64)place * 0x165667B19E3779F9ull) ^ (kind * 0x27D4EB2Full);
   return (u32)(hash >> 32) % BUCKETS;
 }
+
+// Whether it may follow from a barrier that some threads of the threadgroup have missed.
+bool may_follow(Kind kind, i64 place, u32 reason) {
+  switch (kind) {
+    case UNINITIALIZED_READ:
+      return place >= 2 * MAX_SLOTS;
+    case THREADGROUP_RACE: case DEVICE_RACE: case SAME_VALUE_WRITE: case LANE_SYNCHRONOUS:
+      return reason != BECAUSE_OTHER_THREADGROUP;
+    default:
+      return kind == DIVERGENT_BARRIER || kind == WRONG_MEM_FLAGS;
+  }
+}
 }  // namespace
 
+// One that has been reported before, or follows from another, has a count of more than one.
 ember_finding* report(Kind kind, u64 pc, u64 other_pc, i64 place, u32 reason) {
+  if (hot.diverged && may_follow(kind, place, reason)) {
+    overflow.count = 2;
+    return &overflow;
+  }
   u32 bucket = hash_of(kind, pc, other_pc, place);
   for (; buckets[bucket]; bucket = (bucket + 1) % BUCKETS) {
     ember_finding& known = findings[buckets[bucket] - 1];

@@ -192,6 +192,7 @@ struct Hot {
   u64 start[2];                  // of the last barrier with flags for device, threadgroup
   u64 barrier_start;             // of the last threadgroup barrier
   u64 barrier_place;             // pc of that
+  bool diverged;                 // some threads of this threadgroup have missed a barrier
   u64 text;                      // pcs count from here
   u64 *array_writers, *array_readers;
   u32 array_shift;

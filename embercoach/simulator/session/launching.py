@@ -22,7 +22,7 @@ from embercoach.simulator.model import (
 )
 from embercoach.simulator.profile.prediction import advise
 from embercoach.simulator.reporting.compiler_errors import LAUNCHED, CompileError, findings_of
-from embercoach.simulator.reporting.messages import described
+from embercoach.simulator.reporting.messages import described_launch
 from embercoach.simulator.session.record import (
     CapturedDefinition,
     KernelFault,
@@ -366,7 +366,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         group = min(tx, gx), min(ty, gy), min(tz, gz)
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
-    found = [described(raw, built, bound, place) for raw in result.findings]
+    found = described_launch(result.findings, built, bound, place, math.prod(captured.grid))
     profile = result.profile and replace(result.profile, launched_at=place)
     if profile is not None and settings.profile is not None:
         found += cost_findings(profile, settings.profile)

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,12 +19,13 @@ from embercoach.config import Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.config.settings import SimulatorSettings  # noqa: TC001  (a field's type)
 from embercoach.installation import install_command
-from embercoach.simulator.model import Limits, SimulatorError, require_unix
+from embercoach.simulator.model import PACKAGE, Limits, SimulatorError, require_unix
 from embercoach.terminal_text import log_line
 from embercoach.user_program import FAILED, run
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from embercoach.simulator.session.record import Recorder
 
@@ -124,6 +126,20 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
         ) from error
 
 
+def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an exception that ends the program: of the simulator's own without its frames.
+
+    Of a kernel that does not compile only the first line is printed; findings are the rest.
+    """
+    if not isinstance(error, SimulatorError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    frames = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(PACKAGE)]
+    message = str(error) if kind is SimulatorError else str(error).split("\n")[0]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+    print(f"{''.join(lines)}{kind.__name__}: {message}", file=sys.stderr)  # noqa: T201
+
+
 def main(form: str, target: str, arguments: list[str]) -> int:
     """Run a script, a module or a piece of code as ``python`` does.
 
@@ -137,6 +153,7 @@ def main(form: str, target: str, arguments: list[str]) -> int:
     """
     options = options_for(Path.cwd())
     owner = os.getpid()
+    sys.excepthook = _show
     try:
         simulation, recorder = begin(options)
     except SimulatorError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import replace
 
-from embercoach.simulator.model import KernelFinding, SimulatorError
+from embercoach.simulator.model import PACKAGE, KernelFinding, SimulatorError
 from embercoach.simulator.profile.counts import least_bank_cycles, merged_vectors
 from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.profile.prediction import RESOURCES, predict
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from embercoach.simulator.profile.gpus import Gpu
     from embercoach.simulator.profile.prediction import LinePrediction
     from embercoach.simulator.session.options import Options
-
-_PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 class CapturedDefinition(Struct, frozen=True):
@@ -168,7 +166,7 @@ def calling_place() -> tuple[str, int] | None:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_PACKAGE):
+        if not file.startswith(PACKAGE):
             return file, frame.f_lineno
         frame = frame.f_back
     return None

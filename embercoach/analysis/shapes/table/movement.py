@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.requirements import (
     Condition,
     Requirements,
+    ShapeError,
     integers_of,
     is_integer,
     shape_of,
@@ -311,6 +312,13 @@ def transpose(requirements: Requirements, a: object, axes: object = None) -> obj
         rank = len(axes) if isinstance(axes, (tuple, list)) else shape.rank
         return ShapedArray(shape_of_rank(rank), array.dtype)
     reason = f"{len(given)} axes are named for the shape {shape}"
+    outside = [one for one in given if type(one) is int and not -len(given) <= one < len(given)]
+    if outside and shape.rank is None:
+        reason = f"{len(given)} axes are named, so that axis {outside[0]} is out of bounds"
+    if len(given) == 2 and (outside or shape.rank not in (None, 2)):
+        raise ShapeError(reason, swapaxes(requirements, array, *given))  # torch's `transpose`
+    if outside:
+        requirements.fail(reason)
     sizes = ArrayShape(requirements.rank(array, len(given), reason))
     order = axes_argument(requirements, given, sizes)
     made = (

@@ -113,13 +113,15 @@
     return parts;
   }
 
-  // The lines of a finding and one around them; of a long one the first ones.
+  const cellAt = ({ source }, at) => source.cells.findLast(([, line]) => line <= at) ?? [null, 1];
+
+  // The lines of a finding and one around them in its cell; of a long one the first ones.
   function excerpt(finding) {
     const last = finding.at + Math.min(finding.endLine - finding.line, MARKED - 1);
     const rows = [];
     for (let at = finding.at - 1; at <= last + 1; at += 1) {
       const line = sourceLine(finding.file, at);
-      if (line === null) continue;
+      if (line === null || cellAt(data.files[finding.file], at)[0] !== finding.cell) continue;
       const found = at === finding.at ? [finding] : [];
       const inside = finding.at <= at && at <= last ? severityOf(finding) : "";
       rows.push(element("div", { className: `row ${inside}` },
@@ -310,7 +312,7 @@
     for (const [part, [first, lines]] of source.parts.entries()) {
       if (first > next) rows.push({ gap: first - next });
       lines.forEach((text, index) => {
-        const [cell, start] = source.cells.findLast(([, line]) => line <= first + index) ?? [null, 1];
+        const [cell, start] = cellAt(data.files[file], first + index);
         if (cell !== null && (index === 0 || start === first + index)) rows.push({ cell });
         rows.push({ line: first + index - start + 1, at: first + index, text, tokens: source.tokens[part][index], found: marks.get(first + index) ?? [] });
       });
