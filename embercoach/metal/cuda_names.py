@@ -25,14 +25,15 @@ CALLS = {
     "__activemask": "simd_active_threads_mask()",
 }
 _SINGLE = """
-acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh cospi exp exp10 exp2 fabs fdim floor fma
-fmax fmin fmod ldexp log log10 log2 nextafter pow rint round rsqrt sin sinh sinpi sqrt tan tanh trunc
-""".split()
-_FAST = "cos exp exp10 log log10 log2 pow sin tan".split()
-_VECTORS = "char uchar short ushort int uint long ulong float".split()
+acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh cospi exp exp10 exp2 fabs fdim floor
+fma fmax fmin fmod ldexp log log10 log2 nextafter pow rint round rsqrt sin sinh sinpi sqrt tan
+tanh trunc
+"""
+_FAST = ("cos", "exp", "exp10", "log", "log10", "log2", "pow", "sin", "tan")
+_VECTORS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float")
 #: Functions with the same arguments under another name.
 RENAMED = {
-    **{f"{name}f": name for name in _SINGLE},
+    **{f"{name}f": name for name in _SINGLE.split()},
     **{f"__{name}f": f"fast::{name}" for name in _FAST},
     **{f"make_{name}{size}": f"{name}{size}" for name in _VECTORS for size in (2, 3, 4)},
     "__fdividef": "fast::divide",
@@ -52,7 +53,7 @@ _FETCH = "atomic_fetch_{}_explicit(&y[i], v, memory_order_relaxed)"
 _ATOMIC = {
     **{
         f"atomic{name}": _FETCH.format(name.lower())
-        for name in "Add Sub Min Max And Or Xor".split()
+        for name in ["Add", "Sub", "Min", "Max", "And", "Or", "Xor"]
     },
     "atomicExch": "atomic_exchange_explicit(&y[i], v, memory_order_relaxed)",
     "atomicCAS": "atomic_compare_exchange_weak_explicit",

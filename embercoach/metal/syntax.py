@@ -1,8 +1,9 @@
 """Metal text to a C++ syntax tree, in bounded time.
 
-The grammar is C++'s. Metal's address spaces and entry qualifiers, CUDA's, and macros that expand to a
-pragma or to qualifiers, are not C++: they are blanked out or exchanged for C++ qualifiers of the
-same length before the tree is built, so every position stays true, and the replaced words are kept.
+The grammar is C++'s. Metal's address spaces and entry qualifiers, CUDA's, and macros that expand
+to a pragma or to qualifiers, are not C++: they are blanked out or exchanged for C++ qualifiers of
+the same length before the tree is built, so every position stays true, and the replaced words are
+kept.
 """
 
 from __future__ import annotations

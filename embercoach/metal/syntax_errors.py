@@ -7,7 +7,6 @@ whatever is around them. Code under ``#if`` and arguments of macros may be anyth
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.metal.contract import ATTRIBUTES
@@ -18,19 +17,23 @@ from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.tokens import Token
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 #: Operators that need an operand after them; ``*`` and ``&`` end types as well.
-_OPEN_ENDED = frozenset("= + - / % | ^ == != <= || << += -= *= /= %= |= &= ^= <<= >>= .".split())
+_OPEN_ENDED = frozenset(
+    ("=", "+", "-", "/", "%", "|", "^", "==", "!=", "<=", "||", "<<", "+=", "-=", "*=", "/=")
+).union(("%=", "|=", "&=", "^=", "<<=", ">>=", "."))
 #: Words that continue an expression or a type.
-_CONTINUING = frozenset("and and_eq bitand bitor not_eq or or_eq xor xor_eq const volatile".split())
+_CONTINUING = frozenset(
+    ("and", "and_eq", "bitand", "bitor", "not_eq", "or", "or_eq", "xor", "xor_eq")
+).union(("const", "volatile"))
 #: What may follow the parameters or the array of a declarator.
 _AFTER_DECLARATOR = ADDRESS_SPACES | frozenset(
-    "alignas asm final mutable noexcept override requires throw try".split()
+    ["alignas", "asm", "final", "mutable", "noexcept", "override", "requires", "throw", "try"]
 )
 _CLAUSES = frozenset({"if", "for", "while", "switch", "constexpr", "catch"})
 #: Attributes of parameters, which end their declarator.

@@ -192,8 +192,8 @@ def summary(
         nothing = f"Nothing to check: no MLX code in {plural(outcome.files_skipped, 'file')}."
         yield [(nothing, "warning"), (tail, "")]
     else:
-        head = ("Nothing found", "head") if unchecked else ("All clear", "good")
-        yield [head, (f"; {files}.{tail}", "")]
+        good = ("Nothing found", "head") if unchecked else ("All clear", "good")
+        yield [good, (f"; {files}.{tail}", "")]
     if unchecked:
         more = "" if len(unchecked) == 1 else ", ..."
         text = f"{plural(len(unchecked), 'kernel')} not checked ({place_of(unchecked[0])}{more})"

@@ -18,8 +18,8 @@ import pytest
 
 from embercoach import __version__, rulebook
 from embercoach.cli import progress
-from embercoach.cli.progress import ProgressBar, progress_of
 from embercoach.cli.commands.explain import flagged_lines
+from embercoach.cli.progress import ProgressBar, progress_of
 from embercoach.report.page_lines import LONG
 from embercoach.testing.rule_pages import SECTIONS, read_page
 from tests.cli.conftest import Ran

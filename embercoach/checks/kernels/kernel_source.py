@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.kernels import KernelBody, PythonKernel
-    from embercoach.metal.program.nodes import Spot
     from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.source import TextPiece
     from embercoach.metal.text_facts import PreprocessorLine, Use, WrittenFunction
@@ -297,25 +296,23 @@ def _undeclared(
     for name, found in uses.items():
         first, other = found[0], _renamed(found[0], inputs, outputs)
         again = f" ({len(found)} times)" if len(found) > 1 else ""
-        edits = tuple(_edit(text, use, other or "") for use in found)
+        fix = None if other is None else _replacement(text, found, other)
         yield MetalReport(
             "KERNEL-SIG-005",
             text.at(first.place),
             f"undeclared identifier `{name}` in kernel body{again}{_why(first, inputs, outputs)}",
             _way_out(first, inputs, outputs, scope),
-            fix=None if other is None or None in edits else MetalFix(f"Use `{other}`", edits),
+            fix=fix,
         )
 
 
-def _edit(text: MetalText, use: Use, other: str) -> tuple[Spot, str, str] | None:
-    """Return the edit that writes another name or call; None for a call with arguments."""
-    old, place = use.name, use.place
-    if other.endswith(")"):
-        old += "()"
-        if not text.text.startswith(old, place.start):
-            return None
-        place = place._replace(end=place.start + len(old))
-    return text.at(place), old, other
+def _replacement(text: MetalText, uses: list[Use], other: str) -> MetalFix | None:
+    """Return the fix that writes another name or call; None for a call with arguments."""
+    old = uses[0].name + ("()" if other.endswith(")") else "")
+    places = [use.place._replace(end=use.place.start + len(old)) for use in uses]
+    if not all(text.text.startswith(old, place.start) for place in places):
+        return None
+    return MetalFix(f"Use `{other}`", tuple((text.at(place), old, other) for place in places))
 
 
 #: Conditions of the preprocessor, and what they are where a name is not a macro.

@@ -51,7 +51,7 @@ def syntax_errors(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _unchecked(text: MetalText, code: MetalCode) -> Iterator[TextSpan]:
-    """Yield where the parser had to guess in kernels that are not followed, closest places first."""
+    """Yield where the parser had to guess in kernels that are not followed, best places first."""
     followed = {kernel.name for kernel in code.kernels}
     lost = [entry.extent for entry in text.entry_points if entry.name not in followed]
     whole = not followed and (not code.whole or (not text.entry_points and _mentions_kernel(text)))

@@ -203,8 +203,8 @@ algorithm any array atomic bitset chrono cmath complex cstdint cstdio cstdlib cs
 functional iostream iterator limits list map memory mutex numeric optional queue random set sstream
 stack stdexcept string thread tuple type_traits unordered_map utility valarray variant vector
 """
-#: Headers of the C++ standard library and of CUDA that Metal lacks. Those of C (``stdint.h``) are left out: a
-#: compiler brings some of them itself.
+#: Headers of the C++ standard library and of CUDA that Metal lacks. Those of C (``stdint.h``) are
+#: left out: a compiler brings some of them itself.
 _MISSING_HEADERS = frozenset(
     [
         *_LIBRARY.split(),
