@@ -72,7 +72,10 @@ FILE = "#include <metal_stdlib>\nusing namespace metal;\n"
     ("text", "expected"),
     [
         (f"{FILE}kernel void f(device float* y [[buffer(0)]] uint t) {{}}", "KERNEL-SYNTAX-001"),
-        (f"{FILE}kernel void f(device float* y, uint t [[ thread_position_in_grid] ]) {{}}", None),
+        (
+            f"{FILE}kernel void f(device float* y, uint t [[ thread_position_in_grid] ]) {{}}",
+            "KERNEL-SYNTAX-002",
+        ),
         (f"{FILE}#define MAKE(n) kernel void n() {{}}\nMAKE(f)\nMAKE(g)\n", None),
         ("kernel void f(device float* y [[buffer(0)]]) {\n y[0] = ;", "KERNEL-SYNTAX-001"),
         (

@@ -53,7 +53,13 @@ def syntax_errors(code: MetalCode) -> Iterator[MetalReport]:
 def _unchecked(text: MetalText, code: MetalCode) -> Iterator[TextSpan]:
     """Yield where the parser had to guess in kernels that are not followed, best places first."""
     followed = {kernel.name for kernel in code.kernels}
-    lost = [entry.extent for entry in text.entry_points if entry.name not in followed]
+    problems = {one.spot.place.start for kernel in code.kernels for one in kernel.program.problems}
+    lost = [
+        entry.extent
+        for entry in text.entry_points
+        if entry.name not in followed
+        or any(entry.extent.start <= at < entry.extent.end for at in problems)
+    ]
     whole = not followed and (not code.whole or (not text.entry_points and _mentions_kernel(text)))
     for place in sorted(text.doubtful, key=_is_wide):
         if whole or any(extent.start <= place.start < extent.end for extent in lost):
