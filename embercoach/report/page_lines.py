@@ -10,7 +10,7 @@ from embercoach.report.styled import wrapped
 from embercoach.rulebook import FIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from embercoach.report.styled import Line
     from embercoach.rulebook import Rule
@@ -33,29 +33,22 @@ _ITEM = re.compile(r"( *(?:[-*]|[0-9]+\.) +|(?=\|))(.*)")
 _IMPORTS = re.compile(r"\A(?:(?:import|from) .*\n|\n)+")
 
 
-#: Lines of an example that are shown before and after a flagged one.
-_BEFORE, _AFTER = 8, 3
+#: Lines of an example that are shown before and after where a good one differs.
+_BEFORE, _AFTER = 8, 4
 
 
-def first_example(rule: Rule) -> tuple[str, str]:
-    """Return the language and the code of the first example under "Bad"."""
-    fence, _, code = _sections(rule.page).get("Bad", "").partition("\n")
-    return fence.removeprefix(_FENCE), code.partition(f"\n{_FENCE}")[0] + "\n"
-
-
-def page_lines(rule: Rule, width: int, *, full: bool, flagged: Sequence[str] = ()) -> list[Line]:
+def page_lines(rule: Rule, width: int, *, full: bool) -> list[Line]:
     """Return a rule's page: the harm, examples, the fix, exceptions, severities.
 
     Args:
         rule: with its page.
         width: columns to fill.
         full: the whole page; else each section is cut so that all have `MOST_LINES` at most.
-        flagged: lines of the first example that the rule reports, which are not cut.
     """
     title: list[Line] = [[(rule.code, "code"), (f" {rule.name}", "head")]]
     sections = _sections(rule.page)
     if not full:
-        sections = _excerpts(sections, flagged)
+        sections = _excerpts(sections)
     bodies = {name: _body(text, width) for name, text in sections.items()}
     bodies["Severities"] = [line for fact in rule.facts() for line in _prose(f"- {fact}", width)]
     if full:
@@ -108,28 +101,33 @@ def _sections(page: str) -> dict[str, str]:
     return {name: "\n".join(lines).strip() for name, lines in sections.items()}
 
 
-def _excerpts(sections: dict[str, str], flagged: Sequence[str]) -> dict[str, str]:
+def _excerpts(sections: dict[str, str]) -> dict[str, str]:
     """Return the sections of a short page, with the part of each example that matters."""
     short = {name: _excerpt(text) for name, text in sections.items() if name not in LONG}
     bad = short.get("Bad", "")
     if FIX in short:
         short[FIX] = _from_change(_LAUNCH.sub("...\n", short[FIX], count=1), bad)
     if "Good" in short:
+        short["Bad"] = _around(bad, short["Good"])
         short["Good"] = _from_difference(short["Good"], bad)
-    if bad:
-        short["Bad"] = _around(bad, flagged)
     return short
 
 
-def _around(text: str, flagged: Sequence[str]) -> str:
-    """Return the lines of an excerpt around the first flagged one."""
+def _around(text: str, good: str) -> str:
+    """Return the lines of an excerpt around the first one where a good example differs."""
     lines = text.splitlines()
-    at = next((number for number, line in enumerate(lines) if line in flagged), 0)
-    start, end = at - _BEFORE, at + _AFTER + 1
+    at = _same(text, good)
+    start, end = at - _BEFORE, at + _AFTER
     if start <= 2:
         return text
     rest = ["..."] if end < len(lines) else []
     return "\n".join([lines[0], "...", *lines[start:end], *rest])
+
+
+def _same(text: str, other: str) -> int:
+    """Return how many lines two texts have in common at their start."""
+    pairs = zip(text.splitlines(), other.splitlines(), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _from_change(text: str, bad: str) -> str:
@@ -155,8 +153,7 @@ def _excerpt(text: str) -> str:
 def _from_difference(text: str, other: str) -> str:
     """Return an excerpt from one line before it differs from another one."""
     lines = text.splitlines()
-    pairs = zip(lines, other.splitlines(), strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    same = _same(text, other)
     return text if same < _LEAST_SAME else "\n".join([lines[0], "...", *lines[same - 1 :]])
 
 

@@ -18,7 +18,6 @@ import pytest
 
 from embercoach import __version__, rulebook
 from embercoach.cli import progress
-from embercoach.cli.commands.explain import flagged_lines
 from embercoach.cli.progress import ProgressBar, progress_of
 from embercoach.report.page_lines import LONG
 from embercoach.testing.rule_pages import SECTIONS, read_page
@@ -63,9 +62,22 @@ def test_explain_fits_a_screen_and_begins_with_the_harm(embercoach: Cli, code: s
     order = [line for line in lines if line in {*SECTIONS, "Severities"}]
     short = [name for name in SECTIONS if f"\n## {name}\n" in rule.page and name not in LONG]
     assert order == [*short, "Severities"]
-    flagged = flagged_lines(rule)[:1]
-    shown = " ".join(ran.out.split())
-    assert all(" ".join(line.split()) in shown for line in flagged)
+
+
+@pytest.mark.parametrize(
+    ("code", "flagged", "change"),
+    [
+        ("KERNEL-RACE-001", "if (lane == 0) part[group] = sum;", "threadgroup_barrier(mem_flags"),
+        ("KERNEL-BOUNDS-001", "y[i] = tile[t + 1] - tile[t];", "t + 1 < 64 ?"),
+        ("KERNEL-GRID-001", "grid=((x.size + 255) // 256, 1, 1),", "grid=(x.size, 1, 1),"),
+    ],
+)
+def test_explain_shows_the_flagged_line_and_the_change(
+    embercoach: Cli, code: str, flagged: str, change: str
+) -> None:
+    shown = embercoach("explain", code).out
+    assert flagged in shown[shown.index("\nBad") : shown.index("\nGood")]
+    assert change in shown[shown.index("\nHow to fix") : shown.index("\nWhat it reports")]
 
 
 def test_explain_full_has_all_code_of_the_page(embercoach: Cli) -> None:

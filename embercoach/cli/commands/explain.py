@@ -11,7 +11,7 @@ from embercoach import rulebook
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import Code
 from embercoach.config.errors import suggestion
-from embercoach.report.page_lines import first_example, page_lines
+from embercoach.report.page_lines import page_lines
 from embercoach.report.styled import WIDTH, print_lines, width_of
 from embercoach.terminal_text import json_text
 
@@ -42,24 +42,7 @@ def command(ctx: click.Context, code: str, output_format: str, *, full: bool) ->
         click.echo(json_text(rulebook.described(rule, page=True)))
     else:
         width = min(width_of(sys.stdout), WIDTH)
-        flagged = () if full else flagged_lines(rule)
-        print_lines(page_lines(rule, width, full=full, flagged=flagged), sys.stdout)
-
-
-def flagged_lines(rule: rulebook.Rule) -> tuple[str, ...]:
-    """Return the lines of the rule's first example that its checks report."""
-    from embercoach import checks
-
-    language, code = first_example(rule)
-    try:
-        if language == "metal":
-            report = checks.check_metal(code)
-        else:
-            report = checks.check_source(code, Path("example.py"), checks.Project())
-    except checks.SyntaxProblem:
-        return ()
-    lines = code.splitlines()
-    return tuple(lines[f.line - 1] for f in report.findings if f.code == rule.code)
+        print_lines(page_lines(rule, width, full=full), sys.stdout)
 
 
 def _find(word: str) -> rulebook.Rule:
