@@ -278,15 +278,20 @@ def _again(check: CheckRunner, scope: ConfigurationScope) -> RunResult:
 def _annotated(
     check: CheckRunner, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
 ) -> tuple[RunResult, str]:
-    """Add suppressions to files; the result after that and what was done."""
+    """Add suppressions to files; the result after that and what was done.
+
+    Those of suppressions would be idle in turn: `--fix` removes what is reported.
+    """
     from embercoach.engine.noqa_writing import annotate_files
+    from embercoach.engine.suppressions import CODES
 
     new = found.findings
     if baselines:
         from embercoach.cli.baseline_filter import judge
 
         new = judge(baselines, found, SourceTexts()).findings
-    done, unwritten = annotate_files(finding for finding in new if finding.severity != "note")
+    loud = [one for one in new if one.severity != "note" and one.code not in CODES]
+    done, unwritten = annotate_files(loud)
     return check().result([*problems, *unwritten]), f"Suppressed {plural(done, 'finding')}."
 
 

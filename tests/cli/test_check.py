@@ -343,6 +343,20 @@ def test_suppressing_what_is_there(embercoach: Cli, project: Path) -> None:
     assert "NOQA-001 warning" in embercoach("a.py").out
 
 
+def test_a_suppression_that_suppresses_nothing_is_not_suppressed(
+    embercoach: Cli, project: Path
+) -> None:
+    text = "import mlx\n# embercoach: ignore[DTYPE-001]\nbad_bound\n"
+    (project / "a.py").write_text(text)
+    ran = embercoach("a.py", "--add-noqa", "--output-format", "concise")
+    assert [line.split()[1] for line in ran.out.splitlines() if line.startswith("a.py")] == [
+        "NOQA-001"
+    ]
+    assert (project / "a.py").read_text().count("NOQA") == 0
+    again = embercoach("a.py", "--fix")
+    assert again.code == 0, again.out
+
+
 def test_standard_input(embercoach: Cli, project: Path) -> None:
     ran = embercoach("-", stdin=WARNING.encode())
     assert ran.code == 1
