@@ -196,7 +196,7 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
             call.node,
             module.frame.place()._replace(statement=call.statement),
             message=message_of(event, code, doubt, where),
-            help=f"Pass arrays and sizes that fit: `{command(event)}` prints the shapes",
+            help=f"Pass arrays and sizes that fit: `{command(module.path)}` prints what is passed",
             context="default",
         )
 

@@ -15,6 +15,7 @@ from embercoach.terminal_text import MOST_SHOWN, escaped, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.shapes.interpreter import ShapeEvent
@@ -188,16 +189,18 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
         for found in remedy(operation):
             if len(found.help) <= LONGEST and escaped(found.help) == found.help:
                 return found
-    return Remedy(f"Print the shapes that lead here: `{command(event)}`")
+    place = command(event.file.path, getattr(event.node, "lineno", 0))
+    return Remedy(f"Print the shapes that lead here: `{place}`")
 
 
-def command(event: ShapeEvent) -> str:
-    """Return the command that prints the shapes of an event, of whatever file."""
-    path = event.file.path
-    if path.suffix != ".py" or len(path.name) > MOST_NAMED:
-        return "embercoach shapes FILE"
-    line = getattr(event.node, "lineno", 0)
-    return f"embercoach shapes {path.name}:{line}"
+def command(path: Path, line: int = 0) -> str:
+    """Return the command that prints the shapes of a file, or of one of its lines."""
+    name = path.name if path.suffix == ".py" and len(path.name) <= MOST_NAMED else "FILE"
+    return (
+        f"embercoach shapes {name}:{line}"
+        if line and name != "FILE"
+        else f"embercoach shapes {name}"
+    )
 
 
 #: Characters of a file's name in a help text.
