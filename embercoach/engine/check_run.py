@@ -114,7 +114,7 @@ def _within(finding: Finding, file: SourceFile, root: Path | None) -> Finding:
         column=within.column,
         end_line=within.end_line,
         end_column=within.end_column,
-        help=f"{finding.help}\nread at {file.shown}:{finding.line}",
+        help=f"{finding.help}\n{file.shown}:{finding.line} reads this file",
         flow=(),
         related=within.related,
         within=None,

@@ -113,7 +113,7 @@ def test_a_finding_in_a_body_is_placed_in_its_file(project: Path) -> None:
         (finding,) = check("k.py", cache=cache).findings
         assert (finding.path, finding.line, finding.code) == ("body.metal", 4, RACE)
         assert finding.message.endswith("write at body.metal:3")
-        assert finding.help.endswith("\nread at k.py:5")
+        assert finding.help.endswith("\nk.py:5 reads this file")
         assert [(step.line, step.column) for step in finding.related] == [(3, 1)]
     assert check(per_file_ignores=(("*.metal", (RACE,)),)).findings == ()
     body.write_text(BODY.replace("- t];", f"- t];  // embercoach: ignore[{RACE}]"))
