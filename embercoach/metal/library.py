@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
+from embercoach.metal import cuda_names
 from embercoach.metal.program.types import (
     BOOL,
     FLOAT,
@@ -269,6 +270,8 @@ def is_known(name: str, kind: UseKind) -> bool:
     A function or a plain word of the library (``bias``, ``step``, ``length``) is known where it is
     called, or used as a type or namespace, and unknown where it represents a value.
     """
+    if name in cuda_names.NAMES:
+        return False
     if name in VALUES or name.startswith(_PREFIXES) or is_unknown_number(name):
         return True
     return kind != "value" and name in _APPLIED

@@ -1,8 +1,9 @@
 """Metal text to a C++ syntax tree, in bounded time.
 
-The grammar is C++'s. Metal's address spaces and entry qualifiers, and macros that expand to a
-pragma or to qualifiers, are not C++: they are blanked out or exchanged for C++ qualifiers of the
-same length before the tree is built, so every position stays true, and the replaced words are kept.
+The grammar is C++'s. Metal's address spaces and entry qualifiers, CUDA's, and macros that expand
+to a pragma or to qualifiers, are not C++: they are blanked out or exchanged for C++ qualifiers of
+the same length before the tree is built, so every position stays true, and the replaced words are
+kept.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
 
+from embercoach.metal.cuda_names import QUALIFIERS
 from embercoach.metal.library import ADDRESS_SPACES, ENTRY_QUALIFIERS
 
 # Comments, literals and numbers; an unclosed string ends with its line.
@@ -173,7 +175,8 @@ _CALLED = re.compile(rb"[\s\\]*\(")
 def _words(blanks: frozenset[str]) -> re.Pattern[bytes]:
     """Words that are not C++, and the texts in which they are not looked for."""
     words = b"|".join(
-        re.escape(word.encode()) for word in sorted(ADDRESS_SPACES | ENTRY_QUALIFIERS | blanks)
+        re.escape(word.encode())
+        for word in sorted({*ADDRESS_SPACES, *ENTRY_QUALIFIERS, *QUALIFIERS, *blanks})
     )
     flags = re.VERBOSE | re.DOTALL | re.MULTILINE
     return re.compile(
@@ -207,11 +210,13 @@ def exchange_words(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int
             if len(match["sized"].split()) == 1 and _CALLED.match(data, end):
                 edited[start:end] = b"int".ljust(end - start)
         elif word is not None:
-            name = word.decode()
+            written = word.decode()
+            # A macro that has CUDA's word represents Metal's.
+            name = written if written in blanks else QUALIFIERS.get(written, written)
             stand_in = b"const" if name in ADDRESS_SPACES else b"inline"
             if name in ADDRESS_SPACES | ENTRY_QUALIFIERS:
                 qualifiers[start] = name
-            else:
+            elif name == written:
                 stand_in = b""
             edited[start:end] = stand_in.ljust(end - start)
     return bytes(edited), qualifiers

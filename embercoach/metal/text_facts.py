@@ -15,6 +15,7 @@ DirectiveKind = Literal["include", "using namespace", "using"]
 ForeignKind = Literal[
     "double", "long long", "new", "delete", "exception", "goto", "lambda", "virtual", "storage",
     "dynamic_cast", "typeid", "std", "include", "asm", "static", "file scope", "order",
+    "cuda",
 ]  # fmt: skip
 
 

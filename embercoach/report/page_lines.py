@@ -33,6 +33,10 @@ _ITEM = re.compile(r"( *(?:[-*]|[0-9]+\.) +|(?=\|))(.*)")
 _IMPORTS = re.compile(r"\A(?:(?:import|from) .*\n|\n)+")
 
 
+#: Lines of an example that are shown before and after where a good one differs.
+_BEFORE, _AFTER = 8, 4
+
+
 def page_lines(rule: Rule, width: int, *, full: bool) -> list[Line]:
     """Return a rule's page: the harm, examples, the fix, exceptions, severities.
 
@@ -100,11 +104,40 @@ def _sections(page: str) -> dict[str, str]:
 def _excerpts(sections: dict[str, str]) -> dict[str, str]:
     """Return the sections of a short page, with the part of each example that matters."""
     short = {name: _excerpt(text) for name, text in sections.items() if name not in LONG}
+    bad = short.get("Bad", "")
     if FIX in short:
-        short[FIX] = _LAUNCH.sub("...\n", short[FIX], count=1)
+        short[FIX] = _from_change(_LAUNCH.sub("...\n", short[FIX], count=1), bad)
     if "Good" in short:
-        short["Good"] = _from_difference(short["Good"], short.get("Bad", ""))
+        short["Bad"] = _around(bad, short["Good"])
+        short["Good"] = _from_difference(short["Good"], bad)
     return short
+
+
+def _around(text: str, good: str) -> str:
+    """Return the lines of an excerpt around the first one where a good example differs."""
+    lines = text.splitlines()
+    at = _same(text, good)
+    start, end = at - _BEFORE, at + _AFTER
+    if start <= 2:
+        return text
+    rest = ["..."] if end < len(lines) else []
+    return "\n".join([lines[0], "...", *lines[start:end], *rest])
+
+
+def _same(text: str, other: str) -> int:
+    """Return how many lines two texts have in common at their start."""
+    pairs = zip(text.splitlines(), other.splitlines(), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _from_change(text: str, bad: str) -> str:
+    """Return an excerpt from two lines before the first one that the bad example lacks."""
+    lines = text.splitlines()
+    known = {"...", _FENCE, *(line.strip() for line in bad.splitlines())}
+    source = next((n for n, line in enumerate(lines) if line.strip().startswith("source=")), 1)
+    changed = (n for n, line in enumerate(lines) if n > source and line.strip() not in known)
+    start = next(changed, 0) - 2
+    return text if start <= 3 else "\n".join([lines[0], "...", *lines[start:]])
 
 
 def _excerpt(text: str) -> str:
@@ -120,8 +153,7 @@ def _excerpt(text: str) -> str:
 def _from_difference(text: str, other: str) -> str:
     """Return an excerpt from one line before it differs from another one."""
     lines = text.splitlines()
-    pairs = zip(lines, other.splitlines(), strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    same = _same(text, other)
     return text if same < _LEAST_SAME else "\n".join([lines[0], "...", *lines[same - 1 :]])
 
 

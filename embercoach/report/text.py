@@ -64,6 +64,8 @@ def repeated(findings: Iterable[Finding]) -> list[Repeated]:
     return groups
 
 
+#: The rule of kernels that the checks do not follow: a run with such findings is not all clear.
+UNCHECKED = "KERNEL-SYNTAX-002"
 SYNTAX_ERROR = "syntax error: "
 TRACEBACK = "\nTraceback (most recent call last):\n"
 
@@ -171,6 +173,7 @@ def summary(
         parts.append(plural(count.notes, "note"))
     found = [part for part in parts if not part.startswith("0 ")]
     files = files_text(outcome)
+    unchecked = [finding for finding in outcome.findings if finding.code == UNCHECKED]
     aside = []
     if count.notes and not show_notes:
         aside.append(f"{plural(count.notes, 'note')} not shown (--show-notes)")
@@ -189,7 +192,12 @@ def summary(
         nothing = f"Nothing to check: no MLX code in {plural(outcome.files_skipped, 'file')}."
         yield [(nothing, "warning"), (tail, "")]
     else:
-        yield [("All clear", "good"), (f"; {files}.{tail}", "")]
+        good = ("Nothing found", "head") if unchecked else ("All clear", "good")
+        yield [good, (f"; {files}.{tail}", "")]
+    if unchecked:
+        more = "" if len(unchecked) == 1 else ", ..."
+        text = f"{plural(len(unchecked), 'kernel')} not checked ({place_of(unchecked[0])}{more})"
+        yield [(text, "warning"), (f": see `embercoach explain {UNCHECKED}`.", "")]
     if outcome.problems:
         text = f"The run is incomplete: {plural(len(outcome.problems), 'problem')}."
         yield [(text, "error")]

@@ -30,6 +30,12 @@ BODIES = {
     "SHARED_Y": "uint lane = thread_position_in_threadgroup.y;"
     " for (uint i = lane; i < 99; i += threads_per_threadgroup.y) y[i] = x[i];",
     "TILES": "uint at = threadgroup_position_in_grid.x * 128; y[at] = x[at];",
+    "COMPARED": "uint i = thread_position_in_grid.x; uint n = threads_per_grid.x;"
+    " if (i < n) y[i] = 2 * x[i];",
+    "OF_CUDA": "uint i = threadgroup_position_in_grid.x * threads_per_threadgroup.x"
+    " + thread_position_in_threadgroup.x; if (i >= threads_per_grid.x) return; y[i] = 2 * x[i];",
+    "UNROLLED": "uint i = thread_position_in_grid.x; uint n = threads_per_grid.x;"
+    " y[i] = x[i]; y[i + n] = x[i + n];",
     "BLOCKS": "uint at = threadgroup_position_in_grid.x * BLOCK; y[at] = x[at];",
 }
 FUNCTIONS = """
@@ -74,6 +80,8 @@ COUNTED_IN_GROUPS = [
     ("EACH", "(upwards(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
     ("EACH", "(max(1, ceildiv(n, tpg)), 1, 1)", "(tpg, 1, 1)", ""),
     ("EACH", "(ceildiv(n, tpg), 1, 1)", "(min(n, tpg), 1, 1)", ""),
+    ("COMPARED", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
+    ("OF_CUDA", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
     ("ROWS", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
     ("ROWS", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
     ("ROWS", "(rows, 1, 1)", "(tpg, 1, 1)", "rows, columns = x.shape"),
@@ -106,6 +114,7 @@ COUNTED_IN_THREADS = [
     ("BY_SHIFT", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
     ("INTERLEAVED", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
     ("ROWS_OF_GROUP", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
+    ("UNROLLED", "((n + 255) // 256, 1, 1)", "(256, 1, 1)", ""),
     ("SHARED", "(32, 1, 1)", "(32, 4, 1)", ""),
     ("SHARED_Y", "(1, 4, 1)", "(32, 4, 1)", ""),
     ("EACH", "(1, 1, 1)", "(256, 1, 1)", ""),

@@ -376,3 +376,12 @@ def test_tests_of_the_errors_are_none(more: str) -> None:
     local = "\n".join(f"    {line}" for line in program.splitlines())
     raising = "\n    with pytest.raises(ValueError):\n        launch(x)\n"
     assert codes(f"import pytest\ndef test_it(x):\n{local}{raising}", FAMILY) == []
+
+
+@pytest.mark.parametrize(
+    ("declaration", "advice"),
+    [("float v", "Give it a value where it is declared"), ("threadgroup float v", "Write the ele")],
+)
+def test_a_value_where_metal_allows_one(declaration: str, advice: str) -> None:
+    (found,) = findings(kernel(f"{declaration}; y[0] = v;"), "KERNEL-INIT")
+    assert found.help.startswith(advice)

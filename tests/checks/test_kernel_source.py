@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.checks import Project, check_source
+from embercoach.fixes.application import apply
+from tests.checks.findings import IMPORTS
 from tests.checks.findings import findings as kernel_findings
 from tests.checks.findings import pointed as kernel_pointed
 
@@ -293,6 +295,11 @@ def test_the_shape_of_a_scalar_is_not_there() -> None:
         ("y_shape", "template"),
         ("scales", "Did you mean `scale`"),
         ("simd_lane_id", "`thread_index_in_simdgroup`"),
+        ("warpSize", "`threads_per_simdgroup`"),
+        ("__ldg(x)", "Read the element itself"),
+        ("atomicAdd(x, 1)", "`atomic_fetch_add_explicit("),
+        ("__shfl_down_sync(1, 2, 3)", "`simd_shuffle_down(v, delta)`"),
+        ("make_float2(1, 2)", "`float2`"),
     ],
 )
 def test_the_way_out(name: str, advice: str) -> None:
@@ -302,6 +309,27 @@ def test_the_way_out(name: str, advice: str) -> None:
     """
     (found,) = findings(program)
     assert advice in found.help
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y[0] = rsqrtf(x[0]);", "y[0] = rsqrt(x[0]);"),
+        ("y[0] = __expf(x[0]) + fmaxf(x[1], 0);", "y[0] = fast::exp(x[0]) + fmax(x[1], 0);"),
+        (
+            "__syncthreads(); y[0] = 1;",
+            "threadgroup_barrier(mem_flags::mem_threadgroup); y[0] = 1;",
+        ),
+        (
+            "__shared__ float s[4]; __shared__ int n; s[n] = 1;",
+            "threadgroup float s[4]; threadgroup int n; s[n] = 1;",
+        ),
+    ],
+)
+def test_words_of_cuda_become_metal(body: str, expected: str) -> None:
+    found = kernel_findings(kernel(body), ("KERNEL-SIG", "KERNEL-MSL"))
+    fixed, _ = apply(IMPORTS + kernel(body), [one.fix for one in found if one.fix])
+    assert fixed == IMPORTS + kernel(expected)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,22 @@ def test_explain_fits_a_screen_and_begins_with_the_harm(embercoach: Cli, code: s
     assert order == [*short, "Severities"]
 
 
+@pytest.mark.parametrize(
+    ("code", "flagged", "change"),
+    [
+        ("KERNEL-RACE-001", "if (lane == 0) part[group] = sum;", "threadgroup_barrier(mem_flags"),
+        ("KERNEL-BOUNDS-001", "y[i] = tile[t + 1] - tile[t];", "t + 1 < 64 ?"),
+        ("KERNEL-GRID-001", "grid=((x.size + 255) // 256, 1, 1),", "grid=(x.size, 1, 1),"),
+    ],
+)
+def test_explain_shows_the_flagged_line_and_the_change(
+    embercoach: Cli, code: str, flagged: str, change: str
+) -> None:
+    shown = embercoach("explain", code).out
+    assert flagged in shown[shown.index("\nBad") : shown.index("\nGood")]
+    assert change in shown[shown.index("\nHow to fix") : shown.index("\nWhat it reports")]
+
+
 def test_explain_full_has_all_code_of_the_page(embercoach: Cli) -> None:
     ran = embercoach("explain", "--full", "HOST-PULL-002")
     code = "".join(block.code for block in read_page(rulebook.page_path("HOST-PULL-002")).blocks)

@@ -76,3 +76,13 @@ def test_other_files_and_two_roles_are_refused(
     assert "must be a .metal file" in embercoach("port", str(tmp_path / "a.py")).err
     ran = embercoach("port", "a.metal", "--input", "y", "--update", "y")
     assert "one of --input, --output and --update" in ran.err
+
+
+def test_text_that_does_not_parse_is_refused(
+    embercoach: Callable[..., Ran], tmp_path: Path
+) -> None:
+    kernels = tmp_path / "a.metal"
+    kernels.write_text("#include <metal_stdlib>\n" + SCALE.rstrip() + '\n""",\n)\n')
+    ran = embercoach("port", str(kernels))
+    assert ran.code == 2
+    assert "syntax error: `)` closes nothing" in ran.err

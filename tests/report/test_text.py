@@ -174,6 +174,20 @@ def test_the_summary_of_a_run_with_notes_only(clean: Outcome, outcome: Outcome) 
     )
 
 
+def test_a_kernel_that_is_not_checked_is_not_clear(clean: Outcome, outcome: Outcome) -> None:
+    (first, *_) = outcome.findings
+    note = replace(first, code=text.UNCHECKED, severity="note", path="a.py", line=2, column=3)
+    see = "see `embercoach explain KERNEL-SYNTAX-002`."
+    for notes, unchecked in (
+        ((note,), "1 kernel not checked (a.py:2:3)"),
+        ((note, note), "2 kernels not checked (a.py:2:3, ...)"),
+    ):
+        run = replace(clean, findings=notes)
+        summary = printed(text.summary(run, show_notes=False))
+        assert summary.startswith("Nothing found; 1 file checked. ")
+        assert summary.endswith(f"\n{unchecked}: {see}\n")
+
+
 def test_the_summary_of_a_run_with_problems_only(clean: Outcome, outcome: Outcome) -> None:
     broken = replace(clean, problems=outcome.problems[:1])
     assert printed(text.summary(broken, show_notes=False)) == (

@@ -66,7 +66,7 @@ def _is_certain(fact: UncallableFact, module: Module) -> bool:
 
 
 def _makes(name: str, module: Module) -> bool:
-    """Return whether a file makes an object of a class."""
+    """Return whether a file makes an object of a class itself."""
     return any(last_name(call) == name for call in contents_of(module.tree).calls)
 
 

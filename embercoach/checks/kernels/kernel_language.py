@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
+from embercoach.metal.cuda_names import NAMES, QUALIFIERS, cuda_help, qualifier_help
 from embercoach.metal.library import OTHER_SCALARS, scalar_help
 from embercoach.metal.program.types import SCALARS
 from embercoach.metal.tokens import whole_number
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.metal_checks import MetalFile
+    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import (
         AttributeMark,
         Foreign,
@@ -135,7 +137,7 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
     # It may be a macro of the command line.
     unknown = [use for use in undeclared(code.text) if not use.name.isupper()]
     named = [use for use in unknown if use.kind != "value" and use.elsewhere is None]
-    if not OTHER_SCALARS.keys() >= {use.name for use in named}:
+    if not OTHER_SCALARS.keys() | NAMES >= {use.name for use in named}:
         return  # types and functions are the host's: macros, or a text that it puts before this one
     uses: dict[str, list[Use]] = {}
     for use in unknown:
@@ -150,7 +152,9 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
             "KERNEL-SIG-005",
             code.text.at(found[0].place),
             f"undeclared identifier `{name}`{again}{why}",
-            scalar_help(name) or "Declare it, or pass it as an argument of the kernel",
+            scalar_help(name)
+            or cuda_help(name)
+            or "Declare it, or pass it as an argument of the kernel",
         )
 
 
@@ -187,6 +191,7 @@ def _fits(name: str, *, vector: bool) -> bool:
 CODE = "KERNEL-MSL-001"
 #: Message and help by kind.
 _SAID: dict[ForeignKind, tuple[str, str]] = {
+    "cuda": ("`{text}` is a qualifier of CUDA", ""),
     "double": (
         "`{text}` is not a Metal type; the widest is `float`",
         "Use `float`; where a sum needs more digits, use compensated (Kahan) summation",
@@ -217,7 +222,7 @@ _SAID: dict[ForeignKind, tuple[str, str]] = {
         "Use Metal's library: `metal::min`, `metal::array`, `metal::numeric_limits`",
     ),
     "include": (
-        "Metal has no C++ standard header `{text}`",
+        "Metal has no header `{text}`",
         "Drop the line: MLX includes `<metal_stdlib>` before the kernel",
     ),
     "asm": ("Metal has no inline assembly", "Use a function of Metal's library"),
@@ -252,12 +257,27 @@ def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
         kinds: dict[str, list[Foreign]] = {}
         for part in text.foreign:
             if part.kind not in doubtful:
-                kinds.setdefault(part.kind, []).append(part)
-        for first, *others in kinds.values():
-            again = f" ({len(others) + 1} times)" if others and first.kind != "lambda" else ""
-            what, help_text = _SAID[first.kind]
-            message = f"{what.format(text=_short(first.text))}{again}"
-            yield MetalReport(CODE, text.at(first.place), message, help_text)
+                kinds.setdefault(part.text if part.kind == "cuda" else part.kind, []).append(part)
+        for found in kinds.values():
+            first = found[0]
+            again = f" ({len(found)} times)" if len(found) > 1 and first.kind != "lambda" else ""
+            is_cuda = first.kind == "cuda"
+            what, advice = _SAID[first.kind]
+            yield MetalReport(
+                CODE,
+                text.at(first.place),
+                f"{what.format(text=_short(first.text))}{again}",
+                qualifier_help(first.text) if is_cuda else advice,
+                fix=_written_in_metal(text, found) if is_cuda else None,
+            )
+
+
+def _written_in_metal(text: MetalText, found: list[Foreign]) -> MetalFix | None:
+    """Return the fix of one of CUDA's qualifiers, None for one that Metal does without."""
+    word = found[0].text
+    other = QUALIFIERS[word]
+    edits = tuple((text.at(part.place), word, other) for part in found)
+    return MetalFix(f"Write `{other}`", edits) if other else None
 
 
 def _short(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 #: Pairs of accesses that are compared in one trace.
 _MAX_PAIRS = 60_000
+OWN_HELP = "Give each thread its own element, or separate reads from writes by a barrier"
 #: Steps that a pair takes.
 _PAIR = 60
 
@@ -162,6 +164,38 @@ def shared_memory(trace: Trace) -> Iterator[MetalReport]:
     yield from wrong_flags(found, "threadgroup")
     for race in causes(race for race in found if not race.barriers and is_sure(race, trace)):
         yield missing_barrier(race)
+    for update in {event.spot: event for event in crowded_updates(trace)}.values():
+        what = hazards.data_race(update.variable.name, "update", "update")
+        yield MetalReport("KERNEL-RACE-001", update.spot, what, _update_advice(update))
+
+
+def crowded_updates(trace: Trace) -> Iterator[Access]:
+    """Yield updates of an array by more threads than it has elements: some share one."""
+    read: Access | None = None
+    for event in trace.events:
+        if not isinstance(event, Access) or event.memory != "threadgroup" or event.index.comparable:
+            continue
+        sizes = event.variable.type.dimensions
+        known = [size for size in sizes if size is not None]
+        is_certain = not event.mask.conditions and not trace.configuration.assumed
+        if event.kind == "read":
+            read = event
+        elif read is not None and _is_update(read, event) and is_certain and sizes:
+            threads = event.mask.lanes.bit_count()
+            if len(known) == len(sizes) and threads > prod(known) and _is_plain(event):
+                yield event
+
+
+def _is_plain(event: Access) -> bool:
+    """Return whether an access is one number of an array of numbers."""
+    return event.width == event.variable.type.width == 1 and not event.member
+
+
+def _update_advice(update: Access) -> str:
+    if update.variable.type.scalar in ("int", "uint"):
+        kind = f"threadgroup atomic_{update.variable.type.scalar}"
+        return f"Declare it `{kind}`, and update it with `atomic_fetch_add_explicit`"
+    return OWN_HELP
 
 
 def is_sure(race: Race, trace: Trace) -> bool:
@@ -221,7 +255,7 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
 def missing_barrier(race: Race) -> MetalReport:
     """Return the report of two accesses with no barrier between them."""
     if race.is_at_once:
-        advice = "Give each thread its own element, or separate reads from writes by a barrier"
+        advice = _update_advice(race.second) if _is_update(race.first, race.second) else OWN_HELP
         return race.report("KERNEL-RACE-001", "", advice, at_once=True)
     if race.in_later_iteration:
         advice = "End the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"

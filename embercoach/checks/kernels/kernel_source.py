@@ -11,7 +11,8 @@ from embercoach.checks.programs.metal_checks import MetalFix, MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
-from embercoach.metal.library import OTHER_SCALARS, is_standard_header, scalar_help
+from embercoach.metal.cuda_names import CALLS, NAMES, RENAMED, VARIABLES, cuda_help
+from embercoach.metal.library import FUNCTIONS, OTHER_SCALARS, is_standard_header, scalar_help
 from embercoach.metal.preprocessor import directives
 from embercoach.metal.program.written_facts import undeclared
 from embercoach.metal.text_facts import TextSpan
@@ -258,7 +259,9 @@ def _function(text: MetalText) -> WrittenFunction | None:
 def _function_report(text: MetalText, function: WrittenFunction) -> MetalReport:
     if function.entry is not None:
         what = f"`source` holds the {function.entry} function `{function.name}`, must be a body"
-        advice = "Pass only its statements, with the names of `input_names` and `output_names`"
+        advice = (
+            "Pass only its statements; `embercoach port FILE.metal` turns a file into such a kernel"
+        )
     else:
         what = f"`source` defines the function `{function.name}` inside a function"
         advice = "Move helper functions into `header`"
@@ -287,20 +290,29 @@ def _undeclared(
     uses: dict[str, list[Use]] = {}
     for use in undeclared(text, scope):
         # What is never indexed or assigned may be a template argument that is not seen here.
-        known = template is not None or use.variable or use.name in OTHER_SCALARS
+        known = template is not None or use.variable or use.name in OTHER_SCALARS.keys() | NAMES
         if use.name not in elsewhere and known:
             uses.setdefault(use.name, []).append(use)
     for name, found in uses.items():
         first, other = found[0], _renamed(found[0], inputs, outputs)
         again = f" ({len(found)} times)" if len(found) > 1 else ""
-        edits = tuple((text.at(use.place), name, other or "") for use in found)
+        fix = None if other is None else _replacement(text, found, other)
         yield MetalReport(
             "KERNEL-SIG-005",
             text.at(first.place),
             f"undeclared identifier `{name}` in kernel body{again}{_why(first, inputs, outputs)}",
             _way_out(first, inputs, outputs, scope),
-            fix=None if other is None else MetalFix(f"Rename to `{other}`", edits),
+            fix=fix,
         )
+
+
+def _replacement(text: MetalText, uses: list[Use], other: str) -> MetalFix | None:
+    """Return the fix that writes another name or call; None for a call with arguments."""
+    old = uses[0].name + ("()" if other.endswith(")") else "")
+    places = [use.place._replace(end=use.place.start + len(old)) for use in uses]
+    if not all(text.text.startswith(old, place.start) for place in places):
+        return None
+    return MetalFix(f"Use `{other}`", tuple((text.at(place), old, other) for place in places))
 
 
 #: Conditions of the preprocessor, and what they are where a name is not a macro.
@@ -379,10 +391,7 @@ def _is_glued(text: str, start: int, end: int) -> bool:
 _SIZES = frozenset({"size", "length", "len", "numel", "count", "stride", "dim", "dims", "dtype"})
 #: What signatures of CUDA, and of MLX's own kernels, call the attributes of threads.
 _OTHER_NAMES = {
-    "threadIdx": "thread_position_in_threadgroup",
-    "blockIdx": "threadgroup_position_in_grid",
-    "blockDim": "threads_per_threadgroup",
-    "gridDim": "threadgroups_per_grid",
+    **VARIABLES,
     "simd_lane_id": "thread_index_in_simdgroup",
     "simd_lid": "thread_index_in_simdgroup",
     "simd_group_id": "simdgroup_index_in_threadgroup",
@@ -423,9 +432,15 @@ def _way_out(
         return f"Use the declared name: `{numbered}`"
     if use.name in _OTHER_NAMES:
         return f"Use `{_OTHER_NAMES[use.name]}`"
-    close = get_close_matches(use.name, scope | ATTRIBUTES.keys(), 1, 0.8)
+    if help_text := cuda_help(use.name):
+        return help_text
+    is_called = use.kind == "call"
+    known = FUNCTIONS if is_called else scope | ATTRIBUTES.keys()
+    close = get_close_matches(use.name, known, 1, 0.8)
     if close:
         return f"Did you mean `{close[0]}`?"
+    if is_called:
+        return f"Define `{use.name}` in `header`, or use a function of Metal's library"
     return f'Declare it, or add "{use.name}" to `input_names` or to the template of the launch'
 
 
@@ -436,7 +451,7 @@ def _renamed(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str
     numbered = _numbered(use.name, inputs, outputs)
     if numbered is not None and (numbered in outputs or not use.name.startswith("out")):
         return numbered
-    return _OTHER_NAMES.get(use.name)
+    return _OTHER_NAMES.get(use.name) or CALLS.get(use.name) or RENAMED.get(use.name)
 
 
 def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str | None:

@@ -262,7 +262,9 @@ def unset_variables(code: MetalCode) -> Iterator[MetalReport]:
                 UNSET,
                 spot,
                 f"{hazards.uninitialized_read(variable.name)}: declared without a value",
-                "Give it a value where it is declared; threadgroup memory needs a store",
+                hazards.UNINITIALIZED_SHARED_HELP
+                if variable.type.space == "threadgroup"
+                else "Give it a value where it is declared",
             )
 
 

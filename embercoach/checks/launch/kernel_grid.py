@@ -21,9 +21,9 @@ from embercoach.checks.programs.launch_sizes import (
 from embercoach.checks.programs.launches import item_node
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
 from embercoach.metal.program.lowering import SignatureNames, lower_body
-from embercoach.metal.program.nodes import Assign, Binary, Declare, Loop
+from embercoach.metal.program.nodes import Assign, Binary, Call, Declare, Index, Loop
 from embercoach.metal.program.walk import base, below, mentioned, sources_of
-from embercoach.metal.tokens import tokens_of, whole_number
+from embercoach.metal.tokens import COMPARISONS, tokens_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
 _MAX_SHIFT = 31
+_TESTS = COMPARISONS.keys() | {"&&", "||"}
 
 
 class Product(Struct, frozen=True):
@@ -122,6 +123,18 @@ class ThreadValues:
                         else (node.target, node.value)
                     )
                     yield *sides, operator == "<<"
+
+    def only_compares(self, attributes: frozenset[str]) -> bool:
+        """Return whether thread attributes are in bounds checks alone, and nothing is in a loop."""
+        for node in self._nodes():
+            if isinstance(node, Loop):
+                return False
+            is_value = isinstance(node, (Assign, Call, Index)) or (
+                isinstance(node, Binary) and node.operator not in _TESTS
+            )
+            if is_value and self._of(*mentioned(node)) & attributes:
+                return False
+        return True
 
     def stride_loops(self) -> Iterator[StrideLoop]:
         """Loops whose counter starts at a thread-dependent value."""
@@ -432,7 +445,7 @@ def _number(text: str) -> int | None:
 def _strides(body: _Texts) -> bool:
     """Return whether threads may go on to further elements, as far as they are needed."""
     if any(use.name in TOTALS for use in body.text.attribute_uses):
-        return True
+        return not body.threads.only_compares(TOTALS)
     return any(
         loop.start & {THREAD, GROUP} and not _is_unit(loop.step_text)
         for loop in body.threads.stride_loops()

@@ -70,7 +70,7 @@ def rounded_grids(kernel: PythonKernel) -> Iterator[Report]:
                     f"{AXES[axis]} entry of `grid` is rounded up: "
                     f"{hazards.out_of_bounds('write', min(written))}"
                 ),
-                help="Pass the number of elements, or guard the body: `if (i < n)`",
+                help="Pass the number of elements itself: the last threadgroup may be smaller",
             )
 
 

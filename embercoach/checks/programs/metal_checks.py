@@ -141,9 +141,11 @@ class MetalCode:
         """The kernels to follow; none where the text is doubtful or has unknown parts."""
         if self.whole:
             return self.plan()  # entry points have their doubts one by one
-        if not (self.text.parse_ok and self.header.parse_ok and self.header_known) or self.holes:
+        if not self.header_known or self.holes:
             return ()
-        return self.plan()
+        parsed = self.text.parse_ok and self.header.parse_ok
+        # What the parser does not understand may be clear when macros and conditions are expanded.
+        return tuple(k for k in self.plan() if parsed or not k.program.problems)
 
 
 class MetalFile(MetalCode):

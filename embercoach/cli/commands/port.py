@@ -91,10 +91,15 @@ def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) ->
     from embercoach.cli.python_file import read_source
     from embercoach.engine.languages import METAL, language_of
     from embercoach.metal.porting.ported_modules import ported_file
+    from embercoach.metal.program.written_facts import read_unit
+    from embercoach.metal.syntax_errors import syntax_fault
 
     if language_of(file) != METAL:
         raise UserError(f"FILE must be a .metal file, got {file}")
     source, _ = read_source(file, METAL)
+    fault = syntax_fault(read_unit(source))
+    if fault is not None:
+        raise UserError(f"{file}:{fault.place.line}:{fault.place.column}: {fault.message}")
     return ported_file(source, kernels, roles, reader(Path(file)))
 
 

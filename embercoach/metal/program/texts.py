@@ -368,7 +368,11 @@ class Parsed:
 
     def spot(self, start: int, end: int) -> Spot:
         """Return the place of a stretch of the data."""
-        return self._at(*self.expanded.original(*self.offsets(start, end)))
+        return self.written(*self.offsets(start, end))
+
+    def written(self, start: int, end: int) -> Spot:
+        """Return the place of a stretch of the text that was parsed."""
+        return self._at(*self.expanded.original(start, end))
 
     def of_kinds(self, *kinds: str) -> Iterator[SyntaxNode]:
         """Return the parts of these kinds, in the order of the text; the tree is searched once."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from embercoach.metal.cuda_names import QUALIFIERS
 from embercoach.metal.library import is_known, is_standard_header
 from embercoach.metal.preprocessor import Macros, read_macros
 from embercoach.metal.program.nodes import Spot
@@ -202,9 +203,15 @@ algorithm any array atomic bitset chrono cmath complex cstdint cstdio cstdlib cs
 functional iostream iterator limits list map memory mutex numeric optional queue random set sstream
 stack stdexcept string thread tuple type_traits unordered_map utility valarray variant vector
 """
-#: Headers of the C++ standard library that Metal lacks. Those of C (``stdint.h``) are left out: a
-#: compiler brings some of them itself.
-_CPP_HEADERS = frozenset(_LIBRARY.split())
+#: Headers of the C++ standard library and of CUDA that Metal lacks. Those of C (``stdint.h``) are
+#: left out: a compiler brings some of them itself.
+_MISSING_HEADERS = frozenset(
+    [
+        *_LIBRARY.split(),
+        *("cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "math_constants.h"),
+        *("cooperative_groups.h", "device_launch_parameters.h"),
+    ]
+)
 
 
 def foreign_parts(parsed: Parsed, scopes: Scopes) -> Iterator[Foreign]:
@@ -221,6 +228,18 @@ def foreign_parts(parsed: Parsed, scopes: Scopes) -> Iterator[Foreign]:
     for part, kind in refused_parts(parsed, scopes.macros):
         if is_compiled(part):
             yield Foreign(kind, parsed.word(part), parsed.place(part))
+    yield from _cuda_qualifiers(parsed, scopes.macros)
+
+
+def _cuda_qualifiers(parsed: Parsed, macros: Macros) -> Iterator[Foreign]:
+    words = QUALIFIERS.keys() - macros.names
+    if not any(word in parsed.expanded.text for word in words):
+        return
+    conditional = tuple(conditional_stretches(parsed))
+    for token in tokens_of(parsed.expanded.text):
+        place = parsed.written(token.start, token.end).place
+        if token.text in words and not any(p.start <= place.start < p.end for p in conditional):
+            yield Foreign("cuda", token.text, place)
 
 
 def bare_casts(parsed: Parsed, macros: Macros) -> Iterator[BareCast]:
@@ -352,7 +371,7 @@ class _Reading(Struct, frozen=True):
             return "std" if whole and "std" not in self.qualifying else None
         if name == "preproc_include":
             path = part.get("path")
-            found = path is not None and word(path).strip('<">') in _CPP_HEADERS
+            found = path is not None and word(path).strip('<">') in _MISSING_HEADERS
             return "include" if found else None
         return None
 
@@ -610,7 +629,9 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         return _refused(text, kind, TOO_DEEP)
     sound = around.parse_ok and around.names_known
     foreign = any(
-        d.kind == "include" and not is_standard_header(d.target) for d in found.directives
+        not is_standard_header(d.target) and d.target.strip('<">') not in _MISSING_HEADERS
+        for d in found.directives
+        if d.kind == "include"
     )
     return MetalText(
         text=text,

@@ -32,9 +32,35 @@ RACES = (
         y[thread_position_in_grid.x] = sum;
         """,
     ),
+    Kernel(
+        "histogram_of_fewer_bins_than_threads",
+        """
+        threadgroup int bins[64];
+        uint t = thread_position_in_threadgroup.x;
+        for (uint k = t; k < 64; k += 128) bins[k] = 0;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        bins[uint(x[thread_position_in_grid.x])] += 1;  // <- RACE-001
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint k = t; k < 64; k += 128) y[k] = bins[k];
+        """,
+        grid="(128, 1, 1)",
+    ),
 )
 
 ORDERED = (
+    Kernel(
+        "bins_that_may_be_one_for_each_thread",
+        """
+        threadgroup int bins[128];
+        uint t = thread_position_in_threadgroup.x;
+        for (uint k = t; k < 128; k += 128) bins[k] = 0;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        bins[uint(x[thread_position_in_grid.x])] += 1;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint k = t; k < 128; k += 128) y[k] = bins[k];
+        """,
+        grid="(128, 1, 1)",
+    ),
     Kernel(
         "array_for_one_simd_group_of_groups_of_unknown_size",
         """
