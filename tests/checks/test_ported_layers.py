@@ -201,6 +201,7 @@ OF_MODEL = "parameters = model.parameters()"
         (FLAT, OF_MODEL, "savez(path, **parameters)", 0),
         (LAYERS, "parameters = other.parameters()", "savez(path, **parameters)", 0),
         (LAYERS, "pass", "savez(path, weight=mx.ones((2, 2)))", 0),
+        (LAYERS, "pass", "save_safetensors(path, *other)", 0),
     ],
 )
 def test_saved_parameters(made: str, parameters: str, call: str, found: int) -> None:

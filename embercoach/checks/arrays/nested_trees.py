@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.contents import Contents
+    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, Fact
     from embercoach.analysis.values.lattice import Value
@@ -266,15 +267,9 @@ def saved_tree(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.savez(path, **model.parameters())``: MLX takes no dictionaries in dictionaries."""
     sources = sources_of(module)
     for argument in fact.arguments[1:]:
-        source = sources.of(fact, argument.node)
-        for end in sources.ends(source, through_callers=True) if argument.star != "*" else ():
-            func = end.node.func if isinstance(end.node, cst.Call) else None
-            if not _is_read(end) or not isinstance(func, cst.Attribute):
-                break
-            made = sources.ends(end.at(func.value), through_callers=True)
-            if not made or not all(_holds_layers(sources.value(one)) for one in made):
-                break
-        else:
+        passed = sources.of(fact, argument.node)
+        ends = sources.ends(passed, through_callers=True) if argument.star != "*" else []
+        if ends and all(_is_nested(end, sources) for end in ends):
             name = (fact.symbol or "").rpartition(".")[2]
             yield Report.at(
                 fact,
@@ -283,6 +278,15 @@ def saved_tree(fact: CallFact, module: Module) -> Iterator[Report]:
                 help="Use `model.save_weights(path)`, or pass `dict(tree_flatten(parameters))`",
             )
             return
+
+
+def _is_nested(source: Source, sources: Sources) -> bool:
+    """Test for the parameters of a model that certainly has layers."""
+    func = source.node.func if isinstance(source.node, cst.Call) else None
+    if not _is_read(source) or not isinstance(func, cst.Attribute):
+        return False
+    made = sources.ends(source.at(func.value), through_callers=True)
+    return bool(made) and all(_holds_layers(sources.value(one)) for one in made)
 
 
 def _holds_layers(value: Value) -> bool:
