@@ -115,6 +115,8 @@ def test_an_error_is_at_its_place(
     "body, remedy",
     [
         ("y[0] = z;", "Declare it"),
+        ("y[0] = rsqrtf(x[0]);", "Use `rsqrt`"),
+        ("y[threadIdx.x] = 1;", "Use `thread_position_in_threadgroup`"),
         ("x[0] = 1;", "Write to an output"),
         ("float f() { return 1; } y[0] = f();", "Pass only the function's statements"),
         ("threadgroup float a[2] = {1};", "Store its first values in the body"),

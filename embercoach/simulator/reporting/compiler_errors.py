@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from embercoach.files import shown_path
 from embercoach.finding import Severity  # noqa: TC001  (a field's type)
 from embercoach.metal import hazards
+from embercoach.metal.cuda_names import cuda_help
 from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.reporting.messages import KernelLine
@@ -137,11 +138,18 @@ def findings_of(
                 *_details(diagnostic, error.kernel, place, with_message=bool(words)),
                 *(signature if diagnostic is error.diagnostics[0] else ()),
             ),
-            help=advice or next(text for word, text in _HELPS if word in diagnostic.message),
+            help=advice or _help(diagnostic.message),
         )
         for diagnostic in error.diagnostics
         if diagnostic.severity == "error"
     ]
+
+
+def _help(message: str) -> str:
+    """Return what to do about an error: for a name of CUDA, what Metal has instead."""
+    _, _, name = message.partition("identifier '")
+    usual = next(text for word, text in _HELPS if word in message)
+    return cuda_help(name.partition("'")[0]) or usual
 
 
 def memory_error(kernel: BuiltKernel, sizes: Mapping[str, int]) -> CompileError:
