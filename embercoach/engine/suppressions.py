@@ -355,26 +355,13 @@ def _skipped(pattern: re.Pattern[str], source: str, start: int, end: int) -> int
 
 #: Statements that a comment on their last line suppresses; of one with a body, its head.
 _STATEMENTS = frozenset(
-    {
-        "alias_declaration",
-        "case_statement",
-        "declaration",
-        "do_statement",
-        "expression_statement",
-        "field_declaration",
-        "for_range_loop",
-        "for_statement",
-        "function_definition",
-        "if_statement",
-        "parameter_declaration",
-        "preproc_def",
-        "preproc_function_def",
-        "return_statement",
-        "struct_specifier",
-        "switch_statement",
-        "template_declaration",
-        "while_statement",
-    }
+    (
+        *("alias_declaration", "case_statement", "declaration", "do_statement"),
+        *("expression_statement", "field_declaration", "for_range_loop", "for_statement"),
+        *("function_definition", "if_statement", "parameter_declaration", "preproc_def"),
+        *("preproc_function_def", "return_statement", "struct_specifier", "switch_statement"),
+        *("template_declaration", "while_statement"),
+    )
 )
 _BODIES = frozenset({"compound_statement", "field_declaration_list"})
 _LONE_RETURN = re.compile(r"\r(?!\n)")

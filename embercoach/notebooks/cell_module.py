@@ -30,32 +30,11 @@ PYTHON_CELLS = frozenset({"capture", "debug", "ipytest", "memit", "prun", "time"
 PYTHON_LINES = {"lprun": "fmDTu", "memit": "rti", "prun": "lsTD", "time": "", "timeit": "nrp"}
 #: Line magics that people write without "%", which IPython allows where it is not Python.
 BARE = frozenset(
-    {
-        "cat",
-        "cd",
-        "conda",
-        "cp",
-        "env",
-        "ls",
-        "man",
-        "mamba",
-        "matplotlib",
-        "micromamba",
-        "mkdir",
-        "mv",
-        "pip",
-        "pwd",
-        "reload_ext",
-        "rm",
-        "rmdir",
-        "run",
-        "set_env",
-        "time",
-        "timeit",
-        "uv",
-        "who",
-        "whos",
-    }
+    (
+        *("cat", "cd", "conda", "cp", "env", "ls", "man", "mamba", "matplotlib", "micromamba"),
+        *("mkdir", "mv", "pip", "pwd", "reload_ext", "rm", "rmdir", "run", "set_env", "time"),
+        *("timeit", "uv", "who", "whos"),
+    )
 )
 #: A letter that no one names a variable: nothing is known of its value.
 UNKNOWN = "\N{LATIN LETTER RETROFLEX CLICK}"

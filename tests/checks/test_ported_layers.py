@@ -117,6 +117,8 @@ def run(x, net: Net, other):
         ("net = Net(); return net(x) + net(x)", 1),
         ("return net(x)", 0),
         ("return Net().forward(x)", 0),
+        ("nets = [Net()]\n    for one in nets:\n        x = one(x)\n    return x", 1),
+        ("nets: list[Net] = other\n    for one in nets:\n        x = one(x)\n    return x", 0),
         ("Net.__call__ = Net.forward; return Net()(x)", 0),
         ("try:\n        return Net()(x)\n    except TypeError:\n        return x", 0),
     ],

@@ -202,7 +202,7 @@ def test_how_much_is_unwritten(count, threads, message):
         ("sums[0] += v;", "with `simd_sum`"),
         ("y[x[i]] += 1;", "Pass `atomic_outputs=True`"),
         ("if (t < k) bins[t] += bins[t + k];", "Put `threadgroup_barrier"),
-        ("bins[t] = bins[t + 1];", "Put `threadgroup_barrier"),
+        ("bins[t] = bins[t + 1] | v;", "Put `threadgroup_barrier"),
         ("bins[0] *= 2;", "Put `threadgroup_barrier"),
     ],
 )

@@ -96,6 +96,7 @@ def test_math_mode_is_what_the_kernel_sees(mode, value, recorder):
 def test_a_fault_raises_where_the_kernel_is_called():
     with activate(on_finding="raise"), pytest.raises(KernelFault) as caught:
         run(f"{PLACE}o[i] = a[i + 1];", [mx.arange(40)], (40,), mx.int32)
+    assert [Path(entry.path).name for entry in caught.traceback][-1] == "activation.py"
     (finding,) = caught.value.findings
     assert (finding.kind, finding.part, finding.line) == ("out-of-bounds", "body", 2)
     assert finding.thread == (39, 0, 0)

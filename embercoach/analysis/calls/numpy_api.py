@@ -31,25 +31,11 @@ if TYPE_CHECKING:
 
 #: Functions that ask about types, files or settings and pull no data.
 NO_DATA = frozenset(
-    {
-        "iinfo",
-        "finfo",
-        "dtype",
-        "errstate",
-        "seterr",
-        "set_printoptions",
-        "printoptions",
-        "get_printoptions",
-        "can_cast",
-        "result_type",
-        "promote_types",
-        "issubdtype",
-        "shape",
-        "ndim",
-        "size",
-        "load",
-        "isscalar",
-    }
+    (
+        *("iinfo", "finfo", "dtype", "errstate", "seterr", "set_printoptions", "printoptions"),
+        *("get_printoptions", "can_cast", "result_type", "promote_types", "issubdtype", "shape"),
+        *("ndim", "size", "load", "isscalar"),
+    )
 )
 #: Functions that only call methods of their argument: of an mx.array they stay lazy in MLX.
 LAZY = frozenset(

@@ -47,65 +47,24 @@ COMPILE_SHADER = "torch.mps.compile_shader"
 NO_DEVICE: frozenset[str] = frozenset()
 #: Functions that make a tensor on the host unless ``device=`` says otherwise.
 FACTORIES = frozenset(
-    {
-        "arange",
-        "as_tensor",
-        "asarray",
-        "empty",
-        "eye",
-        "from_numpy",
-        "full",
-        "linspace",
-        "logspace",
-        "normal",
-        "ones",
-        "rand",
-        "randint",
-        "randn",
-        "randperm",
-        "tensor",
-        "tril_indices",
-        "zeros",
-    }
+    (
+        *("arange", "as_tensor", "asarray", "empty", "eye", "from_numpy", "full", "linspace"),
+        *("logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "tensor"),
+        *("tril_indices", "zeros"),
+    )
 )
 #: Those that keep the dtype of data.
 OF_DATA = frozenset({"as_tensor", "asarray", "from_numpy", "tensor"})
 #: Functions that return host values or settings.
 SETTINGS = frozenset(
-    {
-        "allclose",
-        "autocast",
-        "broadcast_shapes",
-        "can_cast",
-        "compile",
-        "enable_grad",
-        "equal",
-        "finfo",
-        "get_default_dtype",
-        "get_num_threads",
-        "iinfo",
-        "inference_mode",
-        "initial_seed",
-        "is_autocast_enabled",
-        "is_complex",
-        "is_floating_point",
-        "is_grad_enabled",
-        "is_inference",
-        "is_tensor",
-        "load",
-        "manual_seed",
-        "no_grad",
-        "numel",
-        "promote_types",
-        "result_type",
-        "save",
-        "seed",
-        "set_default_device",
-        "set_default_dtype",
-        "set_grad_enabled",
-        "set_num_threads",
-        "vmap",
-    }
+    (
+        *("allclose", "autocast", "broadcast_shapes", "can_cast", "compile", "enable_grad"),
+        *("equal", "finfo", "get_default_dtype", "get_num_threads", "iinfo", "inference_mode"),
+        *("initial_seed", "is_autocast_enabled", "is_complex", "is_floating_point"),
+        *("is_grad_enabled", "is_inference", "is_tensor", "load", "manual_seed", "no_grad"),
+        *("numel", "promote_types", "result_type", "save", "seed", "set_default_device"),
+        *("set_default_dtype", "set_grad_enabled", "set_num_threads", "vmap"),
+    )
 )
 #: Modules of torch whose functions take and return tensors.
 OF_TENSORS = frozenset(
@@ -129,48 +88,13 @@ DTYPES = {
 }
 #: Methods of tensors that keep the dtype.
 KEEPING = frozenset(
-    {
-        "abs",
-        "add",
-        "chunk",
-        "clamp",
-        "clone",
-        "contiguous",
-        "cpu",
-        "cuda",
-        "detach",
-        "detach_",
-        "div",
-        "exp",
-        "expand",
-        "flatten",
-        "flip",
-        "gather",
-        "index_select",
-        "log",
-        "masked_fill",
-        "matmul",
-        "mean",
-        "mul",
-        "narrow",
-        "permute",
-        "pin_memory",
-        "repeat",
-        "requires_grad_",
-        "reshape",
-        "roll",
-        "split",
-        "sqrt",
-        "squeeze",
-        "sub",
-        "sum",
-        "t",
-        "to",
-        "transpose",
-        "unbind",
-        "unsqueeze",
-        "view",
-    }
+    (
+        *("abs", "add", "chunk", "clamp", "clone", "contiguous", "cpu", "cuda", "detach"),
+        *("detach_", "div", "exp", "expand", "flatten", "flip", "gather", "index_select", "log"),
+        *("masked_fill", "matmul", "mean", "mul", "narrow", "permute", "pin_memory", "repeat"),
+        *("requires_grad_", "reshape", "roll", "split", "sqrt", "squeeze", "sub", "sum", "t", "to"),
+        *("transpose", "unbind", "unsqueeze", "view"),
+    )
 )
 #: Methods that only a tensor has, of what may be a tensor.
 OF_TENSOR = (
@@ -196,45 +120,20 @@ OF_TENSOR = (
 )
 #: Attributes of modules and batches that hold host data.
 NOT_DATA = frozenset(
-    {
-        "args",
-        "cfg",
-        "classes",
-        "config",
-        "device",
-        "dtype",
-        "generation_config",
-        "hparams",
-        "name",
-        "names",
-        "preprocess",
-        "processor",
-        "tokenizer",
-        "training",
-        "transform",
+    (
+        *("args", "cfg", "classes", "config", "device", "dtype", "generation_config", "hparams"),
+        *("name", "names", "preprocess", "processor", "tokenizer", "training", "transform"),
         "vocab",
-    }
+    )
 )
 #: Methods of modules and batches whose results are on their device.
 ON_DEVICE = frozenset({"buffers", "forward", "generate", "parameters", "values"})
 #: Methods of modules that return the module.
 OF_MODULE = frozenset(
-    {
-        "apply",
-        "bfloat16",
-        "cpu",
-        "cuda",
-        "double",
-        "eval",
-        "float",
-        "half",
-        "requires_grad_",
-        "share_memory",
-        "to",
-        "to_empty",
-        "train",
-        "type",
-    }
+    (
+        *("apply", "bfloat16", "cpu", "cuda", "double", "eval", "float", "half", "requires_grad_"),
+        *("share_memory", "to", "to_empty", "train", "type"),
+    )
 )
 
 

@@ -18,28 +18,11 @@ from functools import lru_cache
 from msgspec import Struct
 
 ATOMS = frozenset(
-    {
-        "array",
-        "bool",
-        "bytes",
-        "callable",
-        "complex",
-        "device",
-        "dtype",
-        "float",
-        "int",
-        "leaf",
-        "module",
-        "none",
-        "numpy",
-        "same",
-        "shape",
-        "str",
-        "stream",
-        "transform",
-        "tree",
+    (
+        *("array", "bool", "bytes", "callable", "complex", "device", "dtype", "float", "int"),
+        *("leaf", "module", "none", "numpy", "same", "shape", "str", "stream", "transform", "tree"),
         "unknown",
-    }
+    )
 )
 CONTAINERS = frozenset({"dict", "list", "tuple", "union"})
 

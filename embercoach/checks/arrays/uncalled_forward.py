@@ -61,7 +61,13 @@ def _is_certain(fact: UncallableFact, module: Module) -> bool:
     names = {fact.cls.name}
     if made and all(isinstance(m.node, cst.Call) and last_name(m.node) in names for m in made):
         return True
-    return not _is_given(fact) and not subclasses(fact.cls, module)
+    is_made = any(_makes(fact.cls.name, one) for one in _files(fact, module))
+    return is_made and not _is_given(fact) and not subclasses(fact.cls, module)
+
+
+def _makes(name: str, module: Module) -> bool:
+    """Return whether a file makes an object of a class itself."""
+    return any(last_name(call) == name for call in contents_of(module.tree).calls)
 
 
 def _files(fact: UncallableFact, module: Module) -> set[Module]:

@@ -342,9 +342,10 @@ def _unwritten_help(found: _Context) -> str:
 
 #: The words in the names of atomic functions.
 _OPERATIONS = {"+": "add", "-": "sub", "&": "and", "|": "or", "^": "xor"}
-#: After an element that the statement changes: `+= v`, `++`, `= max(`, `= a[i] +`.
-_UPDATE = re.compile(
-    r"\s*(?:([-+&|^])=(?!=)|(\+|-)\2|=\s*(?:metal::)?(max|min)\b|=\s*\w+\[[^=]*\]\s*([-+&|^]))"
+#: An element, its index, and how its statement changes it: `++`, `+= v`, `= max(`, `= a[i] +`.
+_ELEMENT = re.compile(
+    r"(?:(\+|-)\1)?\b(\w+)\[((?:[^][]|\[[^][]*\])*)\]\s*"
+    r"(?=(?:([-+&|^])=|(\+|-)\5|=\s*(?:metal::)?(max|min)\b|=\s*\w+\[[^=]*\]\s*([-+&|^]))?)"
 )
 
 
@@ -367,25 +368,11 @@ def _race_help(found: _Context) -> str:
 
 def _updated(text: str, array: str) -> str | None:
     """Return how a line updates one element of an array, None if it does not or uses another."""
-    elements = set()
-    updates = []
-    for found in re.finditer(rf"(\+\+|--)?\b{re.escape(array)}\[", text):
-        end = _closing(text, found.end())
-        elements.add(text[found.end() : end])
-        after = _UPDATE.match(text, end + 1)
-        updates += [(found[1] or "")[:1], *(after.groups() if after else ())]
-    named = [_OPERATIONS.get(update, update) for update in updates if update]
-    return named[0] if len(elements) == 1 and named else None
-
-
-def _closing(text: str, start: int) -> int:
-    """Return the place of the bracket that closes one before ``start``; the end without one."""
-    depth = 1
-    for place in range(start, len(text)):
-        depth += {"[": 1, "]": -1}.get(text[place], 0)
-        if not depth:
-            return place
-    return len(text)
+    groups = [found.groups() for found in _ELEMENT.finditer(text) if found[2] == array]
+    updates = [one for before, _, _, *after in groups for one in (before, *after) if one]
+    if not updates or len({index for _, _, index, *_ in groups}) > 1:
+        return None
+    return _OPERATIONS.get(updates[0], updates[0])
 
 
 def _detailed(text: str, separator: str) -> Callable[[_Context], str]:

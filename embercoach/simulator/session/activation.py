@@ -222,12 +222,19 @@ class SimulatedKernel:
         self.__doc__ = real.__doc__
 
     def __call__(self, *positional: Any, **arguments: Any) -> Any:
-        """Run the kernel: arguments and result as of MLX's."""
+        """Run the kernel: arguments and result as of MLX's.
+
+        Tracebacks of the simulator's errors end here, those of pytest with the user's call.
+        """
+        __tracebackhide__ = True
         settings = _active.settings()
         if settings is None:
             return self._real(*positional, **arguments)
         on_gpu = _active.with_real_stream(arguments)
-        return launch(self._real, self.definition, settings, positional, on_gpu)
+        try:
+            return launch(self._real, self.definition, settings, positional, on_gpu)
+        except SimulatorError as error:
+            raise error.with_traceback(None) from error.__cause__
 
     def __repr__(self) -> str:
         return f"<metal_kernel {self.definition.name!r} of the EmberCoach simulator>"

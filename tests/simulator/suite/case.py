@@ -30,7 +30,7 @@ CONSEQUENCES = {
     "device-race": _ORDER,
     "wrong-mem-flags": _ORDER,
     "divergent-simd": _ORDER,
-    "divergent-barrier": _LOST | {"threadgroup-race"},
+    "divergent-barrier": _LOST,
     "timeout": _LOST,
     "crash": _LOST,
     "undefined-arithmetic": _LOST,
