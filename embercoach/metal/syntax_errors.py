@@ -230,9 +230,12 @@ class _Scan:
             opening = self._mark(self.open[-1])
             line = self._place(self.open[-1]).line
             return self._fault(at, f"`{mark}` does not close `{opening}` of line {line}")
-        # A body may end MLX's function, and begin another one.
-        is_hidden = self.text.kind == "body" and mark == "}"
-        return None if is_hidden else self._fault(at, f"`{mark}` closes nothing")
+        # A body may end MLX's function, and begin another one that MLX's brace ends.
+        every = [token.text for token in tokens(self.text.text) if token.kind == "mark"]
+        may_begin = "#" in every or every.count("{") == every.count("}")
+        if self.text.kind == "body" and mark == "}" and may_begin:
+            return None
+        return self._fault(at, f"`{mark}` closes nothing")
 
     def _unfinished(self) -> SyntaxFault | None:
         if not self.is_complete or not self.tokens:

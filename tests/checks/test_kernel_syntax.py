@@ -33,6 +33,7 @@ INDEX = "uint i = thread_position_in_grid.x;"
         (f"{INDEX} y[i] = exp(x[i]];", "`]` does not close `(` of line 1"),
         (f"{INDEX} if (i < 4) {{ y[i] = x[i];", "nothing closes `{`"),
         (f"{INDEX} y[i] = x[i]);", "`)` closes nothing"),
+        (f"{INDEX} if (i < 4) y[i] = 1; }}", "`}` closes nothing"),
         ("this is not metal code", "expected `;` after `code`"),
     ],
 )
@@ -48,6 +49,7 @@ UNCHECKED = "kernel not checked: EmberCoach does not understand this"
     [
         ("y[0] = max(x[0],\n#if A\nx[1]\n#else\nx[2]\n#endif\n);", "", []),
         ("this->operator half();", "", [UNCHECKED]),
+        ("y[0] = 1; } void f() {", "", [UNCHECKED]),
         ("STORE(x[0]) STORE(x[1])", "\n#define STORE(v) y[0] = v;\n", []),
         ("y[0] = x[0] ADD x[1];", "\n#define ADD +\n", []),
         ("y[0] = x[0] plus x[1];", '\n#include "own.h"\n', [UNCHECKED]),
