@@ -227,13 +227,15 @@ class Inspector:
             cell, line = (None, line) if notebook is None else notebook.table.place(line)
             return _problem("broken", digest, f"syntax error: {message}", line, column, cell)
         found = tuple([_judged_within(finding.bounded()) for finding in report.findings])
-        if directives and language == METAL:
+        if language == METAL and (directives or not found):
             from embercoach.analysis.syntax.parse import deep_recursion
             from embercoach.metal.program.written_facts import read_unit
 
-            # Findings in a kernel's body are those of the file that reads it.
+            # A kernel's body is checked with the file that reads it.
             with deep_recursion():
                 elsewhere = read_unit(text).is_fragment
+            if elsewhere and not found:
+                return Inspection("skipped", digest)
             directives = tuple(replace(one, quoted=elsewhere) for one in directives)
         problem = None if report.problem is None else Problem("", 1, 1, report.problem)
         if notebook is None:

@@ -27,7 +27,8 @@ UNINITIALIZED_SHARED_HELP = (
 )
 UNWRITTEN_HELP = "Write every element, or pass `init_value=0` to the launch"
 FEW_THREADS_HELP = (
-    "Pass the number of threads as `grid`: MLX's grid counts threads, not threadgroups"
+    "Pass the number of threads as `grid`, which doesn't count threadgroups, or fewer elements in "
+    "`output_shapes`"
 )
 THREADGROUP_MEMORY_HELP = "Use smaller tiles or half precision, or let two arrays share memory"
 

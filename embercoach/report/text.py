@@ -189,7 +189,8 @@ def summary(
         said = "Nothing found; " if outcome.files_checked else ""
         yield [(f"{said}{files}.", "head"), (tail, "")]
     elif outcome.files_skipped and not outcome.files_checked:
-        nothing = f"Nothing to check: no MLX code in {plural(outcome.files_skipped, 'file')}."
+        where = plural(outcome.files_skipped, "file")
+        nothing = f"Nothing to check in {where}: no MLX code, or a kernel's body without its kernel."
         yield [(nothing, "warning"), (tail, "")]
     else:
         good = ("Nothing found", "head") if unchecked else ("All clear", "good")

@@ -48,3 +48,11 @@ def test_suppressions_are_fixed_and_written(embercoach: Cli, metal: Path) -> Non
     assert "-int n() { return 1; }  // embercoach" in embercoach("check", "--diff", "a.metal").out
     assert embercoach("check", "--fix", "a.metal").code == 0
     assert metal.read_text() == "int n() { return 1; }\n"
+
+
+def test_a_body_alone_is_not_called_clear(embercoach: Cli, project: Path) -> None:
+    (project / "body.metal").write_text("uint i = thread_position_in_grid.x;\ny[i] = x[i];\n")
+    ran = embercoach("check", "body.metal")
+    assert ran.out == (
+        "Nothing to check in 1 file: no MLX code, or a kernel's body without its kernel.\n"
+    )

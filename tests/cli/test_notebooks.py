@@ -165,7 +165,7 @@ def test_what_cannot_be_checked(embercoach: Cli, file: Path) -> None:
     file.write_text("{]}")
     assert embercoach(".").code == 0
     file.write_text(written(notebook(*CELLS, metadata={"language_info": {"name": "julia"}})))
-    assert "no MLX code in 1 file" in embercoach(".").out
+    assert "Nothing to check in 1 file" in embercoach(".").out
 
 
 def test_explain_at_a_place(embercoach: Cli, file: Path) -> None:
