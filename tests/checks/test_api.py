@@ -211,10 +211,14 @@ def test_a_missing_library() -> None:
         ("x.astype(np.float32)", "Pass a dtype of MLX, such as `mx.float32`"),
         ("mx.zeros((mx.mean(m), 4))", "Pass Python ints, such as those of `.shape`"),
         ("mx.sum(x, dim=0)", "MLX 0.32.4 takes: `a`, `axis`, `keepdims`, `stream`"),
+        (
+            "y\noptim.clip_grad_norm(y, 1.0)",
+            "Assign both results: `y, norm = optim.clip_grad_norm(y, ...)`",
+        ),
     ],
 )
 def test_helps_name_the_replacement(expression: str, help_text: str) -> None:
-    (finding,) = findings(function(f"return {expression}"), FAMILIES)
+    (finding,) = findings(function(f"n = {expression}"), FAMILIES)
     assert finding.help == help_text
 
 
