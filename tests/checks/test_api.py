@@ -381,12 +381,22 @@ def test_members_of_unknown_values_where_mlx_alone_has_arrays(lines: str, found:
         ("model.load_weights(p)\nmodel.update(read(p))", 1),
         ("tree.update(read(p))", 0),
         ("model.freeze()\nmodel.update(tree_unflatten(list(read(p).items())))", 0),
+        ("net = nn.Sequential(nn.Linear(2, 2))\nnet.update(mx.load(p))", 1),
+        ("net = nn.Linear(2, 2)\nnet.save_weights(p)\nnet.update(mx.load(p))", 0),
+        ("net = Net()\nnet.update(mx.load(p))", 1),
+        ("net = Flat()\nnet.save_weights(p)\nnet.update(mx.load(p))", 0),
+        ("net = None\nif p:\n    net = Net()\n    net.update(mx.load(p))", 1),
+        ("net = Net() if p else Flat()\nnet.update(mx.load(p))", 0),
     ],
 )
 def test_files_in_updates(lines: str, found: int) -> None:
     start = (
         "from mlx.utils import tree_unflatten\n\ndef read(p):\n    weights = None\n    try:\n"
         "        weights = mx.load(p)\n    except OSError:\n        pass\n    return weights\n\n"
+        "class Flat(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = mx.ones((2,))\n\n"
+        "class Net(Flat):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.out = nn.Linear(2, 2)\n\n"
     )
     body = "\n".join(f"    {line}" for line in lines.splitlines())
     program = f"{start}def f(model, tree, p):\n{body}\n"

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import bindings_at
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence, parts_of
+from embercoach.analysis.values.lattice import UNKNOWN, Instance, LibraryObject, Sequence, parts_of
 from embercoach.checks.arrays.module_attributes import has_parameters
 from embercoach.checks.registry import Report, check
 
@@ -237,7 +236,7 @@ def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if not isinstance(func, cst.Attribute) or func.attr.value != "update" or not call.args:
                 continue
             source = Source(func.value, contents.statement_of(call), function, module)
-            if not _is_model(sources.value(source)) and not _is_used_as_model(func.value, contents):
+            if not _has_dotted_keys(source, contents):
                 continue
             ends = sources.ends(source.at(call.args[0].value))
             calls = [sources.library_call(end) for end in ends if dotted(end.node) != "None"]
@@ -257,7 +256,10 @@ _SAVING = frozenset(
 )
 _HOLDING = frozenset(
     f"mlx.nn.{name}"
-    for name in ("MultiHeadAttention", "Sequential", "Transformer", "TransformerEncoder")
+    for name in (
+        *("MultiHeadAttention", "Sequential", "Transformer", "TransformerEncoder"),
+        *("TransformerEncoderLayer", "TransformerDecoder", "TransformerDecoderLayer"),
+    )
 )
 
 
@@ -300,16 +302,18 @@ _OF_MODULES = frozenset(
 )
 
 
-def _is_used_as_model(owner: cst.BaseExpression, contents: Contents) -> bool:
-    """Return whether a function reads a member of modules of the same object."""
-    path = dotted(owner)
-    return path is not None and any(
-        node.attr.value in _OF_MODULES and dotted(node.value) == path
-        for node in contents.of(cst.Attribute)
-    )
+def _has_dotted_keys(owner: Source, contents: Contents) -> bool:
+    """Test for a model with layers; of an unknown object, its function reads members of modules."""
+    sources = sources_of(owner.module)
+    made = [end for end in sources.ends(owner) if dotted(end.node) != "None"]
+    values = [sources.value(end) for end in made]
+    if all(value is UNKNOWN or value == _ANY_LAYER for value in values):
+        path = dotted(owner.node)
+        return path is not None and any(
+            node.attr.value in _OF_MODULES and dotted(node.value) == path
+            for node in contents.of(cst.Attribute)
+        )
+    return all(map(_holds_layers, values))
 
 
-def _is_model(value: Value | None) -> bool:
-    if isinstance(value, Instance):
-        return is_layer(value.info)
-    return isinstance(value, LibraryObject) and mlx_api.is_layer(value.cls)
+_ANY_LAYER = LibraryObject("mlx.nn.Module")
