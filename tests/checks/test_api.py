@@ -376,6 +376,26 @@ def test_members_of_unknown_values_where_mlx_alone_has_arrays(lines: str, found:
 
 
 @each_row(
+    "body, helps",
+    [
+        (
+            "return sum(p.numel() for p in model.parameters())",
+            ["Write `for name, array in tree_flatten(tree)`, and `array.size`"],
+        ),
+        (
+            "for p in model.parameters():\n        p.requires_grad = False",
+            ["Use `model.freeze()` or `model.unfreeze()` in place of the loop"],
+        ),
+        ("return sum(p.numel() for p in model.arrays())", ["Use `x.size`"]),
+        ("import numpy\n    return sum(p.numel() for p in model.parameters())", []),
+    ],
+)
+def test_loops_over_parameters_as_torch_has_them(body: str, helps: list[str]) -> None:
+    found = findings(f"def f(model):\n    {body}\n", FAMILIES)
+    assert [one.help for one in found] == helps
+
+
+@each_row(
     "lines, found",
     [
         ("model.load_weights(p)\nmodel.update(read(p))", 1),

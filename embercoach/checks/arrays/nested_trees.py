@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bindings_at
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
@@ -53,7 +55,8 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if got is None:
                 continue
             around = loop.body if isinstance(loop, cst.For) else contents.parent_of(loop)
-            if around is None or not _is_array(loop.target.value, around, module):
+            use = None if around is None else _use_as_array(loop.target.value, around, module)
+            if use is None:
                 continue
             place = module.frame.place()._replace(statement=statement, function=function)
             yield Report(
@@ -61,7 +64,8 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 loop.iter,
                 place,
                 message=f"loop over a tree gets {got}, not its arrays",
-                help="Write `for name, array in tree_flatten(tree):`",
+                help=_OF_TENSORS.get(last_name(use), _HELP),
+                covers=(use,),
             )
 
 
@@ -110,21 +114,36 @@ _OF_ARRAYS = frozenset(
 )
 
 
-def _is_array(name: str, body: cst.CSTNode, module: Module) -> bool:
-    """Return whether a name is used as only an array can be."""
+_HELP = "Write `for name, array in tree_flatten(tree):`"
+#: Members of torch's tensors, with what a loop over parameters is in MLX.
+_OF_TENSORS = {
+    "numel": "Write `for name, array in tree_flatten(tree)`, and `array.size`",
+    "requires_grad": "Use `model.freeze()` or `model.unfreeze()` in place of the loop",
+}
+
+
+def _use_as_array(name: str, body: cst.CSTNode, module: Module) -> cst.CSTNode | None:
+    """Return the first use of a name that only an array allows."""
     contents = contents_of(body)
     for use in contents.uses(name):
         parent = contents.parent_of(use)
-        if isinstance(parent, cst.Attribute) and parent.attr.value in _OF_ARRAYS:
-            return True
+        if isinstance(parent, cst.Attribute) and _is_of_arrays(parent.attr.value, module):
+            return parent
         if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, _OPERATORS):
-            return True
+            return parent
         call = contents.parent_of(parent) if isinstance(parent, cst.Arg) else None
         fact = None if call is None else calls_of(module).get(call)
         symbol = "" if fact is None else fact.symbol or ""
         if symbol.startswith("mlx.core.") and symbol not in _EVALUATES:
-            return True
-    return False
+            return call
+    return None
+
+
+def _is_of_arrays(name: str, module: Module) -> bool:
+    """Test for a member of arrays; one of torch's tensors where MLX alone has arrays."""
+    if name in _OF_TENSORS:
+        return not module.is_test and evidence.arrays_are_mlx(module)
+    return name in _OF_ARRAYS
 
 
 _OPERATORS = (cst.Multiply, cst.Power, cst.Divide, cst.Subtract)
