@@ -13,6 +13,7 @@ from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
+    bodies_of,
     display,
     made_in_init,
     passed_with_owner,
@@ -439,9 +440,8 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         return
     effects = ModeEffects(module)
     reported: set[cst.CSTNode] = set()
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        loops: list[cst.For | cst.While] = contents_of(body, DEFINITIONS).of(cst.For, cst.While)
+    for function, contents in bodies_of(module):
+        loops: list[cst.For | cst.While] = contents.of(cst.For, cst.While)
         for loop in loops[:MOST_STEPS]:
             for effect in _left_in_evaluation(loop, effects):
                 leaves = layout_of(module, function).leaves(effect.statement, loop)

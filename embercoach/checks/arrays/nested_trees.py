@@ -8,10 +8,10 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import bindings_at
+from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.evaluate import evidence
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.lattice import UNKNOWN, Instance, LibraryObject, Sequence, parts_of
@@ -42,9 +42,7 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
     # The models of torch have lists of parameters.
     if any(one in text for one in ("import torch", "from torch", "importorskip(")):
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         loops: list[cst.For | cst.CompFor] = contents.of(cst.For, cst.CompFor)
         for loop in loops:
             if not isinstance(loop.target, cst.Name):
@@ -58,11 +56,9 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
             use = None if around is None else _use_as_array(loop.target.value, around, module)
             if use is None:
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-022",
-                loop.iter,
-                place,
                 message=f"loop over a tree gets {got}, not its arrays",
                 help=_OF_TENSORS.get(last_name(use), _HELP),
                 covers=(use,),
@@ -155,24 +151,21 @@ def dotted_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``f"{path}.scales" in weights`` of a tree that ``tree_unflatten`` has made."""
     if "tree_unflatten" not in module.source:
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for node in contents.of(cst.Comparison):
             operator, tree = node.comparisons[0].operator, node.comparisons[0].comparator
             if not isinstance(operator, (cst.In, cst.NotIn)) or not _is_dotted(node.left):
                 continue
-            statement = contents.statement_of(node)
-            made = _made_by(Source(tree, statement, function, module))
+            source = Source(tree, contents.statement_of(node), function, module)
+            made = _made_by(source)
             if made is None and isinstance(tree, cst.Name) and function is not None:
                 made = _captured(tree, function, module)
             if made is None or made.symbol != _UNFLATTEN:
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-022",
-                node,
-                place,
+                node=node,
                 message="dotted key of a nested tree: it is never there",
                 help="Look it up before `tree_unflatten`, in the flat dictionary",
             )
@@ -202,22 +195,19 @@ def flat_list(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``tree_flatten(model.parameters()).items()``."""
     if "tree_flatten" not in module.source:
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for call in contents.calls:
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value not in _OF_DICTIONARIES:
                 continue
-            statement = contents.statement_of(call)
-            made = _made_by(Source(func.value, statement, function, module))
+            source = Source(func.value, contents.statement_of(call), function, module)
+            made = _made_by(source)
             if made is None or made.symbol != _FLATTEN or made.keyword("destination"):
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-022",
-                call,
-                place,
+                node=call,
                 message=f"`tree_flatten` returns a list of pairs, without `.{func.attr.value}()`",
                 help="Use the list, or `dict(tree_flatten(tree))`",
             )
@@ -248,8 +238,7 @@ def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if ".update(" not in module.source:
         return
     sources = sources_of(module)
-    for function in (None, *module.functions):
-        contents = contents_of(module.tree if function is None else function.node.body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for call in contents.calls if "update" in contents.names else ():
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value != "update" or not call.args:
@@ -260,10 +249,10 @@ def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
             ends = sources.ends(source.at(call.args[0].value))
             calls = [sources.library_call(end) for end in ends if dotted(end.node) != "None"]
             if calls and all(one is not None and one.name == "mlx.core.load" for one in calls):
-                yield Report(
+                yield Report.at(
+                    source,
                     "API-022",
-                    call,
-                    module.frame.place()._replace(statement=source.statement, function=function),
+                    node=call,
                     message="`update()` takes a nested tree: a file's dotted keys match nothing",
                     help="Use `model.load_weights(list(weights.items()))`",
                 )
