@@ -110,7 +110,7 @@ def test_modes(layer_name: str, first: str, last: str, expected: list[str]) -> N
     ("base", "body", "found"),
     [
         ("nn.Module", "return nn.Dropout(0.1)(x)", 1),
-        ("nn.Module", "return nn.Dropout2d(self.p)(x)", 1),
+        ("nn.Module", "return nn.Dropout2d(self.rate)(x)", 1),
         ("nn.Module", "return nn.Dropout(p)(x)", 0),
         ("nn.Module", "return nn.Dropout(0.1)(x) if self.training else x", 0),
         ("object", "return nn.Dropout(0.1)(x)", 0),
