@@ -90,6 +90,7 @@ class Report(Struct, frozen=True):
         context: str | None = None,
         change: ProposedFix | None = None,
         subject: cst.CSTNode | None = None,
+        covers: tuple[cst.CSTNode, ...] = (),
         related: tuple[Stop, ...] = (),
     ) -> Report:
         """Report a fact, or ``node``, an expression of it."""
@@ -101,6 +102,7 @@ class Report(Struct, frozen=True):
             help,
             context,
             change,
+            covers=covers,
             subject=subject,
             related=related,
         )

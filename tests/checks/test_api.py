@@ -211,10 +211,14 @@ def test_a_missing_library() -> None:
         ("x.astype(np.float32)", "Pass a dtype of MLX, such as `mx.float32`"),
         ("mx.zeros((mx.mean(m), 4))", "Pass Python ints, such as those of `.shape`"),
         ("mx.sum(x, dim=0)", "MLX 0.32.4 takes: `a`, `axis`, `keepdims`, `stream`"),
+        (
+            "y\noptim.clip_grad_norm(y, 1.0)",
+            "Assign both results: `y, norm = optim.clip_grad_norm(y, ...)`",
+        ),
     ],
 )
 def test_helps_name_the_replacement(expression: str, help_text: str) -> None:
-    (finding,) = findings(function(f"return {expression}"), FAMILIES)
+    (finding,) = findings(function(f"n = {expression}"), FAMILIES)
     assert finding.help == help_text
 
 
@@ -372,17 +376,47 @@ def test_members_of_unknown_values_where_mlx_alone_has_arrays(lines: str, found:
 
 
 @each_row(
+    "body, helps",
+    [
+        (
+            "return sum(p.numel() for p in model.parameters())",
+            ["Write `for name, array in tree_flatten(tree)`, and `array.size`"],
+        ),
+        (
+            "for p in model.parameters():\n        p.requires_grad = False",
+            ["Use `model.freeze()` or `model.unfreeze()` in place of the loop"],
+        ),
+        ("return sum(p.numel() for p in model.arrays())", ["Use `x.size`"]),
+        ("import numpy\n    return sum(p.numel() for p in model.parameters())", []),
+    ],
+)
+def test_loops_over_parameters_as_torch_has_them(body: str, helps: list[str]) -> None:
+    found = findings(f"def f(model):\n    {body}\n", FAMILIES)
+    assert [one.help for one in found] == helps
+
+
+@each_row(
     "lines, found",
     [
         ("model.load_weights(p)\nmodel.update(read(p))", 1),
         ("tree.update(read(p))", 0),
         ("model.freeze()\nmodel.update(tree_unflatten(list(read(p).items())))", 0),
+        ("net = nn.Sequential(nn.Linear(2, 2))\nnet.update(mx.load(p))", 1),
+        ("net = nn.Linear(2, 2)\nnet.save_weights(p)\nnet.update(mx.load(p))", 0),
+        ("net = Net()\nnet.update(mx.load(p))", 1),
+        ("net = Flat()\nnet.save_weights(p)\nnet.update(mx.load(p))", 0),
+        ("net = None\nif p:\n    net = Net()\n    net.update(mx.load(p))", 1),
+        ("net = Net() if p else Flat()\nnet.update(mx.load(p))", 0),
     ],
 )
 def test_files_in_updates(lines: str, found: int) -> None:
     start = (
         "from mlx.utils import tree_unflatten\n\ndef read(p):\n    weights = None\n    try:\n"
         "        weights = mx.load(p)\n    except OSError:\n        pass\n    return weights\n\n"
+        "class Flat(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = mx.ones((2,))\n\n"
+        "class Net(Flat):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.out = nn.Linear(2, 2)\n\n"
     )
     body = "\n".join(f"    {line}" for line in lines.splitlines())
     program = f"{start}def f(model, tree, p):\n{body}\n"

@@ -106,6 +106,21 @@ def test_modes(layer_name: str, first: str, last: str, expected: list[str]) -> N
     assert codes(program, FAMILY) == expected
 
 
+@pytest.mark.parametrize(
+    ("base", "body", "found"),
+    [
+        ("nn.Module", "return nn.Dropout(0.1)(x)", 1),
+        ("nn.Module", "return nn.Dropout2d(self.rate)(x)", 1),
+        ("nn.Module", "return nn.Dropout(p)(x)", 0),
+        ("nn.Module", "return nn.Dropout(0.1)(x) if self.training else x", 0),
+        ("object", "return nn.Dropout(0.1)(x)", 0),
+    ],
+)
+def test_dropout_made_in_a_call(base: str, body: str, found: int) -> None:
+    program = f"class Net({base}):\n    def __call__(self, x, p):\n        {body}\n"
+    assert codes(program, FAMILY) == ["NN-005"] * found
+
+
 LIBRARY = """
 import mlx.core as mx
 import mlx.nn as nn

@@ -207,3 +207,38 @@ OF_MODEL = "parameters = model.parameters()"
 def test_saved_parameters(made: str, parameters: str, call: str, found: int) -> None:
     program = SAVED.replace("MADE", made).replace("PARAMETERS", parameters).replace("CALL", call)
     assert codes(program, "API") == ["API-022"] * found
+
+
+DIFFERENTIATED = """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = LAYER
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+def loss_fn(model, x):
+    return model.part.layer(x).mean()
+
+def step(x):
+    model = Model()
+    return CALL(model, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "call", "found"),
+    [
+        ("nn.Conv2d(1, 2, 3)", "mx.value_and_grad(loss_fn)", 1),
+        ("nn.MaxPool1d(2)", "mx.grad(loss_fn)", 1),
+        ("nn.Conv1d(1, 2, 3)", "mx.grad(loss_fn)", 0),
+        ("nn.Conv2d(1, 2, 3)", "mx.grad(loss_fn, argnums=1)", 0),
+        ("nn.Conv2d(1, 2, 3)", "nn.value_and_grad(model, loss_fn)", 0),
+    ],
+)
+def test_differentiated_models(layer: str, call: str, found: int) -> None:
+    program = DIFFERENTIATED.replace("LAYER", layer).replace("CALL", call)
+    assert codes(program, "API") == ["API-003"] * found

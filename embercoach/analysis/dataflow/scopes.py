@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import Reaching
-from embercoach.analysis.syntax.trees import dotted, targets_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, targets_of
 from embercoach.analysis.values.inheritance import is_called
 from embercoach.analysis.values.memo import kept_for_file
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
@@ -118,6 +119,13 @@ def _value_of(binding: Binding) -> cst.CSTNode | None:
     # ``rows, columns = x.shape`` binds x.shape[0] and x.shape[1].
     at = cst.SubscriptElement(cst.Index(cst.Integer(str(binding.index))))
     return cst.Subscript(value=binding.value, slice=[at])
+
+
+def bodies_of(module: Module) -> Iterator[tuple[FunctionInfo | None, Contents]]:
+    """Yield the top level of a file and each function, without the functions inside."""
+    yield None, contents_of(module.tree, DEFINITIONS)
+    for function in module.functions:
+        yield function, contents_of(function.node.body, DEFINITIONS)
 
 
 @kept_for_file

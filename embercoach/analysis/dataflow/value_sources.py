@@ -69,6 +69,12 @@ class Source(Struct, frozen=True, eq=False):
     module: Module
     call: Source | None = None
 
+    @property
+    def place(self) -> FactPlace:
+        """The place of the statement, for reports."""
+        place = self.module.frame.place()
+        return place._replace(statement=self.statement, function=self.function)
+
     def at(self, node: cst.BaseExpression) -> Source:
         """Another expression of the same statement."""
         return self.moved(node, self.statement)

@@ -8,8 +8,9 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import LibraryObject
 from embercoach.checks.fallbacks import is_meant_to_raise
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -33,9 +34,7 @@ def group_as_number(module: Module, facts: list[Fact]) -> Iterator[Report]:
     names = _GROUPS | _made(module)
     if not any(f"{before}{name}" in module.source for before in _BEFORE for name in names):
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         if contents.names.isdisjoint(names):
             continue
         used: list[cst.CSTNode] = contents.of(cst.BinaryOperation, cst.Comparison, cst.Call)
@@ -47,12 +46,10 @@ def group_as_number(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 source = Source(operand, contents.statement_of(node), function, module)
                 if not _is_group(source) or is_meant_to_raise(module, node):
                     continue
-                place = module.frame.place()._replace(statement=source.statement, function=function)
                 text = module.parsed.code(operand)
-                yield Report(
+                yield Report.at(
+                    source,
                     "API-025",
-                    operand,
-                    place,
                     message="group of processes used as a number",
                     help="Use its size: `group.size()`",
                     context="default",

@@ -52,11 +52,9 @@ def kept_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             if not _is_joined(kept.at(part.value)):
                 continue
-            place = module.frame.place()._replace(statement=kept.statement, function=function)
-            yield Report(
+            yield Report.at(
+                kept,
                 "MEMORY-001",
-                part,
-                place,
                 message="slice kept as state holds the whole array in memory",
                 help="Copy it: `mx.contiguous(x[:, -n:])`",
                 context=module.purpose or "avoidable",

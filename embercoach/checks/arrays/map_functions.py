@@ -8,9 +8,9 @@ import libcst as cst
 
 from embercoach.analysis.calls.signatures import signature_of
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.scopes import resolved
+from embercoach.analysis.dataflow.scopes import bodies_of, resolved
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_module
 from embercoach.analysis.values.lattice import Function, Instance, Unknown, options
 from embercoach.analysis.values.memo import kept_for_file
@@ -87,23 +87,19 @@ def refused_by_callback_of_module(module: Module, _: list[Fact]) -> Iterator[Rep
     """``model.apply(lambda path, x: x.astype(mx.float16))``."""
     if "mlx" not in module.source or not any(f".{one}(" in module.source for one in _OF_MODULES):
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for call in contents.calls if not contents.names.isdisjoint(_OF_MODULES) else ():
             func = call.func
             name = func.attr.value if isinstance(func, cst.Attribute) else ""
             if not isinstance(func, cst.Attribute) or name not in _OF_MODULES:
                 continue
-            statement = contents.statement_of(call)
-            place = module.frame.place()._replace(statement=statement, function=function)
+            owner = Source(func.value, contents.statement_of(call), function, module)
             for callback in _OF_MODULES[name]:
                 node = _argument(call, callback)
                 given = None if node is None else _function(node, function, module)
                 if node is None or given is None:
                     continue
-                reports = [*_refused(callback, node, given, place, module)]
-                owner = Source(func.value, statement, function, module)
+                reports = [*_refused(callback, node, given, owner.place, module)]
                 if reports and _is_for_module(name, owner, given.info):
                     yield from reports
 

@@ -13,6 +13,7 @@ from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import (
+    bodies_of,
     display,
     made_in_init,
     passed_with_owner,
@@ -22,7 +23,13 @@ from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_by_function, calls_of
-from embercoach.analysis.values.inheritance import find_method, is_called, is_layer, lineage
+from embercoach.analysis.values.inheritance import (
+    find_method,
+    is_called,
+    is_forward,
+    is_layer,
+    lineage,
+)
 from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
+    from embercoach.analysis.values.facts import CallFact, Fact
     from embercoach.analysis.values.lattice import Value
 
 #: Starts of the names of functions that may switch a model to training.
@@ -345,6 +352,26 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             )
 
 
+@check("NN-005", of=("mlx.nn.Dropout", "mlx.nn.Dropout2d", "mlx.nn.Dropout3d"))
+def dropout_of_one_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``nn.Dropout(0.1)(x)`` in a layer, as ``F.dropout(x, 0.1)`` in PyTorch."""
+    function, rate = fact.place.function, fact.argument(0, "p")
+    outer = contents_of(fact.place.statement).parent_of(fact.node)
+    is_called_once = isinstance(outer, cst.Call) and outer.func is fact.node
+    if function is None or not is_forward(function) or not is_called_once:
+        return
+    # A rate that the caller passes, or a test of the mode, may switch it off.
+    passed = {one.name for one in function.parameters[1:]}
+    used = () if rate is None else contents_of(rate.node).names
+    if "training" not in contents_of(function.node).names and passed.isdisjoint(used):
+        yield Report.at(
+            fact,
+            "NN-005",
+            message="dropout made in a call: `model.eval()` does not switch it off",
+            help="Make it in `__init__`: `self.dropout = nn.Dropout(...)`",
+        )
+
+
 def _switches(module: Module) -> list[cst.Call]:
     """Return the calls of a file that switch a model to evaluation."""
     found = []
@@ -439,9 +466,8 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         return
     effects = ModeEffects(module)
     reported: set[cst.CSTNode] = set()
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        loops: list[cst.For | cst.While] = contents_of(body, DEFINITIONS).of(cst.For, cst.While)
+    for function, contents in bodies_of(module):
+        loops: list[cst.For | cst.While] = contents.of(cst.For, cst.While)
         for loop in loops[:MOST_STEPS]:
             for effect in _left_in_evaluation(loop, effects):
                 leaves = layout_of(module, function).leaves(effect.statement, loop)

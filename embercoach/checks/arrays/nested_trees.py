@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.scopes import bindings_at
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
+from embercoach.analysis.evaluate import evidence
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Sequence, parts_of
+from embercoach.analysis.values.lattice import UNKNOWN, Instance, LibraryObject, Sequence, parts_of
 from embercoach.checks.arrays.module_attributes import has_parameters
 from embercoach.checks.registry import Report, check
 
@@ -42,9 +43,7 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
     # The models of torch have lists of parameters.
     if any(one in text for one in ("import torch", "from torch", "importorskip(")):
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         loops: list[cst.For | cst.CompFor] = contents.of(cst.For, cst.CompFor)
         for loop in loops:
             if not isinstance(loop.target, cst.Name):
@@ -55,15 +54,15 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if got is None:
                 continue
             around = loop.body if isinstance(loop, cst.For) else contents.parent_of(loop)
-            if around is None or not _is_array(loop.target.value, around, module):
+            use = None if around is None else _use_as_array(loop.target.value, around, module)
+            if use is None:
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-022",
-                loop.iter,
-                place,
                 message=f"loop over a tree gets {got}, not its arrays",
-                help="Write `for name, array in tree_flatten(tree):`",
+                help=_OF_TENSORS.get(last_name(use), _HELP),
+                covers=(use,),
             )
 
 
@@ -112,21 +111,36 @@ _OF_ARRAYS = frozenset(
 )
 
 
-def _is_array(name: str, body: cst.CSTNode, module: Module) -> bool:
-    """Return whether a name is used as only an array can be."""
+_HELP = "Write `for name, array in tree_flatten(tree):`"
+#: Members of torch's tensors, with what a loop over parameters is in MLX.
+_OF_TENSORS = {
+    "numel": "Write `for name, array in tree_flatten(tree)`, and `array.size`",
+    "requires_grad": "Use `model.freeze()` or `model.unfreeze()` in place of the loop",
+}
+
+
+def _use_as_array(name: str, body: cst.CSTNode, module: Module) -> cst.CSTNode | None:
+    """Return the first use of a name that only an array allows."""
     contents = contents_of(body)
     for use in contents.uses(name):
         parent = contents.parent_of(use)
-        if isinstance(parent, cst.Attribute) and parent.attr.value in _OF_ARRAYS:
-            return True
+        if isinstance(parent, cst.Attribute) and _is_of_arrays(parent.attr.value, module):
+            return parent
         if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, _OPERATORS):
-            return True
+            return parent
         call = contents.parent_of(parent) if isinstance(parent, cst.Arg) else None
         fact = None if call is None else calls_of(module).get(call)
         symbol = "" if fact is None else fact.symbol or ""
         if symbol.startswith("mlx.core.") and symbol not in _EVALUATES:
-            return True
-    return False
+            return call
+    return None
+
+
+def _is_of_arrays(name: str, module: Module) -> bool:
+    """Test for a member of arrays; one of torch's tensors where MLX alone has arrays."""
+    if name in _OF_TENSORS:
+        return not module.is_test and evidence.arrays_are_mlx(module)
+    return name in _OF_ARRAYS
 
 
 _OPERATORS = (cst.Multiply, cst.Power, cst.Divide, cst.Subtract)
@@ -138,24 +152,21 @@ def dotted_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``f"{path}.scales" in weights`` of a tree that ``tree_unflatten`` has made."""
     if "tree_unflatten" not in module.source:
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for node in contents.of(cst.Comparison):
             operator, tree = node.comparisons[0].operator, node.comparisons[0].comparator
             if not isinstance(operator, (cst.In, cst.NotIn)) or not _is_dotted(node.left):
                 continue
-            statement = contents.statement_of(node)
-            made = _made_by(Source(tree, statement, function, module))
+            source = Source(tree, contents.statement_of(node), function, module)
+            made = _made_by(source)
             if made is None and isinstance(tree, cst.Name) and function is not None:
                 made = _captured(tree, function, module)
             if made is None or made.symbol != _UNFLATTEN:
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-022",
-                node,
-                place,
+                node=node,
                 message="dotted key of a nested tree: it is never there",
                 help="Look it up before `tree_unflatten`, in the flat dictionary",
             )
@@ -185,22 +196,19 @@ def flat_list(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``tree_flatten(model.parameters()).items()``."""
     if "tree_flatten" not in module.source:
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for call in contents.calls:
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value not in _OF_DICTIONARIES:
                 continue
-            statement = contents.statement_of(call)
-            made = _made_by(Source(func.value, statement, function, module))
+            source = Source(func.value, contents.statement_of(call), function, module)
+            made = _made_by(source)
             if made is None or made.symbol != _FLATTEN or made.keyword("destination"):
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-022",
-                call,
-                place,
+                node=call,
                 message=f"`tree_flatten` returns a list of pairs, without `.{func.attr.value}()`",
                 help="Use the list, or `dict(tree_flatten(tree))`",
             )
@@ -231,22 +239,21 @@ def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if ".update(" not in module.source:
         return
     sources = sources_of(module)
-    for function in (None, *module.functions):
-        contents = contents_of(module.tree if function is None else function.node.body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         for call in contents.calls if "update" in contents.names else ():
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value != "update" or not call.args:
                 continue
             source = Source(func.value, contents.statement_of(call), function, module)
-            if not _is_model(sources.value(source)) and not _is_used_as_model(func.value, contents):
+            if not _has_dotted_keys(source, contents):
                 continue
             ends = sources.ends(source.at(call.args[0].value))
             calls = [sources.library_call(end) for end in ends if dotted(end.node) != "None"]
             if calls and all(one is not None and one.name == "mlx.core.load" for one in calls):
-                yield Report(
+                yield Report.at(
+                    source,
                     "API-022",
-                    call,
-                    module.frame.place()._replace(statement=source.statement, function=function),
+                    node=call,
                     message="`update()` takes a nested tree: a file's dotted keys match nothing",
                     help="Use `model.load_weights(list(weights.items()))`",
                 )
@@ -258,7 +265,10 @@ _SAVING = frozenset(
 )
 _HOLDING = frozenset(
     f"mlx.nn.{name}"
-    for name in ("MultiHeadAttention", "Sequential", "Transformer", "TransformerEncoder")
+    for name in (
+        *("MultiHeadAttention", "Sequential", "Transformer", "TransformerEncoder"),
+        *("TransformerEncoderLayer", "TransformerDecoder", "TransformerDecoderLayer"),
+    )
 )
 
 
@@ -304,16 +314,18 @@ _OF_MODULES = frozenset(
 )
 
 
-def _is_used_as_model(owner: cst.BaseExpression, contents: Contents) -> bool:
-    """Return whether a function reads a member of modules of the same object."""
-    path = dotted(owner)
-    return path is not None and any(
-        node.attr.value in _OF_MODULES and dotted(node.value) == path
-        for node in contents.of(cst.Attribute)
-    )
+def _has_dotted_keys(owner: Source, contents: Contents) -> bool:
+    """Test for a model with layers; of an unknown object, its function reads members of modules."""
+    sources = sources_of(owner.module)
+    made = [end for end in sources.ends(owner) if dotted(end.node) != "None"]
+    values = [sources.value(end) for end in made]
+    if all(value is UNKNOWN or value == _ANY_LAYER for value in values):
+        path = dotted(owner.node)
+        return path is not None and any(
+            node.attr.value in _OF_MODULES and dotted(node.value) == path
+            for node in contents.of(cst.Attribute)
+        )
+    return all(map(_holds_layers, values))
 
 
-def _is_model(value: Value | None) -> bool:
-    if isinstance(value, Instance):
-        return is_layer(value.info)
-    return isinstance(value, LibraryObject) and mlx_api.is_layer(value.cls)
+_ANY_LAYER = LibraryObject("mlx.nn.Module")

@@ -8,9 +8,9 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import bindings_at
+from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
 from embercoach.analysis.dataflow.value_sources import Source
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def inexact_packing(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``input_dims *= 32 // linear.bits``, ``head_dim // (32 // bits)``."""
     if "bits" not in module.source or "quantize" not in module.source.lower():
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         if not any(name.endswith("bits") for name in contents.names) or _restricts(contents):
             continue
         found: set[cst.CSTNode] = set()
@@ -69,11 +67,10 @@ def inexact_packing(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if not inexact:
                 continue
             found.add(node)
-            place = module.frame.place()._replace(statement=source.statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "QUANT-001",
-                node,
-                place,
+                node=node,
                 message=f"size of packed weights is incorrect for {_listed(inexact)} bits",
                 help=_HELP,
                 context="default",

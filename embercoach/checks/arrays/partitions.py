@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.scopes import bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, evaluated
+from embercoach.analysis.syntax.trees import evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -32,9 +32,7 @@ def partition_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``mx.argpartition(-x, kth=k)[..., :k]``, ``mx.topk(x, k)[..., -1]``."""
     if not any(f"{name}(" in module.source for name in _NAMES):
         return
-    for function in (None, *module.functions):
-        body = module.tree if function is None else function.node.body
-        contents = contents_of(body, DEFINITIONS)
+    for function, contents in bodies_of(module):
         if contents.names.isdisjoint(_NAMES):
             continue
         for node in contents.of(cst.Subscript):
@@ -46,11 +44,9 @@ def partition_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
             problem = _problem(fact, source, part)
             if problem is None:
                 continue
-            place = module.frame.place()._replace(statement=source.statement, function=function)
-            yield Report(
+            yield Report.at(
+                source,
                 "API-021",
-                node,
-                place,
                 message=problem.message,
                 help=problem.help,
                 change=_minus_one(fact, module) if problem.is_one_more else None,

@@ -44,18 +44,10 @@ def packed_weight(module: Module, facts: list[Fact]) -> Iterator[Report]:
             use = _use(node, contents)
             if use is None:
                 continue
-            statement = contents.statement_of(node)
-            layer = Source(node.value, statement, function, module)
+            layer = Source(node.value, contents.statement_of(node), function, module)
             if not _may_be_quantized(layer):
                 continue
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report(
-                "QUANT-002",
-                node,
-                place,
-                message=use.message,
-                help=use.help,
-            )
+            yield Report.at(layer, "QUANT-002", node=node, message=use.message, help=use.help)
 
 
 #: Functions that run before a model is quantized.

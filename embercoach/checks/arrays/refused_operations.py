@@ -468,13 +468,11 @@ _CORE = "mlx.core."
 #: Sends and reductions run when their results are evaluated.
 _DISTRIBUTED = "mlx.core.distributed."
 _INITIALIZERS = "mlx.nn.init."
+_OF_PAIR = "mlx.optimizers.clip_grad_norm"
 #: Functions that return what they compute from gradients and parameters, and change nothing.
-_OF_TREES = frozenset(
-    ("mlx.optimizers.clip_grad_norm", "mlx.utils.tree_flatten", "mlx.utils.tree_unflatten")
-)
+_OF_TREES = (_OF_PAIR, "mlx.utils.tree_flatten", "mlx.utils.tree_unflatten")
 #: Characters of a name that a message quotes.
 _LONGEST = 24
-_HELP = "Assign the result, or remove the call: MLX's functions change no argument"
 
 
 @check("API-010", of=("mlx.", "."))
@@ -536,8 +534,17 @@ def _report(
         fact,
         "API-010",
         message=f"`{name}` has no effect: its result is discarded",
-        help=_HELP,
+        help=_help(fact),
     )
+
+
+def _help(fact: CallFact | LocalCall | ProjectCall) -> str:
+    """Return what to write: both names of the pair that ``clip_grad_norm`` returns."""
+    if not isinstance(fact, CallFact) or fact.symbol != _OF_PAIR:
+        return "Assign the result, or remove the call: MLX's functions change no argument"
+    tree = fact.argument(0, "grads")
+    name = tree.node.value if tree is not None and isinstance(tree.node, cst.Name) else "grads"
+    return f"Assign both results: `{name}, norm = {dotted(fact.node.func)}({name}, ...)`"
 
 
 def _pure(fact: CallFact, module: Module) -> str | None:

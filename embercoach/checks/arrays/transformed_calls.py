@@ -1,4 +1,4 @@
-"""COMPILE-012 and GRAD-009: exceptions and `async_eval` in functions that MLX transforms."""
+"""Calls that MLX's transforms refuse: exceptions, `async_eval` (COMPILE-012, GRAD-009), models."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.syntax.trees import SCOPES, dotted
-from embercoach.analysis.values.inheritance import is_forward, is_layer
-from embercoach.analysis.values.lattice import as_array, holds_arrays, is_traced
+from embercoach.analysis.values.inheritance import is_forward, is_layer, lineage
+from embercoach.analysis.values.lattice import (
+    Instance,
+    LibraryObject,
+    Transformed,
+    as_array,
+    holds_arrays,
+    is_traced,
+)
 from embercoach.checks.arrays.compilations import root_of, traced_by
+from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.dataflow.layout import Level
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, CompileFact
+    from embercoach.analysis.values.lattice import Value
 
 
 @check("COMPILE-012")
@@ -122,3 +131,43 @@ def _schedules_result(fact: CallFact, function: FunctionInfo, level: Level) -> b
 
 #: Parameters of an operation, of which a step of a loop has one: the tokens.
 _LEAST_ARRAYS = 3
+
+
+#: Layers whose strides, padding or kernel sizes are tuples of ints.
+_WITH_TUPLES = frozenset(
+    f"mlx.nn.{name}{dimensions}d"
+    for name, least in (("Conv", 2), ("ConvTranspose", 2), ("AvgPool", 1), ("MaxPool", 1))
+    for dimensions in range(least, 4)
+)
+#: Layers in layers that are followed.
+_MOST_NESTED = 8
+
+
+@check("API-003")
+def refused_model(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.value_and_grad(loss_fn)(model, x)`` of a model with convolutions."""
+    callee, first = fact.callee, fact.positional(0)
+    if not isinstance(callee, Transformed) or callee.transform not in ("grad", "value_and_grad"):
+        return
+    # ``argnums`` and ``argnames`` choose other arguments.
+    if first is None or "argn" in module.source:
+        return
+    name = _layer_with_tuple(first.value, _MOST_NESTED)
+    if name and not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+        yield Report.at(
+            fact,
+            "API-003",
+            node=first.node,
+            message=f"`mx.{callee.transform}` raises a ValueError for a model with `nn.{name}`",
+            help="Differentiate its parameters: `nn.value_and_grad(model, loss_fn)`",
+        )
+
+
+def _layer_with_tuple(value: Value, depth: int) -> str:
+    """Return the name of a layer of a model that holds a tuple of ints, empty if none is seen."""
+    if isinstance(value, LibraryObject) and value.cls in _WITH_TUPLES:
+        return value.cls.rpartition(".")[2]
+    if not isinstance(value, Instance) or not is_layer(value.info) or not depth:
+        return ""
+    held = (v for cls in lineage(value.info) for v in cls.attributes.values())
+    return next(filter(None, (_layer_with_tuple(v, depth - 1) for v in held)), "")
