@@ -190,7 +190,9 @@ def summary(
         yield [(f"{said}{files}.", "head"), (tail, "")]
     elif outcome.files_skipped and not outcome.files_checked:
         where = plural(outcome.files_skipped, "file")
-        nothing = f"Nothing to check in {where}: no MLX code, or a kernel's body without its kernel."
+        nothing = (
+            f"Nothing to check in {where}: no MLX code, or a kernel's body without its kernel."
+        )
         yield [(nothing, "warning"), (tail, "")]
     else:
         good = ("Nothing found", "head") if unchecked else ("All clear", "good")
