@@ -68,7 +68,10 @@ _SHUFFLES = {
     "__ballot_sync": "simd_ballot(v)",
 }
 _REMEDIES = {
-    **{name: f"Use `{other}` on atomic memory" for name, other in _ATOMIC.items()},
+    **{
+        name: f"Use `{other}`; for an output, with `atomic_outputs=True`"
+        for name, other in _ATOMIC.items()
+    },
     **{name: f"Use `{other}`, without the mask of lanes" for name, other in _SHUFFLES.items()},
     "__ldg": "Read the element itself: `x[i]`",
     "__ffs": "Use `ctz(v) + 1`",
