@@ -238,6 +238,12 @@ def test_atomic_functions_on_plain_outputs(body: str, more: str, flagged: bool) 
     assert found == (["KERNEL-ATOMIC-002"] if flagged else [])
 
 
+@pytest.mark.parametrize("atomic", [True, False])
+def test_atomic_outputs_by_place(atomic: bool) -> None:
+    program = f'mx.fast.metal_kernel("k", ["x"], ["y"], "{ADD}", "", True, {atomic})'
+    assert codes(program, "KERNEL-ATOMIC") == ["KERNEL-ATOMIC-002"] * (not atomic)
+
+
 @pytest.mark.parametrize(
     ("body", "more", "flagged"),
     [

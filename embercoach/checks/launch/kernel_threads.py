@@ -78,7 +78,7 @@ def rounded_grids(kernel: PythonKernel) -> Iterator[Report]:
 
 
 def _shares(kernel: PythonKernel) -> bool:
-    """Return whether the threads of a group fill memory for each other, or meet at a barrier."""
+    """Return whether the threads of a group fill memory for each other, or wait at a barrier."""
     texts = kernel.readable or ()
     words = {token.text for text in texts for token in tokens_of(text)}
     return not words.isdisjoint(("threadgroup", "threadgroup_barrier"))
