@@ -274,7 +274,8 @@ def _scalar_place(current: Node, parent: Node) -> str | None:
     return None
 
 
-_INITIAL = frozenset({"atomic_store", "atomic_store_explicit", "atomic_init", "atomic_exchange"})
+_UPDATES = ("atomic_fetch_", "atomic_compare_")
+_INITIAL = ("atomic_store", "atomic_init", "atomic_exchange")
 
 
 class OutputUses(Struct):
@@ -315,7 +316,7 @@ def _sort(use: ParameterUse, uses: OutputUses, updated: set[int]) -> None:
         return
     element, parent = _whole_element(use)
     if isinstance(parent, Assign) and parent.target is element:
-        if parent.operator == "=" and not _reads(parent.value, element):
+        if parent.operator == "=" and not _reads(parent.value, use.variable):
             uses.stores.append(spot)
         else:
             uses.updates.append(spot)
@@ -364,21 +365,9 @@ def _by_value(call: Call, element: Expression) -> bool:
     )
 
 
-def _reads(value: Expression, element: Expression) -> bool:
-    """Return whether a value is computed from the element of the same index."""
-    base = _base(element)
-    return any(
-        isinstance(node, Name) and node.variable is base.variable
-        for node in below(value)
-        if base is not None
-    )
-
-
-def _base(element: Expression) -> Name | None:
-    for node in below(element):
-        if isinstance(node, Name) and node.variable.kind == "output":
-            return node
-    return None
+def _reads(value: Expression, variable: Variable) -> bool:
+    """Return whether a value is computed from an element of an output."""
+    return any(isinstance(node, Name) and node.variable is variable for node in below(value))
 
 
 def _note_address(use: ParameterUse, uses: OutputUses) -> None:
@@ -388,9 +377,9 @@ def _note_address(use: ParameterUse, uses: OutputUses) -> None:
         if isinstance(node, Call) and node.name.startswith("atomic_") and not node.functions:
             if not cast and any(inner is use.node for inner in below(node.arguments[0])):
                 uses.uncast.append(use.spot)
-            if node.name.startswith(("atomic_fetch_", "atomic_compare_")):
+            if node.name.startswith(_UPDATES):
                 uses.atomic_updates.append(use.spot)
-            elif node.name.startswith(tuple(_INITIAL)):
+            elif node.name.startswith(_INITIAL):
                 uses.escapes.append(use.spot)
             return
         if not isinstance(node, (Unary, Cast, Binary)):
