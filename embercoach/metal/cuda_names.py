@@ -22,7 +22,7 @@ VARIABLES = {
 CALLS = {
     "__syncthreads": "threadgroup_barrier(mem_flags::mem_threadgroup)",
     "__syncwarp": "simdgroup_barrier(mem_flags::mem_threadgroup)",
-    "__activemask": "simd_active_threads_mask()",
+    "__activemask": "uint(simd_vote::vote_t(simd_active_threads_mask()))",
 }
 _SINGLE = """
 acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh cospi exp exp10 exp2 fabs fdim floor
@@ -65,10 +65,13 @@ _SHUFFLES = {
     "__shfl_xor_sync": "simd_shuffle_xor(v, mask)",
     "__any_sync": "simd_any(v)",
     "__all_sync": "simd_all(v)",
-    "__ballot_sync": "simd_ballot(v)",
+    "__ballot_sync": "uint(simd_vote::vote_t(simd_ballot(v)))",
 }
 _REMEDIES = {
-    **{name: f"Use `{other}` on atomic memory" for name, other in _ATOMIC.items()},
+    **{
+        name: f"Use `{other}`; for an output, with `atomic_outputs=True`"
+        for name, other in _ATOMIC.items()
+    },
     **{name: f"Use `{other}`, without the mask of lanes" for name, other in _SHUFFLES.items()},
     "__ldg": "Read the element itself: `x[i]`",
     "__ffs": "Use `ctz(v) + 1`",
@@ -80,6 +83,8 @@ _REMEDIES = {
 }
 NAMES = frozenset({*VARIABLES, *CALLS, *RENAMED, *_REMEDIES})
 """Names that Metal does not declare."""
+UNSIZED_HELP = "Write `threadgroup`, and a constant or a template argument as the size"
+"""For an array that the launch of CUDA sizes: ``extern __shared__ float s[];``."""
 
 
 def cuda_help(name: str) -> str:

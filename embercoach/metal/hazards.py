@@ -14,6 +14,7 @@ from embercoach.metal.contract import MAX_THREADGROUP_BYTES
 Scope = Literal["", " across iterations", " between threadgroups"]
 
 RACE_HELP = "Put `threadgroup_barrier(mem_flags::mem_threadgroup)` between the two accesses"
+ATOMIC_OUTPUT_HELP = "Pass `atomic_outputs=True` to `mx.fast.metal_kernel`"
 DEVICE_RACE_HELP = "Let one thread own each element, use atomics, or split the kernel in two"
 FLAG_HELP = (
     "Name the memory in the barrier's flags: `mem_threadgroup` for arrays, else `mem_device`"

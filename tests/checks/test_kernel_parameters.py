@@ -212,7 +212,36 @@ def test_dtypes_of_atomic_outputs(dtype: str, more: str, flagged: bool) -> None:
 def test_plain_access_to_atomic_outputs(body: str, flagged: bool) -> None:
     found = codes(kernel(body, more=ATOMIC), "KERNEL-ATOMIC")
     assert found == (["KERNEL-ATOMIC-002"] if flagged else [])
-    assert "KERNEL-ATOMIC-002" not in codes(kernel(body), "KERNEL-ATOMIC")
+
+
+CAST = "(device atomic_float*)"
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "flagged"),
+    [
+        (ADD, "", True),
+        (STORE, "atomic_outputs=False", True),
+        (ADD.replace("&y[0]", "y + uint(x[0])"), "", True),
+        ("float v = atomic_load_explicit(&y[uint(x[0])], memory_order_relaxed);", "", True),
+        (ADD.replace("&y", f"{CAST}&y"), "", False),
+        (ADD.replace("&y[0]", f"{CAST}y + 1"), "", False),
+        (ADD.replace("&y[0]", "reinterpret_cast<device atomic_float*>(y)"), "", False),
+        (f"threadgroup atomic_int y1[4]; {ADD.replace('y', 'y1')}", "", False),
+        ("threadgroup atomic_int t[4]; " + ADD.replace("&y[0]", "&t[uint(y[0])]"), "", False),
+        (ADD, "atomic_outputs=flag", False),
+        (ADD, "**options", False),
+    ],
+)
+def test_atomic_functions_on_plain_outputs(body: str, more: str, flagged: bool) -> None:
+    found = codes(kernel(body, more=more), "KERNEL-ATOMIC")
+    assert found == (["KERNEL-ATOMIC-002"] if flagged else [])
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_atomic_outputs_by_place(atomic: bool) -> None:
+    program = f'mx.fast.metal_kernel("k", ["x"], ["y"], "{ADD}", "", True, {atomic})'
+    assert codes(program, "KERNEL-ATOMIC") == ["KERNEL-ATOMIC-002"] * (not atomic)
 
 
 @pytest.mark.parametrize(

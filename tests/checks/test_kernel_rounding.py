@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.findings import codes, launched, messages
+from tests.checks.findings import codes, findings, launched, messages
 
 FAMILY = "KERNEL-GRID-004"
 X = "thread_position_in_grid.x"
@@ -60,6 +60,21 @@ def launching(
 )
 def test_rounded_up_and_unguarded(given: dict[str, str]) -> None:
     assert codes(launching(**given), FAMILY) == [FAMILY]
+
+
+SHARED = (
+    "threadgroup float t[256]; uint k = thread_index_in_threadgroup; t[k] = k;"
+    " threadgroup_barrier(mem_flags::mem_threadgroup);"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [(PLAIN, "Pass the number"), (f"{SHARED} uint i = {X}; y[i] = t[255 - k];", "Keep the grid")],
+)
+def test_groups_that_share_memory_stay_whole(body: str, advice: str) -> None:
+    (found,) = findings(launching(body), FAMILY)
+    assert advice in found.help
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,7 @@ def test_the_shape_of_a_scalar_is_not_there() -> None:
         ("atomicAdd(x, 1)", "`atomic_fetch_add_explicit("),
         ("__shfl_down_sync(1, 2, 3)", "`simd_shuffle_down(v, delta)`"),
         ("make_float2(1, 2)", "`float2`"),
+        ("__ballot_sync(1, 2)", "`uint(simd_vote::vote_t(simd_ballot(v)))`"),
     ],
 )
 def test_the_way_out(name: str, advice: str) -> None:
@@ -309,6 +310,11 @@ def test_the_way_out(name: str, advice: str) -> None:
     """
     (found,) = findings(program)
     assert advice in found.help
+
+
+def test_arrays_that_the_launch_sizes() -> None:
+    (found,) = kernel_findings(kernel("extern __shared__ float s[]; y[0] = 1;"), ("KERNEL-MSL",))
+    assert "template argument as the size" in found.help
 
 
 @pytest.mark.parametrize(
@@ -324,6 +330,11 @@ def test_the_way_out(name: str, advice: str) -> None:
             "__shared__ float s[4]; __shared__ int n; s[n] = 1;",
             "threadgroup float s[4]; threadgroup int n; s[n] = 1;",
         ),
+        (
+            "extern  __shared__ float s[4]; __shared__ int n; s[n] = 1;",
+            "threadgroup float s[4]; threadgroup int n; s[n] = 1;",
+        ),
+        ("extern __shared__ float s[]; s[0] = 1;", "extern __shared__ float s[]; s[0] = 1;"),
     ],
 )
 def test_words_of_cuda_become_metal(body: str, expected: str) -> None:

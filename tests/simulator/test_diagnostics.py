@@ -117,6 +117,8 @@ def test_an_error_is_at_its_place(
         ("y[0] = z;", "Declare it"),
         ("y[0] = rsqrtf(x[0]);", "Use `rsqrt`"),
         ("y[threadIdx.x] = 1;", "Use `thread_position_in_threadgroup`"),
+        ("__shared__ float a[2];", "Write `threadgroup`"),
+        ("atomic_store_explicit(&y[0], 1, memory_order_relaxed);", "Pass `atomic_outputs=True`"),
         ("x[0] = 1;", "Write to an output"),
         ("float f() { return 1; } y[0] = f();", "Pass only the function's statements"),
         ("threadgroup float a[2] = {1};", "Store its first values in the body"),

@@ -186,7 +186,7 @@ def test_how_much_is_unwritten(count, threads, message):
     finding = reported("unwritten-output", at=NOWHERE, count=count, threads=threads)
     assert finding.message == message
     assert "times" not in report(finding)
-    assert ("`grid`: MLX's grid counts threads" in finding.help) == message.startswith("4")
+    assert ("`grid`, which doesn't count threadgroups" in finding.help) == message.startswith("4")
     assert ("init_value" in finding.help) != message.startswith("4")
 
 

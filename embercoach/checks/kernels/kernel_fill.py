@@ -69,8 +69,9 @@ def output_writes(kernel: KernelBody) -> Iterator[MetalReport]:
     if program is None or program.problems:
         return
     uses = output_uses(program)
-    if kernel.flag("atomic_outputs", default=False):
-        yield from _plain_accesses(uses)
+    atomic = kernel.flag("atomic_outputs", default=False)
+    if atomic is not None:
+        yield from _plain_accesses(uses) if atomic else _atomic_calls(uses)
     # Some launch leaves the outputs uninitialized.
     if any(launch.has_init_value is False for launch in kernel.launches):
         yield from _uninitialized(kernel, uses)
@@ -92,6 +93,15 @@ def _plain_accesses(uses: dict[str, OutputUses]) -> Iterator[MetalReport]:
             else f"Use `atomic_load_explicit(&{name}[i], memory_order_relaxed)`",
         )
         return
+
+
+def _atomic_calls(uses: dict[str, OutputUses]) -> Iterator[MetalReport]:
+    """Yield the first atomic function on a plain output."""
+    for name, use in uses.items():
+        if use.uncast and use.uncast[0].text == "body":
+            what = f"atomic function on output `{name}`, which is not atomic"
+            yield MetalReport("KERNEL-ATOMIC-002", use.uncast[0], what, hazards.ATOMIC_OUTPUT_HELP)
+            return
 
 
 def _uninitialized(kernel: KernelBody, uses: dict[str, OutputUses]) -> Iterator[MetalReport]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
-from embercoach.metal.cuda_names import NAMES, QUALIFIERS, cuda_help, qualifier_help
+from embercoach.metal.cuda_names import NAMES, QUALIFIERS, UNSIZED_HELP, cuda_help, qualifier_help
 from embercoach.metal.library import OTHER_SCALARS, scalar_help
 from embercoach.metal.program.types import SCALARS
+from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
@@ -245,6 +247,11 @@ _SAID: dict[ForeignKind, tuple[str, str]] = {
 }
 
 
+#: What comes before and after a qualifier of an array that the launch of CUDA sizes.
+_EXTERN = re.compile(r"\bextern\s+\Z")
+_UNSIZED = re.compile(r"[^;={]*\[\s*\]")
+
+
 @check(CODE)
 def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
     """C++ that Metal has not, each kind once for a text."""
@@ -261,23 +268,32 @@ def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
         for found in kinds.values():
             first = found[0]
             again = f" ({len(found)} times)" if len(found) > 1 and first.kind != "lambda" else ""
-            is_cuda = first.kind == "cuda"
             what, advice = _SAID[first.kind]
+            fix = None
+            if first.kind == "cuda":
+                advice, fix = _written_in_metal(text, found)
             yield MetalReport(
                 CODE,
                 text.at(first.place),
                 f"{what.format(text=_short(first.text))}{again}",
-                qualifier_help(first.text) if is_cuda else advice,
-                fix=_written_in_metal(text, found) if is_cuda else None,
+                advice,
+                fix=fix,
             )
 
 
-def _written_in_metal(text: MetalText, found: list[Foreign]) -> MetalFix | None:
-    """Return the fix of one of CUDA's qualifiers, None for one that Metal does without."""
+def _written_in_metal(text: MetalText, found: list[Foreign]) -> tuple[str, MetalFix | None]:
+    """Return help and fix for one of CUDA's qualifiers; no fix for what Metal does without."""
     word = found[0].text
     other = QUALIFIERS[word]
-    edits = tuple((text.at(part.place), word, other) for part in found)
-    return MetalFix(f"Write `{other}`", edits) if other else None
+    if word == "__shared__" and any(_UNSIZED.match(text.text, part.place.end) for part in found):
+        return UNSIZED_HELP, None
+    edits = []
+    for place in (part.place for part in found):
+        extern = _EXTERN.search(text.text, 0, place.start)
+        start = place.start if extern is None else extern.start()
+        span = TextSpan(start, place.end, place.line, place.column)
+        edits.append((text.at(span), text.text[start : place.end], other))
+    return qualifier_help(word), MetalFix(f"Write `{other}`", tuple(edits)) if other else None
 
 
 def _short(text: str) -> str:

@@ -33,6 +33,7 @@ from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import Access
 from embercoach.metal.execution.follow import follow
 from embercoach.metal.execution.values import GROUP_AXES, SIMD_WIDTH, WITHIN, LaneValue
+from embercoach.metal.tokens import tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Variable
 
 AXES = "xyz"
+_EXACT_GRID = "Pass the number of elements itself: the last threadgroup may be smaller"
+_WHOLE_GROUPS = "Keep the grid, whose threadgroups share memory, and guard the write: `if (i < n)`"
 
 
 @check("KERNEL-GRID-004")
@@ -70,8 +73,15 @@ def rounded_grids(kernel: PythonKernel) -> Iterator[Report]:
                     f"{AXES[axis]} entry of `grid` is rounded up: "
                     f"{hazards.out_of_bounds('write', min(written))}"
                 ),
-                help="Pass the number of elements itself: the last threadgroup may be smaller",
+                help=_WHOLE_GROUPS if _shares(kernel) else _EXACT_GRID,
             )
+
+
+def _shares(kernel: PythonKernel) -> bool:
+    """Return whether the threads of a group fill memory for each other, or wait at a barrier."""
+    texts = kernel.readable or ()
+    words = {token.text for text in texts for token in tokens_of(text)}
+    return not words.isdisjoint(("threadgroup", "threadgroup_barrier"))
 
 
 def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:

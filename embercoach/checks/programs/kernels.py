@@ -89,7 +89,7 @@ class PythonKernel(MetalCode):
 
     def flag(self, name: str, *, default: bool) -> bool | None:
         """Return a flag that the kernel is built with, None if it is unknown."""
-        argument = self.fact.keyword(name)
+        argument = self.fact.argument(ALL_PARAMETERS.index(name), name)
         if argument is None:
             return None if has_spread(self.fact) else default
         value = argument.value

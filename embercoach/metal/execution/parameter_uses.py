@@ -274,7 +274,8 @@ def _scalar_place(current: Node, parent: Node) -> str | None:
     return None
 
 
-_INITIAL = frozenset({"atomic_store", "atomic_store_explicit", "atomic_init", "atomic_exchange"})
+_UPDATES = ("atomic_fetch_", "atomic_compare_")
+_INITIAL = ("atomic_store", "atomic_init", "atomic_exchange")
 
 
 class OutputUses(Struct):
@@ -287,6 +288,7 @@ class OutputUses(Struct):
         atomic_updates: ``atomic_fetch_add_explicit(&y[i], ...)`` and the like.
         escapes: the address goes elsewhere: into a variable, a cast, a function; or an atomic
             function writes it.
+        uncast: the address goes into an atomic function as it is.
     """
 
     stores: list[Spot] = field(default_factory=list)
@@ -294,6 +296,7 @@ class OutputUses(Struct):
     reads: list[Spot] = field(default_factory=list)
     atomic_updates: list[Spot] = field(default_factory=list)
     escapes: list[Spot] = field(default_factory=list)
+    uncast: list[Spot] = field(default_factory=list)
 
 
 def output_uses(program: Program) -> dict[str, OutputUses]:
@@ -309,19 +312,17 @@ def output_uses(program: Program) -> dict[str, OutputUses]:
 def _sort(use: ParameterUse, uses: OutputUses, updated: set[int]) -> None:
     spot = use.spot
     if use.manner != "element":
-        call = _atomic_call(use.path)
-        _note_call(call, uses, spot) if call is not None else uses.escapes.append(spot)
+        _note_address(use, uses)
         return
     element, parent = _whole_element(use)
     if isinstance(parent, Assign) and parent.target is element:
-        if parent.operator == "=" and not _reads(parent.value, element):
+        if parent.operator == "=" and not _reads(parent.value, use.variable):
             uses.stores.append(spot)
         else:
             uses.updates.append(spot)
             updated.add(id(parent))
     elif isinstance(parent, Unary) and parent.operator == "&":
-        call = _atomic_call(use.path)
-        _note_call(call, uses, spot) if call is not None else uses.escapes.append(spot)
+        _note_address(use, uses)
     elif isinstance(parent, (Binary, Cast)) or _is_value(parent, element):
         if not any(id(node) in updated for node in use.path):
             uses.reads.append(spot)
@@ -364,35 +365,24 @@ def _by_value(call: Call, element: Expression) -> bool:
     )
 
 
-def _reads(value: Expression, element: Expression) -> bool:
-    """Return whether a value is computed from the element of the same index."""
-    base = _base(element)
-    return any(
-        isinstance(node, Name) and node.variable is base.variable
-        for node in below(value)
-        if base is not None
-    )
+def _reads(value: Expression, variable: Variable) -> bool:
+    """Return whether a value is computed from an element of an output."""
+    return any(isinstance(node, Name) and node.variable is variable for node in below(value))
 
 
-def _base(element: Expression) -> Name | None:
-    for node in below(element):
-        if isinstance(node, Name) and node.variable.kind == "output":
-            return node
-    return None
-
-
-def _atomic_call(path: tuple[object, ...]) -> Call | None:
-    """Return the atomic function that an address is passed to."""
-    for node in reversed(path):
-        if isinstance(node, Call):
-            return node if node.name.startswith("atomic_") and not node.functions else None
+def _note_address(use: ParameterUse, uses: OutputUses) -> None:
+    """Note what takes an address: an atomic function, or something else."""
+    cast = False
+    for node in reversed(use.path):
+        if isinstance(node, Call) and node.name.startswith("atomic_") and not node.functions:
+            if not cast and any(inner is use.node for inner in below(node.arguments[0])):
+                uses.uncast.append(use.spot)
+            if node.name.startswith(_UPDATES):
+                uses.atomic_updates.append(use.spot)
+            elif node.name.startswith(_INITIAL):
+                uses.escapes.append(use.spot)
+            return
         if not isinstance(node, (Unary, Cast, Binary)):
-            return None
-    return None
-
-
-def _note_call(call: Call, uses: OutputUses, spot: Spot) -> None:
-    if call.name.startswith(("atomic_fetch_", "atomic_compare_")):
-        uses.atomic_updates.append(spot)
-    elif call.name.startswith(tuple(_INITIAL)):
-        uses.escapes.append(spot)
+            break
+        cast = cast or isinstance(node, Cast)
+    uses.escapes.append(use.spot)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from embercoach.files import shown_path
 from embercoach.finding import Severity  # noqa: TC001  (a field's type)
 from embercoach.metal import hazards
-from embercoach.metal.cuda_names import cuda_help
+from embercoach.metal.cuda_names import QUALIFIERS, cuda_help, qualifier_help
 from embercoach.metal.library import FUNCTIONS, VALUES
 from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.reporting.messages import KernelLine
@@ -43,6 +43,7 @@ _MOST_NOTES = 4
 _HELPS = (
     ("undeclared identifier", "Declare it, or name it in `input_names` or `template`"),
     ("function definition is not", "Pass only the function's statements: MLX adds the signature"),
+    ("call to 'atomic_", f"{hazards.ATOMIC_OUTPUT_HELP}, or declare the memory atomic"),
     ("no matching function", "Pass arguments of the types that a declaration of it takes"),
     ("not assignable", hazards.INPUT_WRITE_HELP),
     ("initializer", "Store its first values in the body, with a barrier after them"),
@@ -50,6 +51,7 @@ _HELPS = (
     ("expected ", "Correct the syntax here or on the line before"),
     ("", "Change the line to Metal's rules; MLX's signature has the types of the parameters"),
 )
+_NAMED = re.compile(r"(?:identifier|type name) '(\w+)'")
 _ATTRIBUTE = re.compile(r"\s*\[\[.*?\]\]")
 #: For ``read_unset_uses``.
 UNSET_WARNINGS = (
@@ -147,9 +149,10 @@ def findings_of(
 
 def _help(message: str) -> str:
     """Return what to do about an error: for a name of CUDA, what Metal has instead."""
-    _, _, name = message.partition("identifier '")
+    named = _NAMED.search(message)
+    name = named[1] if named else ""
     usual = next(text for word, text in _HELPS if word in message)
-    return cuda_help(name.partition("'")[0]) or usual
+    return qualifier_help(name) if name in QUALIFIERS else cuda_help(name) or usual
 
 
 def memory_error(kernel: BuiltKernel, sizes: Mapping[str, int]) -> CompileError:
