@@ -59,7 +59,8 @@ class _Scan:
     """The tokens of a text, with a ``#`` for each directive, and the brackets around them.
 
     Attributes:
-        open: indices of the brackets that are open.
+        open: indices of the brackets that are open, and
+        macros_open: those of them that begin the arguments of what may be a macro.
         partners: of each closing bracket the opening one, by index.
         conditions: the open brackets at the start of each condition that is not at its end.
     """
@@ -68,6 +69,7 @@ class _Scan:
         self.text = text
         self.tokens: list[Token] = []
         self.open: list[int] = []
+        self.macros_open: list[int] = []
         self.partners: dict[int, int] = {}
         self.conditions: list[int] = []
         self.macros = text.macros.names | PREAMBLE_BLANKS
@@ -115,10 +117,14 @@ class _Scan:
         mark = self._mark(at)
         if mark in _CLOSING:
             self.open.append(at)
+            if self._is_macro_call(at):
+                self.macros_open.append(at)
         elif mark in _CLOSING.values():
             if not self.open or _CLOSING[self._mark(self.open[-1])] != mark:
                 return False
-            self.partners[at] = self.open.pop()
+            opening = self.partners[at] = self.open.pop()
+            if self.macros_open[-1:] == [opening]:
+                self.macros_open.pop()
         return True
 
     def _mark(self, at: int) -> str:
@@ -159,7 +165,7 @@ class _Scan:
 
     def _at(self, at: int) -> SyntaxFault | None:
         """Return the fault of a token after those before it."""
-        if at == 0 or self._mark(at - 1) == "#" or any(map(self._is_macro_call, self.open)):
+        if at == 0 or self._mark(at - 1) == "#" or self.macros_open:
             return None
         around = self.open[-1] if self.open else -1
         inside, mark, last = self._mark(around), self._mark(at), self.tokens[at - 1].text
