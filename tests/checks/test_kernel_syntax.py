@@ -41,7 +41,7 @@ def test_errors_that_nothing_explains(body: str, expected: str) -> None:
     assert messages(kernel(body), "KERNEL-SYNTAX") == [f"syntax error: {expected}"]
 
 
-UNCHECKED = "kernel not checked: EmberCoach does not understand this"
+UNCHECKED = "kernel not checked: EmberCoach does not understand body line 1"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.syntax_errors import syntax_fault
 from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.tokens import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +44,8 @@ def syntax_errors(code: MetalCode) -> Iterator[MetalReport]:
         for place in _unchecked(text, code):
             yield MetalReport(
                 "KERNEL-SYNTAX-002",
-                text.at(place),
-                "kernel not checked: EmberCoach does not understand this",
+                text.at(_first_token(text.text)),
+                f"kernel not checked: EmberCoach does not understand {_line(text, place)}",
                 "Simulate or compile it; simpler code, or fewer macros, may help EmberCoach",
             )
             return
@@ -64,6 +65,21 @@ def _unchecked(text: MetalText, code: MetalCode) -> Iterator[TextSpan]:
     for place in sorted(text.doubtful, key=_is_wide):
         if whole or any(extent.start <= place.start < extent.end for extent in lost):
             yield _first_line(text.text, place)
+
+
+def _first_token(text: str) -> TextSpan:
+    """Return where a text begins: where a parser gives up depends on comments, too."""
+    # Comments are space.
+    shown = (one for one in tokens(text) if one.kind not in ("space", "newline"))
+    first = next(shown, None)
+    if first is None:
+        return TextSpan(0, 1, 1, 1)
+    line = text.count("\n", 0, first.start) + 1
+    return TextSpan(first.start, first.end, line, first.start - text.rfind("\n", 0, first.start))
+
+
+def _line(text: MetalText, place: TextSpan) -> str:
+    return f"line {place.line}" if text.kind == "file" else f"{text.kind} line {place.line}"
 
 
 def _is_wide(place: TextSpan) -> bool:
