@@ -233,8 +233,9 @@ class Inspector:
 
             # A kernel's body is checked with the file that reads it.
             with deep_recursion():
-                elsewhere = read_unit(text).is_fragment
-            if elsewhere and not found:
+                unit = read_unit(text)
+                elsewhere = unit.is_fragment
+            if elsewhere and unit.parse_ok and not found:
                 return Inspection("skipped", digest)
             directives = tuple(replace(one, quoted=elsewhere) for one in directives)
         problem = None if report.problem is None else Problem("", 1, 1, report.problem)

@@ -8,6 +8,7 @@ from embercoach.checks.kernels.kernel_source import kernel_escapes
 from embercoach.checks.programs.kernels import PythonKernel
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal.preprocessor import directives
 from embercoach.metal.syntax_errors import syntax_fault
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import tokens
@@ -68,14 +69,18 @@ def _unchecked(text: MetalText, code: MetalCode) -> Iterator[TextSpan]:
 
 
 def _first_token(text: str) -> TextSpan:
-    """Return where a text begins: where a parser gives up depends on comments, too."""
-    # Comments are space.
-    shown = (one for one in tokens(text) if one.kind not in ("space", "newline"))
-    first = next(shown, None)
-    if first is None:
-        return TextSpan(0, 1, 1, 1)
-    line = text.count("\n", 0, first.start) + 1
-    return TextSpan(first.start, first.end, line, first.start - text.rfind("\n", 0, first.start))
+    """Return where the code of a text begins: where a parser gives up depends on comments, too."""
+    every = [*tokens(text)]
+    lines = {one.mark: one.end for one in directives(every)}
+    end = 0
+    for index, token in enumerate(every):
+        if index in lines:
+            end = lines[index]
+        elif index >= end and token.kind not in ("space", "newline"):
+            line = text.count("\n", 0, token.start) + 1
+            column = token.start - text.rfind("\n", 0, token.start)
+            return TextSpan(token.start, token.end, line, column)
+    return TextSpan(0, 1, 1, 1)
 
 
 def _line(text: MetalText, place: TextSpan) -> str:
