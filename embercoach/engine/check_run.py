@@ -26,7 +26,7 @@ from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from embercoach.config import Settings
     from embercoach.engine.inspection import Inspection
@@ -76,6 +76,9 @@ def reported(
 
     Findings in a file that it reads are placed there if that is in the folder ``root``.
     """
+    bodies = {str(body.path): body.shown for body in file.bodies}
+    if bodies and bodies.keys().isdisjoint(inspection.dependencies):
+        return RunResult()
     if inspection.kind == "skipped":
         return RunResult(files_skipped=1)
     problems: tuple[Problem, ...] = ()
@@ -93,11 +96,15 @@ def reported(
         from embercoach.engine.inspection import placed
 
         findings = placed(findings, inspection.cells)
-    placed_within = tuple([_within(one, file, root) for one in findings])
+    if file.bodies:
+        findings = [one for one in findings if one.within and one.within.path in bodies]
+    placed_within = tuple([_within(one, file, root, bodies) for one in findings])
     return RunResult(placed_within, problems, files_checked=1, suppressed=suppressed)
 
 
-def _within(finding: Finding, file: SourceFile, root: Path | None) -> Finding:
+def _within(
+    finding: Finding, file: SourceFile, root: Path | None, bodies: Mapping[str, str]
+) -> Finding:
     """Return a finding at its line of the file that the checked one reads, or naming that."""
     within = finding.within
     if within is None:
@@ -109,7 +116,7 @@ def _within(finding: Finding, file: SourceFile, root: Path | None) -> Finding:
         return replace(finding, message=message, within=None)
     return replace(
         finding,
-        path=os.path.normpath(Path(file.shown).parent / path),
+        path=bodies.get(within.path) or os.path.normpath(Path(file.shown).parent / path),
         line=within.line,
         column=within.column,
         end_line=within.end_line,

@@ -23,18 +23,20 @@ from embercoach.config.patterns import (
     steps,
 )
 from embercoach.engine.languages import (
+    METAL,
     NOTEBOOK,
+    PYTHON,
     SUFFIXES,
     is_known,
     language_of,
     may_hold_directives,
     relevant,
 )
-from embercoach.files import OWN_FILE, boundary, is_inside, read_bytes, read_text
+from embercoach.files import OWN_FILE, boundary, is_inside, read_bytes, read_text, relative_path
 from embercoach.finding import PlacedError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pathspec import GitIgnoreSpec
 
@@ -122,10 +124,18 @@ _DECIDING = (OWN_FILE, SHARED_FILE, ".git")
 
 
 class SourceFile(Struct, frozen=True):
-    """A file to check: where it is, absolute, and how it is shown, as the user named it."""
+    """A file to check.
+
+    Attributes:
+        path: where it is, absolute.
+        shown: as the user named it.
+        bodies: the named Metal files for which it is checked, as it may read them: findings
+            elsewhere don't count.
+    """
 
     path: Path
     shown: str
+    bodies: tuple[SourceFile, ...] = ()
 
 
 class Discovery:
@@ -133,6 +143,7 @@ class Discovery:
 
     Attributes:
         files: each with the configuration that holds for it.
+        bodies: the Metal files that were named themselves.
         problems: paths that could not be examined, and named files of an unknown kind.
         dangling: links found in folders that lead nowhere, as they are shown.
         mistakes: in configuration files, each once; nothing below their folders is among the files.
@@ -142,6 +153,7 @@ class Discovery:
 
     def __init__(self) -> None:
         self.files: list[tuple[SourceFile, ConfigurationScope]] = []
+        self.bodies: list[SourceFile] = []
         self.problems: list[Problem] = []
         self.dangling: list[str] = []
         self.mistakes: dict[str, ConfigError] = {}
@@ -178,9 +190,37 @@ def discover(
         else:
             message = "not a regular file; `embercoach check -` reads standard input"
             found.problems.append(Problem(given, 1, 1, message, is_unchecked=True))
-    unique = {str(file.path): (file, scope) for file, scope in reversed(found.files)}
+    readers = _readers(found.bodies, configurations) if found.bodies else ()
+    unique = {str(file.path): (file, scope) for file, scope in (*readers, *reversed(found.files))}
     found.files = sorted(unique.values(), key=lambda pair: pair[0].shown)
     return found
+
+
+def _readers(
+    bodies: Iterable[SourceFile], configurations: Configurations
+) -> Iterator[tuple[SourceFile, ConfigurationScope]]:
+    """Yield the Python files of the project that may read Metal files: those that name the suffix.
+
+    Outside of projects they are those of the same folder.
+    """
+    groups: dict[tuple[str, ...], list[SourceFile]] = {}
+    for body in bodies:
+        folder = body.path.parent
+        top = boundary(str(folder))
+        paths = (top,) if top else tuple(map(str, folder.glob("*.py")))
+        groups.setdefault(paths, []).append(body)
+    for paths, read in groups.items():
+        for file, scope in discover(map(relative_path, paths), configurations).files:
+            if language_of(file.shown) in (PYTHON, NOTEBOOK) and _names_metal(file.path):
+                yield SourceFile(file.path, file.shown, tuple(read)), scope
+
+
+def _names_metal(path: Path) -> bool:
+    try:
+        data = read_bytes(path)
+    except OSError:
+        return False
+    return b'.metal"' in data or b".metal'" in data
 
 
 def is_excluded(path: str, configurations: Configurations) -> bool:
@@ -197,7 +237,10 @@ def _take_named(
         found.mistakes[str(error)] = error
         return
     if is_known(absolute):
-        found.files.append((SourceFile(Path(absolute), os.path.normpath(given)), scope))
+        file = SourceFile(Path(absolute), os.path.normpath(given))
+        found.files.append((file, scope))
+        if language_of(absolute) == METAL:
+            found.bodies.append(file)
         return
     suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
     message = f"suffix must be one of {', '.join(SUFFIXES)}, got '{suffix}'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,28 @@ def test_suppressions_are_fixed_and_written(embercoach: Cli, metal: Path) -> Non
     assert metal.read_text() == "int n() { return 1; }\n"
 
 
-def test_a_body_alone_is_not_called_clear(embercoach: Cli, project: Path) -> None:
-    (project / "body.metal").write_text("uint i = thread_position_in_grid.x;\ny[i] = x[i];\n")
-    ran = embercoach("check", "body.metal")
-    assert ran.out == (
-        "Nothing to check in 1 file: no MLX code, or a kernel's body without its kernel.\n"
+@pytest.mark.parametrize("reader", ["k.py", "../k.py"])
+def test_a_named_body_is_checked_with_the_file_that_reads_it(
+    embercoach: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    folder = project / "folder"
+    folder.mkdir()
+    (project / "pyproject.toml").touch()
+    monkeypatch.chdir(folder)
+    (folder / "body.metal").write_text("y[0] = thread_position_in_grid.x;\n")
+    alone = embercoach("check", "body.metal")
+    assert alone.out.startswith("Nothing to check in 1 file: no MLX code, or a kernel's body")
+    place = f"{Path('folder' if '..' in reader else '', 'body.metal').as_posix()}"
+    (folder / reader).write_text(
+        "import mlx.core as mx\nfrom pathlib import Path\nwrong = mx.arrange(3)\n"
+        f'text = (Path(__file__).parent / "{place}").read_text()\n'
+        'k = mx.fast.metal_kernel("k", [], ["y"], text)\n'
+        "k(inputs=[], output_shapes=[(1,)], output_dtypes=[mx.uint32], grid=(9, 1, 1),\n"
+        "  threadgroup=(9, 1, 1))\n"
     )
+    found = json.loads(embercoach("check", "body.metal", "--output-format", "json").out)["findings"]
+    assert [(one["path"], one["line"], one["code"]) for one in found] == [
+        ("body.metal", 1, "KERNEL-RACE-002")
+    ]
+    assert found[0]["help"].endswith(f"{Path(reader)}:5 reads this file")
+    assert "KERNEL-RACE-002" in embercoach("explain", "body.metal:1").out
