@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}
 PREFIX = "mlx.core.random."
 _WITHOUT_KEY = frozenset(("key", "seed", "state"))
+#: Words in the names of functions that measure a model.
+_MEASURES = frozenset(("eval", "evaluate", "evaluation", "validate", "validation", "test"))
 _HELP = "Split the key for each use: `key, subkey = mx.random.split(key)`"
 
 
@@ -81,6 +83,7 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
                 for at, other in enumerate(group[:MOST_STEPS])
                 if (at < index or other.fact.place.statement is not place.statement)
                 and not _is_compared(other, use, layout)
+                and not (_is_evaluation(use) and _is_evaluation(other))
             )
             earlier = next((u for u in others if _is_repeated(u, use, layout)), None)
             related: tuple[Stop, ...] = ()
@@ -88,7 +91,7 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
                 message = f"key `{use.text}` is used again: the numbers are not independent"
                 first = earlier.fact.place.statement
                 related = (Stop(earlier.node, first, "first use of the key"),)
-            elif _is_in_loop(use, layout):
+            elif _is_in_loop(use, layout) and not _is_evaluation(use):
                 message = f"key `{use.text}` is the same in every iteration"
             else:
                 continue
@@ -103,6 +106,12 @@ def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
     if one is other:
         return not head_contents(one).of(cst.IfExp, cst.BooleanOperation)
     return layout.in_sequence(one, other)
+
+
+def _is_evaluation(use: _Use) -> bool:
+    """Test whether a function measures a model, which equal numbers make comparable."""
+    fact = use.fact
+    return type(fact) is LocalCall and bool(_MEASURES & {*fact.function.name.lower().split("_")})
 
 
 def _is_compared(first: _Use, second: _Use, layout: Layout) -> bool:
