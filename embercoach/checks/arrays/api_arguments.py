@@ -8,10 +8,8 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.scopes import (
-    bindings_at,
-    is_rebound,
-)
+from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of, is_rebound
 from embercoach.analysis.dataflow.value_sources import Source, changed_keys, sources_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated
@@ -69,6 +67,29 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
             if name not in accepted and name not in given:
                 shown = module.parsed.code(fact.node.func)
                 yield from _refused(where, node, name, known[0], module, shown)
+
+
+_PAIR = "clip_grad_norm"
+
+
+@check("API-003")
+def pair_of_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``optimizer.update(model, clip_grad_norm(grads, 1.0))``, of gradients and their norm."""
+    sources = sources_of(module)
+    for function, contents in bodies_of(module) if _PAIR in module.source else ():
+        for call in contents.calls:
+            if last_name(call) not in ("update", "apply_gradients"):
+                continue
+            for argument in call.args:
+                passed = Source(argument.value, contents.statement_of(call), function, module)
+                ends = [sources.library_call(end) for end in sources.ends(passed)]
+                if ends and all(end and end.name == f"mlx.optimizers.{_PAIR}" for end in ends):
+                    yield Report.at(
+                        passed,
+                        "API-003",
+                        message=f"`{_PAIR}` returns gradients and their norm: a pair is no tree",
+                        help=f"Unpack its result: `grads, norm = optim.{_PAIR}(...)`",
+                    )
 
 
 @check("API-003", of=("functools.partial",))
