@@ -409,11 +409,13 @@ class Overlap(Struct, frozen=True):
         access: the store.
         threads: two of one threadgroup that race; None where whole threadgroups do.
         axis: the axis along which different threadgroups write the same; None within one.
+        ignored: the axis, not the first, along which alone the positions of the threads differ.
     """
 
     access: Access
     threads: tuple[int, int] | None = None
     axis: int | None = None
+    ignored: int | None = None
 
     def report(self) -> MetalReport:
         """Report the store; it may be an update, which gets lost."""
@@ -424,6 +426,9 @@ class Overlap(Struct, frozen=True):
         update = updates(self.access)
         what = hazards.same_element(self.access.variable.name, who, update=update)
         advice = _REDUCE if update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
+        if self.ignored is not None and not update:
+            along = _AXES[self.ignored]
+            advice = f"Use the position along {along} in the index, or launch one thread along it"
         return MetalReport("KERNEL-RACE-002", self.access.spot, what, advice)
 
 
@@ -436,7 +441,7 @@ def overlaps(trace: Trace) -> tuple[Overlap, ...]:
         known = found.get(event.spot)
         if known is not None and known.axis is None:
             continue
-        overlap = _within(event) or (None if known else _between(event, trace))
+        overlap = _within(event, trace) or (None if known else _between(event, trace))
         if overlap is not None:
             found[event.spot] = overlap
     return tuple(found.values())
@@ -450,14 +455,23 @@ def updates(access: Access) -> bool:
     return any(s.operation == "load" and s.operands[:1] == (access.variable,) for s in symbols)
 
 
-def _within(access: Access) -> Overlap | None:
+def _within(access: Access, trace: Trace) -> Overlap | None:
     if not access.index.comparable or exclusive(access.mask.conditions):
         return None
     update = updates(access)
     for _, one, other in meetings(access, access, apart="any"):
         if update or differ(access, access, one, other):
-            return Overlap(access, threads=(one, other))
+            return Overlap(access, (one, other), ignored=_only_axis(one, other, trace))
     return None
+
+
+def _only_axis(one: int, other: int, trace: Trace) -> int | None:
+    """Return the axis, y or z, along which alone the positions of two threads of a group differ."""
+    x, y, _ = trace.configuration.threadgroup
+    if one % x != other % x:
+        return None
+    along_y, along_z = one // x % y != other // x % y, one // (x * y) != other // (x * y)
+    return None if along_y and along_z else 1 + along_z
 
 
 def _between(access: Access, trace: Trace) -> Overlap | None:
