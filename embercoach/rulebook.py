@@ -166,8 +166,9 @@ def words(known: Iterable[str]) -> set[str]:
 
 
 def codes_about(word: str) -> set[str]:
-    """Return the codes of the rules that have a word in their code or name."""
-    return {
+    """Return the codes that begin with a word; if none does, of rules with it in code or name."""
+    found = {code for code in codes() if code.startswith(word.upper())}
+    return found or {
         code
         for code, one in rules().items()
         if word.lower() in (*code.lower().split("-"), *one.name.split("-"))

@@ -62,6 +62,15 @@ def test_a_training_loop_evaluates(body: str, over: str, flagged: bool) -> None:
     assert training(body, over=over) == ["LAZY-002"] * flagged
 
 
+def test_the_remedy_names_the_programs_model_and_optimizer() -> None:
+    for statement in ("opt.update(net, grads)", "net.update(opt.apply_gradients(grads, net))"):
+        source = START.replace("model, optimizer", "net, opt") + (
+            "    for x in batches:\n        loss, grads = step(net, x)\n        " + statement + "\n"
+        )
+        (found,) = findings(source, "LAZY-002")
+        assert "`mx.eval(net.parameters(), opt.state)`" in (found.help or "")
+
+
 @pytest.mark.parametrize(
     ("body", "remedy"),
     [

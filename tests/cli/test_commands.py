@@ -99,9 +99,9 @@ def test_explain_takes_names_and_any_case(embercoach: Cli) -> None:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("GRAPH-BREAK", "'GRAPH-BREAK' names several rules: `embercoach rules GRAPH-BREAK`"),
-        ("race", "no rule 'race'; `embercoach rules race` lists those about it"),
-        ("host-pull-01", "unknown rule 'host-pull-01'; did you mean 'HOST-PULL-001'?"),
+        ("NN-00", "no rule 'NN-00'; `embercoach rules NN-00` lists those like it"),
+        ("race", "no rule 'race'; `embercoach rules race` lists those like it"),
+        ("host-pul-001", "unknown rule 'host-pul-001'; did you mean 'HOST-PULL-001'?"),
         ("steps.py", "'steps.py' is a file; add a line, as in 'steps.py:12'"),
     ],
 )

@@ -198,6 +198,12 @@ def member_of(owner: ObjectReference, name: str) -> Any:
     return BoundFunction(found, owner) if type(found) is FunctionValue else None
 
 
+def iterable_of(site: ShapeSite, value: Any) -> Any:
+    """Return what a loop goes over: of an object the iterator that its ``__iter__`` makes."""
+    method = member_of(value, "__iter__") if type(value) is ObjectReference else None
+    return value if method is None else site.call(method)
+
+
 def _of_module(site: ShapeSite, owner: ModuleValue, name: str) -> Any:
     found = owner.frame.names.get(name, UNKNOWN)
     return site.heap.value(found) if type(found) is Place else found

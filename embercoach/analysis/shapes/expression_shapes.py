@@ -302,11 +302,15 @@ def _await(machine: Machine, frame: Frame, node: ast.Await) -> Any:
 
 
 @evaluates(ast.Yield, ast.YieldFrom)
-def _yield(machine: Machine, frame: Frame, node: ast.Yield) -> Any:
+def _yield(machine: Machine, frame: Frame, node: ast.Yield | ast.YieldFrom) -> Any:
     if node.value is not None:
         value = machine.heap.value(machine.evaluate(frame, node.value))
         if type(node) is ast.Yield and frame.returns is not None:
             frame.yielded.append(value)
+        elif frame.returns is not None:
+            site = ShapeSite(machine, frame, node)
+            held = iterated_items(machine, attributes.iterable_of(site, value))
+            frame.yielded += (held.common,) if held.items is None else held.items
     return UNKNOWN
 
 
@@ -612,7 +616,9 @@ def _generated(
 ) -> Items:
     """Return the items that a comprehension makes."""
     generator, *others = generators
-    held = iterated_items(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
+    value = machine.heap.value(machine.evaluate(frame, generator.iter))
+    site = ShapeSite(machine, frame, generator.iter)
+    held = iterated_items(machine, attributes.iterable_of(site, value))
     if held.items is not None and len(held.items) <= MOST_ITEMS:
         found: list[Any] = []
         for item in held.items:

@@ -27,9 +27,11 @@ from embercoach.analysis.shapes.python_values import (
     ClassValue,
     Entries,
     FunctionValue,
+    Items,
     Iterator,
     LibraryMethod,
     LibraryName,
+    ListReference,
     ObjectReference,
     Options,
     PartialCall,
@@ -43,7 +45,7 @@ from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, SizeExpr, compare
 from embercoach.analysis.shapes.table import LAYERS
 from embercoach.analysis.shapes.table.mlx_lm import attention_result
-from embercoach.analysis.shapes.table_calls import new_dict
+from embercoach.analysis.shapes.table_calls import new_dict, new_list
 from embercoach.analysis.shapes.value_joins import Joiner, joined_values
 
 if TYPE_CHECKING:
@@ -539,9 +541,19 @@ def run_function(
         heap.is_root, heap.has_dropped = outer
     machine.note_records(frame)
     if frame.yielded:
-        return Iterator(None, joined_values(frame.yielded))
+        return Iterator(None, _joined_batches(machine, frame.yielded))
     value = compare_returned(machine, frame, function, heap.value(value))
     return machine.note_result(function, value)
+
+
+def _joined_batches(machine: Machine, values: list[Any]) -> Any:
+    """Return the join of what a generator yields; of lists of one length, item by item."""
+    held = [machine.heap.read(value.number) for value in values if type(value) is ListReference]
+    rows = [one.items for one in held if type(one) is Items and one.items]
+    if len(rows) < len(values) or len({len(row) for row in rows}) > 1:
+        return joined_values(values)
+    columns = zip(*rows, strict=True)
+    return new_list(machine, Items(tuple(joined_values(list(column)) for column in columns)))
 
 
 def _joined_results(heap: Heap, frame: Frame, results: list[tuple[Any, Snapshot]]) -> Any:

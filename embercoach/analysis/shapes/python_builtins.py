@@ -17,7 +17,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     weak_kind,
 )
-from embercoach.analysis.shapes.attributes import attribute_of, library_name
+from embercoach.analysis.shapes.attributes import attribute_of, iterable_of, library_name
 from embercoach.analysis.shapes.operations import (
     MOST_ITEMS,
     binary,
@@ -175,7 +175,8 @@ def _range(call: ShapeCall) -> Any:
 
 
 def _zip(call: ShapeCall) -> Any:
-    parts = [iterated_items(call.machine, call.heap.value(value)) for value in call.arguments]
+    values = [iterable_of(call, call.heap.value(value)) for value in call.arguments]
+    parts = [iterated_items(call.machine, value) for value in values]
     known = [part.items for part in parts if part.items is not None]
     if parts and len(known) == len(parts):
         return bounded(Iterator(tuple(zip(*known, strict=False))))
@@ -195,7 +196,7 @@ def _any_of(part: Items) -> Any:
 
 
 def _enumerate(call: ShapeCall) -> Any:
-    held = iterated_items(call.machine, call.value())
+    held = iterated_items(call.machine, iterable_of(call, call.value()))
     start = call.keywords.get("start", call.arguments[1] if len(call.arguments) > 1 else 0)
     if held.items is not None and type(start) is int:
         return bounded(Iterator(tuple((start + at, item) for at, item in enumerate(held.items))))
@@ -204,7 +205,7 @@ def _enumerate(call: ShapeCall) -> Any:
 
 def _copied(kind: str) -> Any:
     def handler(call: ShapeCall) -> Any:
-        held = iterated_items(call.machine, call.value(0, ()))
+        held = iterated_items(call.machine, iterable_of(call, call.value(0, ())))
         if kind == "list":
             return new_list(call.machine, held)
         if kind == "tuple":
@@ -392,6 +393,7 @@ HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     "builtins.reversed": _copied("reversed"),
     "builtins.sorted": _copied("sorted"),
     "builtins.iter": _copied("iter"),
+    **{f"tqdm.{name}": _copied("iter") for name in ("tqdm", "auto.tqdm", "std.tqdm")},
     "builtins.map": _map,
     "builtins.dict": _dict,
     "builtins.divmod": _divmod,

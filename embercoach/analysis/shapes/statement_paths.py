@@ -20,7 +20,7 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
-from embercoach.analysis.shapes.attributes import library_name
+from embercoach.analysis.shapes.attributes import iterable_of, library_name
 from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, executes, link
 from embercoach.analysis.shapes.operations import binary, iterated_items, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
@@ -303,7 +303,7 @@ def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
 @executes(ast.For, ast.AsyncFor)
 def _for(machine: Machine, frame: Frame, node: ast.For) -> bool:
     value = machine.heap.value(machine.evaluate(frame, node.iter))
-    held = iterated_items(machine, value)
+    held = iterated_items(machine, iterable_of(ShapeSite(machine, frame, node), value))
     loop = _Loop(frame, node.target)
     frame.loops.append(loop)
     try:

@@ -475,18 +475,28 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
                     update.node,
                     place_in(fact, info, update.statement),
                     message=f"updates `{shown}`, which `{name}=` of mx.compile lacks"[:80],
-                    help=_states((*functions, *imported_by(fact, module)), module),
+                    help=_states(
+                        (*functions, *imported_by(fact, module)),
+                        module,
+                        update.model or "model",
+                        update.owner,
+                    ),
                     context="compiled",
                 )
                 break
 
 
-def _states(functions: Iterable[FunctionInfo], module: Module) -> str:
+def _states(
+    functions: Iterable[FunctionInfo],
+    module: Module,
+    model: str = "model",
+    optimizer: str = "optimizer",
+) -> str:
     """Return the help with all states that compiled functions change."""
     calls = (call for info in functions for call in calls_in(info, module))
     draws = any(drawn_by(call, trains=True) is not None for call in calls)
     more = ", mx.random.state" if draws else ""
-    return f"Pass `[model.state, optimizer.state{more}]` as `inputs=` and `outputs=`"
+    return f"Pass `[{model}.state, {optimizer}.state{more}]` as `inputs=` and `outputs=`"
 
 
 @check("COMPILE-005")

@@ -21,6 +21,7 @@ from embercoach.analysis.dataflow.function_summaries import derived_names, passe
 from embercoach.analysis.dataflow.layout import assigned_to, is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_plainly_lazy, is_update
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.syntax.trees import (
     SCOPES,
@@ -147,16 +148,20 @@ def unevaluated_update(fact: CallFact | LocalCall, module: Module) -> Iterator[R
     loop = next((around for around in loops if is_long(around)), None)
     if loop is None or evaluation.evaluates(loop.body):
         return
-    used = [argument.value for argument in fact.node.args]
-    if is_owned and isinstance(func, cst.Attribute):
-        used.append(func.value)
-    paths = {path for node in used if (path := dotted(node)) is not None}
+    names = [dotted(argument.value) for argument in fact.node.args]
+    owner = dotted(func.value) if is_owned and isinstance(func, cst.Attribute) else None
+    paths = {path for path in (*names, owner) if path is not None}
     if not evaluation.may_evaluate(loop.body.body, paths | gradient_names(loop, module)):
+        model, optimizer = "model", "optimizer"
+        if isinstance(fact, CallFact):
+            given = fact.argument(0 if last_name(fact.node) == "update" else 1, "model")
+            model = (given and dotted(given.node)) or model
+            optimizer = owner or optimizer
         yield Report.at(
             fact,
             "LAZY-002",
             message="the loop updates parameters and evaluates nothing: its graph grows",
-            help="End each iteration with `mx.eval(model.parameters(), optimizer.state)`",
+            help=f"End each iteration with `mx.eval({model}.parameters(), {optimizer}.state)`",
         )
 
 

@@ -52,11 +52,9 @@ def _find(word: str) -> rulebook.Rule:
     names = {rule.name: rule for rule in rules.values()}
     if word.lower() in names:
         return names[word.lower()]
-    if word.upper() in rulebook.words(rules):
-        raise click.UsageError(f"'{word}' names several rules: `embercoach rules {word}`")
     if Path(word).is_file():
         raise click.UsageError(f"'{word}' is a file; add a line, as in '{word}:12'")
     if rulebook.codes_about(word):
-        raise click.UsageError(f"no rule '{word}'; `embercoach rules {word}` lists those about it")
+        raise click.UsageError(f"no rule '{word}'; `embercoach rules {word}` lists those like it")
     hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
     raise click.UsageError(f"unknown rule '{word}'{hint}")

@@ -71,8 +71,7 @@ def _beginning(prefixes: Iterable[str]) -> list[rulebook.Rule]:
     """
     chosen: set[str] = set()
     for prefix in prefixes:
-        named = {code for code in rulebook.codes() if code.startswith(prefix.upper())}
-        named = named or rulebook.codes_about(prefix)
+        named = rulebook.codes_about(prefix)
         if not named:
             hint = suggestion(prefix, rulebook.words(rulebook.codes()))
             hint = hint or "; `embercoach rules` lists all"

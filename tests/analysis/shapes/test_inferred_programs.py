@@ -137,6 +137,17 @@ z = split(mx.zeros((2, 3, 6)), 2)  # f32[2, 3, 2, 3]
 def split(x, heads, *, axis=-1): return mx.stack(mx.split(x, heads, axis=axis))
 y = partial(split, heads=4)(mx.zeros((2, 8)))  # f32[4, 2, 2]
 z = partial(split, axis=0)(mx.zeros((2, 8)), 2)  # f32[2, 1, 8]
+= batches of a loader
+class Loader:
+    def __init__(self, arrays, size): self.arrays, self.size = arrays, size
+    def __iter__(self):
+        for start in range(0, 100, self.size):
+            yield [array[start : start + self.size] for array in self.arrays]
+def every(loader): yield from loader
+loader = Loader([mx.zeros((100, 3)), mx.zeros((100,))], 4)
+for step, (x, y) in enumerate(every(loader)):
+    z = x  # f32[?, 3]
+    w = y  # f32[?]
 = properties
 class Heads:
     def __init__(self, dims): self.dims = dims
