@@ -64,7 +64,8 @@ def test_a_training_loop_evaluates(body: str, over: str, flagged: bool) -> None:
 
 def test_the_remedy_names_the_programs_model_and_optimizer() -> None:
     for statement in ("opt.update(net, grads)", "net.update(opt.apply_gradients(grads, net))"):
-        source = START.replace("model, optimizer", "net, opt") + (
+        head = START.replace("model, optimizer", "net, opt").replace("(model, loss", "(net, loss")
+        source = head + (
             "    for x in batches:\n        loss, grads = step(net, x)\n        " + statement + "\n"
         )
         (found,) = findings(source, "LAZY-002")
