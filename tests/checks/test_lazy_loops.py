@@ -64,9 +64,10 @@ def test_a_training_loop_evaluates(body: str, over: str, flagged: bool) -> None:
 
 def test_the_remedy_names_the_programs_model_and_optimizer() -> None:
     for statement in ("opt.update(net, grads)", "net.update(opt.apply_gradients(grads, net))"):
-        head = START.replace("model, optimizer", "net, opt").replace("(model, loss", "(net, loss")
-        source = head + (
-            "    for x in batches:\n        loss, grads = step(net, x)\n        " + statement + "\n"
+        head = START.replace("model, optimizer", "net").replace("(model, loss", "(net, loss")
+        source = (
+            f"import mlx.optimizers as optim\n{head}    opt = optim.Adam(1e-3)\n"
+            f"    for x in batches:\n        loss, grads = step(net, x)\n        {statement}\n"
         )
         (found,) = findings(source, "LAZY-002")
         assert "`mx.eval(net.parameters(), opt.state)`" in (found.help or "")
