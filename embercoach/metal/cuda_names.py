@@ -78,6 +78,7 @@ _REMEDIES = {
     "__float_as_int": "Use `as_type<int>(v)`",
     "__float_as_uint": "Use `as_type<uint>(v)`",
     "__int_as_float": "Use `as_type<float>(v)`",
+    "printf": "Metal has none: write the value to an output, or run `embercoach simulate`",
     "__threadfence": "Use `threadgroup_barrier(mem_flags::mem_device)`, or split the kernel in two",
     "__threadfence_block": "Use `threadgroup_barrier(mem_flags::mem_threadgroup)`",
 }

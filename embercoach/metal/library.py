@@ -157,7 +157,7 @@ is_null_acceleration_structure is_null_instance_acceleration_structure
 is_null_primitive_acceleration_structure is_null_intersection_function_table
 is_null_visible_function_table
 as_type static_cast reinterpret_cast const_cast move forward swap declval addressof memcpy memcmp
-memset abort likely unlikely assert printf discard_fragment dfdx dfdy fwidth get_num_samples
+memset abort likely unlikely assert discard_fragment dfdx dfdy fwidth get_num_samples
 get_sample_position is_null_texture is_null_sampler is_function_constant_defined make_array_ref
 interpolate_at_center interpolate_at_centroid interpolate_at_offset interpolate_at_sample
 """
