@@ -372,7 +372,7 @@ def _summary(simulated: Simulated) -> Iterator[Line]:
     record = simulated.record
     if not record.kernels:
         yield [(f"{simulated.program} launched no kernel.", "warning")]
-        if sys.platform != "darwin":
+        if sys.platform != "darwin" and simulated.exit_code == CLEAN:
             yield [(_SKIPPED, "")]
         return
     kernels = text.plural(len(record.kernels), "kernel")
