@@ -230,6 +230,7 @@ def render(simulated: Simulated, form: str, stream: TextIO) -> None:
         stream.write(
             render_profiles(
                 [_placed(profile) for profile in simulated.record.profiles],
+                document(simulated)["findings"],
                 program=simulated.program,
                 resources=RESOURCES,
                 shown=visible,

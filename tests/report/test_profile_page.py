@@ -61,8 +61,21 @@ def profile(name: str, flops: int) -> dict[str, Any]:
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("profile") / "profile.html"
     profiles = [profile("rows", 1 << 18), profile("<b>products</b>", 1 << 24)]
+    note = {
+        "kernel": "rows",
+        "code": "SIM-COST-001",
+        "severity": "note",
+        "path": "model.py",
+        "line": 7,
+        "message": "2 memory transactions, where 1 would do",
+        "help": "Let neighbouring threads use neighbouring elements",
+    }
     text = render_profiles(
-        profiles, program="train.py", resources={"memory": "memory bandwidth"}, shown=visible
+        profiles,
+        [note, {**note, "kernel": "other"}],
+        program="train.py",
+        resources={"memory": "memory bandwidth"},
+        shown=visible,
     )
     file.write_text(text, encoding="utf-8")
     return file
@@ -81,5 +94,6 @@ def test_hot_lines_stand_out_under_the_policy(browser: Any, page_file: Path) -> 
     colors = [page.evaluate(color.format(row)) for row in (".heat-0", ".heat-1", ".heat-8")]
     circles = page.locator("svg.roofline circle").count()
     bold = page.locator("main b").count()
+    notes = page.locator("#kernel-1 p", has_text="SIM-COST-001 note model.py:7").count()
     page.close()
-    assert (len(set(colors)), circles, bold) == (3, 2, 0)
+    assert (len(set(colors)), circles, bold, notes) == (3, 2, 0, 1)

@@ -174,6 +174,7 @@ class Roofline(Struct, frozen=True):
 
 def render_profiles(
     profiles: Sequence[Mapping[str, Any]],
+    findings: Sequence[Mapping[str, Any]],
     *,
     program: str,
     resources: Mapping[Any, str],
@@ -183,6 +184,7 @@ def render_profiles(
 
     Args:
         profiles: of one GPU.
+        findings: of the simulator, notes among them, each shown with its kernel.
         program: how the program is named.
         resources: names of what bounds a launch.
         shown: from a path to the text that a page may show.
@@ -198,6 +200,7 @@ def render_profiles(
         },
         program=program,
         profiles=profiles,
+        findings=findings,
         rows=[source_rows(profile) for profile in profiles],
         columns=[shown_columns(profile) for profile in profiles],
         facts=[list(profile_facts(profile)) for profile in profiles],
