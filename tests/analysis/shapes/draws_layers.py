@@ -565,60 +565,18 @@ def qq_linear(draw: Draw) -> Any:
 
 # Activations
 
-_FUNCTIONS = [
-    "sigmoid",
-    "relu",
-    "relu2",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "celu",
-    "softplus",
-    "softsign",
-    "softshrink",
-    "silu",
-    "log_sigmoid",
-    "gelu",
-    "gelu_approx",
-    "gelu_fast_approx",
-    "selu",
-    "mish",
-    "tanh",
-    "hardswish",
-    "hard_tanh",
-    "hard_shrink",
-    "step",
-]
-_LAYERS = [
-    "Sigmoid",
-    "ReLU",
-    "ReLU2",
-    "ReLU6",
-    "LeakyReLU",
-    "ELU",
-    "CELU",
-    "Softplus",
-    "Softsign",
-    "Softshrink",
-    "SiLU",
-    "LogSigmoid",
-    "SELU",
-    "Mish",
-    "Tanh",
-    "Hardswish",
-    "HardTanh",
-    "HardShrink",
-    "Step",
-]
 
-
-@functions(*_FUNCTIONS)
+@functions("sigmoid", "relu", "relu2", "relu6", "leaky_relu", "elu", "celu", "softplus", "softsign")
+@functions("softshrink", "silu", "log_sigmoid", "gelu", "gelu_approx", "gelu_fast_approx", "selu")
+@functions("mish", "tanh", "hardswish", "hard_tanh", "hard_shrink", "step")
 def activation(draw: Draw) -> Call:
     """Any array."""
     return (draw.array(),), {}
 
 
-@layers(*_LAYERS)
+@layers("Sigmoid", "ReLU", "ReLU2", "ReLU6", "LeakyReLU", "ELU", "CELU", "Softplus", "Softsign")
+@layers("Softshrink", "SiLU", "LogSigmoid", "SELU", "Mish", "Tanh", "Hardswish", "HardTanh")
+@layers("HardShrink", "Step")
 def activation_layer(draw: Draw) -> Any:
     """Any array."""
     return (), {}, (draw.array(),), {}
