@@ -18,7 +18,6 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     HostArray,
     ShapedArray,
-    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
@@ -49,6 +48,7 @@ from embercoach.analysis.shapes.size_integers import (
 )
 from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS, TRANSFERS
 from embercoach.analysis.shapes.table.array_members import ArrayAt
+from embercoach.analysis.shapes.table.reduction_shapes import replaced
 from embercoach.analysis.shapes.table_calls import (
     array_of_place,
     attributes_of,
@@ -296,25 +296,10 @@ def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
 def _joined_arrays(call: ShapeCall, name: str, array: ShapedArray) -> Any:
     """``mx.stack(arrays)`` of an unknown number of arrays."""
     axis = call.heap.value(call.keywords["axis"]) if "axis" in call.keywords else call.value(1, 0)
-    shape = array.shape
-    stacks = name.endswith("stack")
     result = call_table(call, name, ((array, array),), {"axis": axis})
     if type(result) is not ShapedArray or type(axis) is not int:
         return result
-    known = result.shape
-    if known.rank is not None and -known.rank <= axis < known.rank:
-        sizes = list(known.head)
-        sizes[axis] = ANY_INT
-        return replace(result, shape=ArrayShape(tuple(sizes)))
-    if known.middle is not None and (0 <= axis < len(known.head)):
-        head = list(known.head)
-        head[axis] = ANY_INT
-        return ShapedArray(ArrayShape(tuple(head), known.middle, known.tail), result.dtype)
-    if known.middle is not None and -len(known.tail) <= axis < 0:
-        tail = list(known.tail)
-        tail[axis] = ANY_INT
-        return ShapedArray(ArrayShape(known.head, known.middle, tuple(tail)), result.dtype)
-    return ShapedArray(shape_of_rank(shape.rank, int(stacks)))
+    return replace(result, shape=replaced(result.shape, (axis,), (ANY_INT,)))
 
 
 # -- methods ---------------------------------------------------------------------------------
@@ -560,7 +545,7 @@ def call_transformed(call: ShapeCall, callee: TransformedFunction) -> Any:
         return _call_vmapped(call, callee)
     function = callee.function
     if callee.transform == "mlx.nn.value_and_grad":
-        function = callee.arguments[0] if callee.arguments else UNKNOWN
+        function = (*callee.arguments, UNKNOWN)[0]
     value = call.call(function, call.arguments, call.keywords)
     gradient = _gradient(call.machine, callee, call.arguments)
     if callee.transform == "mlx.core.grad":

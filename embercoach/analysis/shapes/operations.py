@@ -182,8 +182,6 @@ _ARRAY_OPERATORS: dict[type[ast.AST], str] = {
     ast.LtE: "mlx.core.less_equal",
     ast.Gt: "mlx.core.greater",
     ast.GtE: "mlx.core.greater_equal",
-    ast.Invert: "mlx.core.array.__invert__",
-    ast.USub: "mlx.core.negative",
 }
 _SYMBOLS = {
     ast.Add: "+",
@@ -223,7 +221,8 @@ def binary(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
         return ANY_INT  # ``2**bits``
     m, n = _integer_beside(site.machine, a, b), _integer_beside(site.machine, b, a)
     if m is not None and n is not None:
-        return _integers(kind, m, n)
+        operation = _INTEGER_OPERATIONS.get(kind)
+        return ANY_INT if operation is None else operation(m, n)
     x, y = weak_kind(a), weak_kind(b)
     if x is not None and y is not None:
         return _numbers(kind, a, b, x, y)
@@ -249,7 +248,15 @@ def _sequences(
 ) -> Any:
     """Lists, tuples and strings: joined, repeated or formatted."""
     if kind is ast.Add:
-        return _joined(machine, a, b)
+        if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
+            return bounded(a + b)
+        if type(a) is ListReference and type(b) is ListReference:
+            left, right = machine.heap.read(a.number), machine.heap.read(b.number)
+            if type(left) is Items and type(right) is Items:
+                return new_list(machine, joined_items(left, right))
+        if type(a) is str and type(b) is str and len(a) + len(b) < 1000:
+            return a + b
+        return ANY_STR if {type(a), type(b)} <= {str, AnyScalar} else UNKNOWN
     if kind is ast.Mult and (m is not None or n is not None):
         return _repeated(machine, a if n is not None else b, n if n is not None else m)
     if kind is ast.Mod and (type(a) is str or a is ANY_STR):
@@ -305,11 +312,6 @@ def _number_of(machine: Machine, kind: type[ast.AST], value: Any) -> Any:
         is_number = value.is_setting and kind is not ast.MatMult
         return integer_of_place(machine, value) if is_number else UNKNOWN
     return value
-
-
-def _integers(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
-    operation = _INTEGER_OPERATIONS.get(kind)
-    return ANY_INT if operation is None else operation(m, n)
 
 
 def _power(m: Integer, n: Integer) -> Any:
@@ -405,21 +407,6 @@ def _ratio(value: Any) -> Ratio | None:
         if exact.denominator <= 1 << 12:
             return Ratio(exact.numerator, exact.denominator)
     return None
-
-
-def _joined(machine: Machine, a: Any, b: Any) -> Any:
-    """``[1] + [2]``, ``(1,) + (2,)``, ``"a" + "b"``."""
-    if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
-        return bounded(a + b)
-    if type(a) is ListReference and type(b) is ListReference:
-        left, right = machine.heap.read(a.number), machine.heap.read(b.number)
-        if type(left) is Items and type(right) is Items:
-            return new_list(machine, joined_items(left, right))
-    if type(a) is str and type(b) is str and len(a) + len(b) < 1000:
-        return a + b
-    if type(a) in (str, AnyScalar) and type(b) in (str, AnyScalar):
-        return ANY_STR
-    return UNKNOWN
 
 
 def joined_items(left: Items, right: Items) -> Items:
