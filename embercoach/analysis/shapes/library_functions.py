@@ -88,7 +88,10 @@ def call_layer(call: ShapeCall, callee: ObjectReference) -> Any:
         for at, value in enumerate(call.arguments)
     )
     if callee.library == "mlx.nn.Embedding" and given and call.machine.assumes:
-        _assume_sequences(call.machine, given[0])
+        # An array of tokens of which nothing is known is one of (batch, length).
+        middle = given[0].shape.middle if type(given[0]) is ShapedArray else None
+        if middle is not None and given[0].shape.least_rank == 0 and middle.name in _TOKENS:
+            call.heap.bind_axes(middle, ArrayShape(axis_symbols(middle, 2)))
     if callee.library in _OF_LAST_AXIS and given and type(given[0]) is ShapedArray:
         call.heap.learn_last_axes(given[0].shape, 1)
     return call_transfer(
@@ -98,13 +101,6 @@ def call_layer(call: ShapeCall, callee: ObjectReference) -> Any:
         given,
         call.keywords,
     )
-
-
-def _assume_sequences(machine: Machine, value: Any) -> None:
-    """Take an array of tokens of which nothing is known for one of (batch, length)."""
-    middle = value.shape.middle if type(value) is ShapedArray else None
-    if middle is not None and value.shape.least_rank == 0 and middle.name in _TOKENS:
-        machine.heap.bind_axes(middle, ArrayShape(axis_symbols(middle, 2)))
 
 
 #: Names of arrays of tokens.

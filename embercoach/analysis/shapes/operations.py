@@ -467,7 +467,10 @@ def compared(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     m: Any = a if not (type(a) is Place and is_integer(b)) else as_integer(site.machine, a)
     n: Any = b if not (type(b) is Place and is_integer(a)) else as_integer(site.machine, b)
     if is_integer(m) and is_integer(n):
-        note_comparison(site.machine, m, n)
+        if type(m) is SizeExpr and type(n) is SizeExpr and m.symbol and n.symbol:
+            # The program knows that they may be equal, or differ.
+            site.heap.compared.add(frozenset((m.symbol, n.symbol)))
+            site.heap.compared.add(frozenset((m.symbol.name, n.symbol.name)))
         return _integers_compared(kind, m, n)
     if _is_plain(a) and _is_plain(b):
         return _plain_compared(kind, a, b)
@@ -476,13 +479,6 @@ def compared(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     if kind in (ast.Eq, ast.NotEq) and _is_hashable(a) and _is_hashable(b):
         return Truth("==", a, b, is_negated=kind is ast.NotEq)
     return ANY_BOOL if weak_kind(a) and weak_kind(b) else UNKNOWN
-
-
-def note_comparison(machine: Machine, m: Any, n: Any) -> None:
-    """Note that the program compares two sizes: it knows that they may be equal, or differ."""
-    if type(m) is SizeExpr and type(n) is SizeExpr and m.symbol and n.symbol:
-        machine.heap.compared.add(frozenset((m.symbol, n.symbol)))
-        machine.heap.compared.add(frozenset((m.symbol.name, n.symbol.name)))
 
 
 def _is_hashable(value: Any) -> bool:
