@@ -219,7 +219,9 @@ def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) 
         missing_members.record_call(frame, node, func, receiver, callee)
     if callee is UNKNOWN and type(receiver) is not Symbol:
         name = func.attr.value
-        callee = evidence.learn_compiled(frame, func.value, name) or _unknown_method(receiver, name)
+        # ``x.astype`` of something unknown may turn out to be an array's.
+        member = BoundMember(receiver, name) if name == "astype" else UNKNOWN
+        callee = evidence.learn_compiled(frame, func.value, name) or member
     if type(receiver) is Array and type(callee) is not BoundMember:
         deny_array(frame, func.value)
         if _keeps_array(func.attr.value):
@@ -231,11 +233,6 @@ def deny_array(frame: Frame, node: cst.BaseExpression) -> None:
     """A parameter assumed to be an array is asked for what no array has."""
     if frame.info is not None and not frame.traceless and isinstance(node, cst.Name):
         frame.info.denied_arrays.add(node.value)
-
-
-def _unknown_method(receiver: Value, name: str) -> Value:
-    """``x.astype`` of something unknown may turn out to be an array's."""
-    return BoundMember(receiver, name) if name == "astype" else UNKNOWN
 
 
 @link("call")

@@ -93,14 +93,6 @@ def may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
     return info.module.mentions_kernels
 
 
-def with_traced(value: Value, values: dict[str, Value]) -> Value:
-    """Return the annotated result depends on what the call is given."""
-    if type(value) is Array:
-        traced = any(isinstance(v, Array) and v.traced for v in values.values())
-        return Array(value.dtype, False, False, traced)
-    return value
-
-
 def lacks_dtypes(value: Value) -> bool:
     """Return whether a value is an array of unknown dtype, or a tuple or dictionary of those."""
     if type(value) is Sequence and value.items:
@@ -184,7 +176,9 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        return with_traced(_refined(annotated, info, frame, values), values)
+        found = _refined(annotated, info, frame, values)
+        is_traced = any(isinstance(v, Array) and v.traced for v in values.values())
+        return Array(found.dtype, False, False, is_traced) if type(found) is Array else found
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN

@@ -165,7 +165,7 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
         return Numpy(kept.kind, False, pulls, kept.dtype)
     kind = _array_kind(short, arguments)
     flat = short in _FLAT or (short in CONVERSIONS and _is_flat(arguments))
-    dtype = _dtype_argument(arguments)
+    dtype = _dtype_name(keyword_value(arguments, "dtype"))
     if dtype is None and kind == "int" and short in CONVERSIONS and len(arguments) == 1:
         dtype = "int64" if isinstance(arguments[0].value, Sequence) else None
     return Numpy(kind, False, pulls, dtype, flat)
@@ -279,10 +279,6 @@ def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | Non
             number = as_number(any_item(value))
             return number.kind if number is not None else None
     return None
-
-
-def _dtype_argument(arguments: tuple[Argument, ...]) -> str | None:
-    return _dtype_name(keyword_value(arguments, "dtype"))
 
 
 def _dtype_name(dtype: Value | None) -> str | None:

@@ -200,7 +200,8 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
     if parameter.star == "**":
         return given if type(given) is Dict and given.exact else Dict(annotated)
     if annotated is not UNKNOWN:
-        if given is not None and given is not UNKNOWN and _refines(given, annotated):
+        # A caller's value that is more precise than the annotation.
+        if isinstance(given, _REFINED) and type(given) in {type(o) for o in options(annotated)}:
             return given
         if parameter.default is not None and _is_none(parameter.default):
             return _traced(join(annotated, NONE))
@@ -216,12 +217,6 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
 
 
 _REFINED = (Array, Torch, Sequence, Dict, DType, Str, type(NONE))
-
-
-def _refines(given: Value, annotated: Value) -> bool:
-    """Return whether the caller's value is more precise than the annotation."""
-    kinds = {type(o) for o in options(annotated)}
-    return type(given) in kinds and type(given) in _REFINED
 
 
 def _traced(value: Value) -> Value:
@@ -294,7 +289,10 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     if type(declared) is Torch and type(evidence) is Torch:
         return evidence  # where its callers have moved it
     if Array not in allowed:
-        return _subclass(evidence, declared) or declared
+        # The one module that callers pass for a parameter annotated as ``nn.Module``.
+        if type(evidence) is Instance and MODULE in options(declared) and is_layer(evidence.info):
+            return evidence
+        return declared
     declared = _passed_array(declared, evidence, info)
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
     if others and info.outer is not None and type(evidence) in _CONTRADICT:
@@ -325,13 +323,6 @@ def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value
         return declared  # other files may call it with any array
     array = Array(passed.dtype, traced=True)
     return join_all(array if type(o) is Array else o for o in options(declared))
-
-
-def _subclass(evidence: Value, declared: Value) -> Value | None:
-    """Return the one module that callers pass for a parameter annotated as ``nn.Module``."""
-    if type(evidence) is Instance and MODULE in options(declared) and is_layer(evidence.info):
-        return evidence
-    return None
 
 
 #: Values that an annotation as an array does not cover.

@@ -47,7 +47,8 @@ def _made(
     handler: Fn[[FoldedText, Arguments, Literals], FoldedText | None],
 ) -> Value:
     """Apply a handler to each alternative of a string and the arguments."""
-    if any(a.star and not _spreads_known(a) for a in arguments):
+    spread = [a for a in arguments if a.star]
+    if not all(a.star == "**" and isinstance(a.value, Dict) and is_closed(a.value) for a in spread):
         return STR
 
     def make(values: tuple[Value, ...]) -> Value:
@@ -63,11 +64,6 @@ def _made(
         return STR if result is None else unfold(result, literals)
 
     return by_alternative((owner, *(a.value for a in arguments)), make)
-
-
-def _spreads_known(argument: Argument) -> bool:
-    """Return whether ``**`` precedes a dictionary of known keys."""
-    return argument.star == "**" and isinstance(argument.value, Dict) and is_closed(argument.value)
 
 
 def is_closed(value: Dict) -> bool:

@@ -112,16 +112,16 @@ def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
     if info is not None:
         setattr(info, role, True)
         if role == "vmapped" and info.module is frame.module:
-            _map_over_arrays(info)
+            # All arguments are arrays, or trees of them.
+            for parameter in info.parameters[1 if info.is_method else 0 :]:
+                if (
+                    parameter.annotation is None
+                    and parameter.default is None
+                    and not parameter.star
+                ):
+                    parameter.observe(TRACED)
         if info.module is frame.module:
             info.role_sites.setdefault(role, site)
-
-
-def _map_over_arrays(info: FunctionInfo) -> None:
-    """All arguments of a function that ``mx.vmap`` is given are arrays, or trees of them."""
-    for parameter in info.parameters[1 if info.is_method else 0 :]:
-        if parameter.annotation is None and parameter.default is None and not parameter.star:
-            parameter.observe(TRACED)
 
 
 def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:

@@ -118,11 +118,6 @@ def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     return found
 
 
-def is_hot(function: FunctionInfo) -> bool:
-    """Test whether a loop elsewhere in the file runs all of a function in each iteration."""
-    return function in hot_functions(function.module) and not has_loop(function)
-
-
 def has_loop(function: FunctionInfo) -> bool:
     """Test whether a function has a loop."""
     return bool(contents_of(function.node.body, SCOPES).of(cst.For, cst.While))
@@ -210,7 +205,9 @@ def recurrence_of(place: FactPlace, module: Module) -> str | None:
         return "iteration" if _goes_on(place, module) else None
     if is_forward(function):
         return "forward pass"
-    return "iteration" if function is not None and is_hot(function) else None
+    if function is None or has_loop(function) or function not in hot_functions(function.module):
+        return None
+    return "iteration"  # a loop elsewhere in the file runs all of it each time
 
 
 def _goes_on(place: FactPlace, module: Module) -> bool:

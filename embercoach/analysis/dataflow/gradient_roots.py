@@ -200,8 +200,11 @@ def note(
     if kind != "checkpoint":
         for parameter in parameters:
             if parameter.name in names and parameter.name not in info.seeds:
-                seed = TREE if _may_be_tree(info, parameter.name) else TRACED
-                info.seeds[parameter.name] = seed
+                nodes = contents_of(info.node.body)
+                is_tree = any(
+                    _is_name(used, parameter.name) for node in nodes for used in _trees_in(node)
+                )
+                info.seeds[parameter.name] = TREE if is_tree else TRACED
     if len(frame.module.gradient_roots) < MOST_ROOTS:
         first_result = kind not in ("vjp", "jvp", "checkpoint")
         place = frame.place()
@@ -309,12 +312,6 @@ def _is_model(info: FunctionInfo, name: str) -> bool:
     if "model" in name:
         return True
     return any(_is_name(call.func, name) for call in contents_of(info.node.body).calls)
-
-
-def _may_be_tree(info: FunctionInfo, name: str) -> bool:
-    """Return whether the body treats a parameter as a dictionary or a list of arrays."""
-    nodes = contents_of(info.node.body)
-    return any(_is_name(used, name) for node in nodes for used in _trees_in(node))
 
 
 def _trees_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -94,7 +94,7 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
         for element, item in zip(elements, items, strict=True):
             assign(frame, element.value, item)
         return
-    element_value = _element_of_any(frame, value)
+    element_value = join_all(element_of(frame, o) for o in options(value) if o is not NONE)
     for index, element in enumerate(elements):
         if index == star:
             assign(frame, element.value, Sequence("list", element_value))
@@ -118,10 +118,6 @@ def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
             columns[at].append(element_of(frame, option) if items is None else items[at])
     joined = tuple(join_all(column) for column in columns)
     return Sequence("tuple", None, joined)
-
-
-def _element_of_any(frame: Frame, value: Value) -> Value:
-    return join_all(element_of(frame, o) for o in options(value) if o is not NONE)
 
 
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:

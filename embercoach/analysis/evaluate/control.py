@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from embercoach.analysis.evaluate.frame import Frame, Snapshot
-    from embercoach.analysis.values.persistent_maps import Version
 
 
 #: Loops around a loop from which on its rounds are not run again from the same state.
@@ -243,7 +242,10 @@ def _run_loop(
     frame.loop = outer_loop
     frame.exits = exits
     if frame.module.mentions_kernels:
-        _forget_alternatives(frame, before)
+        # Later rounds may add others.
+        for name, _, value in list(frame.names.since(before)):
+            if value is not None:
+                frame.names[name] = without_alternatives(value)
     return done.breaks
 
 
@@ -280,13 +282,6 @@ def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Ro
         return None
     frame.restore(after)
     return done
-
-
-def _forget_alternatives(frame: Frame, before: Version) -> None:
-    """Drop the alternatives of changed names: later rounds may add others."""
-    for name, _, value in list(frame.names.since(before)):
-        if value is not None:
-            frame.names[name] = without_alternatives(value)
 
 
 def execute_exit(frame: Frame, node: cst.Break | cst.Continue) -> bool:

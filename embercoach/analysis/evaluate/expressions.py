@@ -172,8 +172,7 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
             assert isinstance(part, cst.Slice)
             _bounds(frame, part, base)
     if frame.record:
-        _note_part(frame, node, base)
-        _record_update(frame, node, base, indices)
+        _note_subscript(frame, node, base, indices)
     if array is not None:
         if frame.record and type(base) is Array:
             frame.add(ArrayIndexFact(node, frame.place(), array, tuple(indices)))
@@ -199,24 +198,20 @@ def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
     return type(value) is Array and value.dtype == "bool"
 
 
-def _record_update(
+def _note_subscript(
     frame: Frame,
     node: cst.Subscript,
     base: Value,
     indices: list[tuple[cst.BaseExpression, Value] | None],
 ) -> None:
-    """Record ``x.at[mask]``, which no update takes."""
-    if type(base) is ArrayAt and any(map(_is_mask, indices)):
-        owner = as_array(base.array) or TRACED
-        frame.add(ArrayIndexFact(node, frame.place(), owner, tuple(indices)))
-
-
-def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:
-    """Note the parts of what is certainly an array: each is a copy."""
+    """Note the parts of what is certainly an array, each a copy; and ``x.at[mask]``, an error."""
     if all(type(option) is Array or option is NONE for option in options(base)):
         frame.module.array_parts.add(node)
     else:
         frame.module.array_parts.discard(node)
+    if type(base) is ArrayAt and any(map(_is_mask, indices)):
+        owner = as_array(base.array) or TRACED
+        frame.add(ArrayIndexFact(node, frame.place(), owner, tuple(indices)))
 
 
 def _bounds(frame: Frame, part: cst.Slice, base: Value) -> None:

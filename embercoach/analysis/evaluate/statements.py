@@ -35,8 +35,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Snapshot
 
@@ -235,14 +233,11 @@ def _class_statement(body: Frame, info: ClassInfo, statement: cst.CSTNode) -> No
     info.variables |= {n: value for n, _, value in body.names.since(before) if value is not None}
     for line in lines:
         if isinstance(line, cst.Assign) and isinstance(line.value, cst.Name):
-            _name_again(info, line.value.value, target_names(line.targets[0].target))
-
-
-def _name_again(info: ClassInfo, name: str, others: Iterable[str]) -> None:
-    """Give a method its other names: ``__call__ = forward``."""
-    method = info.methods.get(name)
-    if method is not None and type(info.variables[name]) is Function:
-        info.methods |= dict.fromkeys(others, method)
+            name = line.value.value
+            method = info.methods.get(name)
+            if method is not None and type(info.variables[name]) is Function:
+                others = target_names(line.targets[0].target)
+                info.methods |= dict.fromkeys(others, method)  # ``__call__ = forward``
 
 
 def _with(frame: Frame, node: cst.With) -> bool:

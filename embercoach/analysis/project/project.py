@@ -233,12 +233,8 @@ def _top(package: Path) -> Path:
     Folders of a package that have no ``__init__.py`` themselves lie deeper.
     """
     above = (package, *package.parents)
-    top = next((p for p in above if _is_project(p)), None)
+    top = next((p for p in above if any((p / name).exists() for name in PROJECT_FILES)), None)
     return _package_folder(above[min(2, len(above) - 1)]) if top is None else top
-
-
-def _is_project(folder: Path) -> bool:
-    return any((folder / name).exists() for name in PROJECT_FILES)
 
 
 def _is_own(path: Path, root: Path, dotted: str) -> bool:

@@ -193,12 +193,6 @@ def _commented_lines(source: str) -> dict[int, bytes]:
     return {at: line.encode() for at, line in lines if "# (" in line or "# [" in line}
 
 
-def comment_behind(source: str, node: ast.stmt) -> WrittenShape | None:
-    """Return the shape in the comment after a statement."""
-    line = _commented_lines(source).get(node.end_lineno or 0)
-    return None if line is None else commented_shape(line[node.end_col_offset :])
-
-
 def comment_of_parameter(source: str, parameter: ast.arg, end: ast.AST) -> WrittenShape | None:
     """Return the shape in the comment after a parameter that is alone in its line.
 
@@ -622,7 +616,8 @@ def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any)
     if isinstance(node, ast.AnnAssign):
         written = written_type(machine, frame, node.annotation)
     if written is None:
-        written, kind = comment_behind(source, node), "comment"
+        line, kind = _commented_lines(source).get(node.end_lineno or 0), "comment"
+        written = None if line is None else commented_shape(line[node.end_col_offset :])
     if written is None:
         return value
 

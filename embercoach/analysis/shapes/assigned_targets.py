@@ -224,7 +224,11 @@ def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
     if type(owner) is Options:
         for option in owner.values:
             if type(option) is ObjectReference:
-                _weaken(machine, option, name, value)
+                held = machine.heap.read(option.number)
+                if type(held) is Attributes and name in held.values:
+                    values = {**held.values, name: joined_values([held.values[name], value])}
+                    changed = Attributes(values, held.is_summary, held.doubtful)
+                    machine.heap.write(option.number, changed)
         return
     if type(owner) is SuperValue:
         owner = owner.owner
@@ -243,13 +247,6 @@ def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
     value = _as_parameter(owner, name, machine.heap.value(value))
     values = {**held.values, name: value}
     machine.heap.write(owner.number, Attributes(values, is_summary, doubtful))
-
-
-def _weaken(machine: Machine, owner: ObjectReference, name: str, value: Any) -> None:
-    held = machine.heap.read(owner.number)
-    if type(held) is Attributes and name in held.values:
-        values = {**held.values, name: joined_values([held.values[name], value])}
-        machine.heap.write(owner.number, Attributes(values, held.is_summary, held.doubtful))
 
 
 def _as_parameter(owner: ObjectReference, name: str, value: Any) -> Any:

@@ -182,7 +182,9 @@ def _along_axis(call: TableCall, first: ShapedArray) -> Origin | None:
         axes = call.axes(first.shape, at) if is_named else (-1,)
         return Origin(name, node, first.shape, axes)
     if name == TILING:
-        return Origin(name, node, first.shape, _tiled(arguments[1]))
+        numbers = arguments[1] if isinstance(arguments[1], (tuple, list)) else ()
+        tiled = [at for at, n in enumerate(numbers) if not (type(n) is int and n == 1)]
+        return Origin(name, node, first.shape, tuple([at - len(numbers) for at in tiled]))
     return None
 
 
@@ -229,14 +231,6 @@ def _is_one(size: Integer) -> bool:
     return type(size) is int and size == 1
 
 
-def _tiled(numbers: Any) -> tuple[int, ...]:
-    """Return the axes that ``mx.tile`` repeats, from the end."""
-    if not isinstance(numbers, (tuple, list)):
-        return ()
-    known = [at for at, n in enumerate(numbers) if not (type(n) is int and n == 1)]
-    return tuple([at - len(numbers) for at in known])
-
-
 def _kept(call: TableCall, first: ShapedArray, result: ShapedArray) -> Origin | None:
     """Return the origin that parts and transposes of an array have of it."""
     origin = first.origin
@@ -248,7 +242,9 @@ def _kept(call: TableCall, first: ShapedArray, result: ShapedArray) -> Origin | 
         return origin if is_same and result.shape.head[:2] == first.shape.head[:2] else None
     if not call.name.endswith("__getitem__"):
         return None
-    if _is_order(first) and _are_slices(call.arguments[1]):
+    index = call.arguments[1]
+    indices = index if type(index) is tuple else (index,)
+    if origin.name in ORDERING and all(type(one) is slice or one is Ellipsis for one in indices):
         return origin
     if origin.name in NORMALIZING and _adds_last_axis(first.shape, result.shape):
         return replace(origin, axes=tuple([axis - 1 for axis in origin.axes]))
@@ -260,17 +256,6 @@ def _adds_last_axis(before: ArrayShape, after: ArrayShape) -> bool:
     if before.middle is None:
         return after == ArrayShape((*before.head, 1))
     return after == ArrayShape(before.head, before.middle, (*before.tail, 1))
-
-
-def _is_order(array: ShapedArray) -> bool:
-    return array.origin is not None and array.origin.name in ORDERING
-
-
-def _are_slices(index: Any) -> bool:
-    return all(
-        type(one) is slice or one is Ellipsis
-        for one in (index if type(index) is tuple else (index,))
-    )
 
 
 def _is_of_all_rows(call: TableCall, array: ShapedArray) -> bool:

@@ -282,8 +282,8 @@ def _lambda(machine: Machine, frame: Frame, node: ast.Lambda) -> Any:
     return function_runs.function_of(machine, frame, node)
 
 
-@evaluates(ast.Starred)
-def _starred(machine: Machine, frame: Frame, node: ast.Starred) -> Any:
+@evaluates(ast.Starred, ast.Await)
+def _held(machine: Machine, frame: Frame, node: ast.Starred | ast.Await) -> Any:
     machine.evaluate(frame, node.value)
     return UNKNOWN
 
@@ -293,12 +293,6 @@ def _walrus(machine: Machine, frame: Frame, node: ast.NamedExpr) -> Any:
     value = machine.evaluate(frame, node.value)
     assign(machine, frame, node.target, value)
     return frame.names.get(node.target.id, value)
-
-
-@evaluates(ast.Await)
-def _await(machine: Machine, frame: Frame, node: ast.Await) -> Any:
-    machine.evaluate(frame, node.value)
-    return UNKNOWN
 
 
 @evaluates(ast.Yield, ast.YieldFrom)
@@ -401,16 +395,9 @@ def _of_options(site: ShapeSite, owner: Options, index: Any) -> Any:
     return joined_values(found) if found else UNKNOWN
 
 
-def _of_array(site: ShapeSite, owner: ShapedArray, index: Any) -> Any:
-    return call_table(site, "mlx.core.array.__getitem__", (owner, index))
-
-
-def _of_array_at(site: ShapeSite, owner: ArrayAt, index: Any) -> Any:
-    return call_table(site, "mlx.core.ArrayAt.__getitem__", (owner, index))
-
-
-def _of_host_array(site: ShapeSite, owner: HostArray, index: Any) -> Any:
-    return host_item(site, owner, index)
+def _of_array(site: ShapeSite, owner: ShapedArray | ArrayAt, index: Any) -> Any:
+    kind = "array" if type(owner) is ShapedArray else "ArrayAt"
+    return call_table(site, f"mlx.core.{kind}.__getitem__", (owner, index))
 
 
 def _of_dict(site: ShapeSite, owner: DictReference, index: Any) -> Any:
@@ -458,11 +445,6 @@ def _is_of_axes(index: Any) -> bool:
 def _of_string(site: ShapeSite, owner: str, index: Any) -> Any:
     in_range = type(index) is int and -len(owner) <= index < len(owner)
     return owner[index] if in_range else UNKNOWN
-
-
-def _of_type(site: ShapeSite, owner: LibraryName, index: Any) -> Any:
-    """``list[int]``, ``Optional[x]``: a type."""
-    return owner
 
 
 def _of_tuple(site: ShapeSite, owner: tuple[Any, ...], index: Any) -> Any:
@@ -562,14 +544,14 @@ _SUBSCRIPTS: dict[type, Callable[[ShapeSite, Any, Any], Any]] = {
     Options: _of_options,
     ShapedArray: _of_array,
     tuple: _of_tuple,
-    HostArray: _of_host_array,
-    ArrayAt: _of_array_at,
+    HostArray: host_item,
+    ArrayAt: _of_array,
     ListReference: _of_list,
     DictReference: _of_dict,
     ObjectReference: _of_object,
     Place: _of_place,
     str: _of_string,
-    LibraryName: _of_type,
+    LibraryName: lambda _site, owner, _index: owner,  # ``list[int]``, ``Optional[x]``: a type
 }
 
 

@@ -143,10 +143,6 @@ def _call_method(call: ShapeCall, callee: LibraryMethod) -> Any:
     return library_functions.call_method(call, callee)
 
 
-def _call_bound(call: ShapeCall, callee: BoundFunction) -> Any:
-    return call_function(call.with_first(callee.owner), callee.function)
-
-
 def _call_partial(call: ShapeCall, callee: PartialCall) -> Any:
     positional = (*callee.arguments, *call.arguments)
     named = {**dict(callee.keywords), **call.keywords}
@@ -272,7 +268,8 @@ def call_function(call: ShapeCall, function: FunctionValue) -> Any:
     """Run a function of the program with these arguments."""
     call.machine.note_patch(call.arguments)
     names = None
-    if _may_run(call.machine, call.frame, function):
+    is_running = any(one.node is function.node for one in call.machine.active)
+    if is_relevant(function) and call.frame.depth < DEEPEST and not is_running:
         names = bound_names(call, function)
     if names is None:
         escape(call.machine, (*call.arguments, *call.keywords.values(), *_captured(function)))
@@ -283,15 +280,6 @@ def call_function(call: ShapeCall, function: FunctionValue) -> Any:
         return _run_call(call, function, names)
 
     return remembered(call.machine, function, names, run)
-
-
-def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
-    """Return whether a function is worth running, and is not running already."""
-    return (
-        is_relevant(function)
-        and frame.depth < DEEPEST
-        and not any(one.node is function.node for one in machine.active)
-    )
 
 
 def _captured(function: FunctionValue) -> list[Any]:
@@ -467,19 +455,15 @@ def _says_something(machine: Machine, function: FunctionValue, names: dict[str, 
 
 def _note_special_case(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> None:
     """Note a call that is for numbers, or for any of several objects: others have other sizes."""
-    if _is_of_numbers(machine, names):
+    # An array of which all sizes are numbers above 1.
+    shapes = [machine.heap.value(v).shape for v in names.values() if type(v) is ShapedArray]
+    if any(
+        shape.rank and shape.rank > 1 and all(type(n) is int for n in shape.head)
+        for shape in shapes
+    ):
         machine.partly[function.node] = True
     elif _is_of_unlike_objects(machine, function, names):
         machine.partly.setdefault(function.node, False)
-
-
-def _is_of_numbers(machine: Machine, names: dict[str, Any]) -> bool:
-    """Return whether a call passes an array of which all sizes are numbers above 1."""
-    shapes = [machine.heap.value(v).shape for v in names.values() if type(v) is ShapedArray]
-    return any(
-        shape.rank and shape.rank > 1 and all(type(n) is int for n in shape.head)
-        for shape in shapes
-    )
 
 
 def _is_of_unlike_objects(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
@@ -573,7 +557,9 @@ def _joined_results(heap: Heap, frame: Frame, results: list[tuple[Any, Snapshot]
 _HANDLERS: dict[type, Callable[..., Any]] = {
     LibraryName: _call_name,
     LibraryMethod: _call_method,
-    BoundFunction: _call_bound,
+    BoundFunction: lambda call, callee: call_function(
+        call.with_first(callee.owner), callee.function
+    ),
     FunctionValue: call_function,
     ObjectReference: _call_object,
     ClassValue: _instantiate,

@@ -242,7 +242,9 @@ class Machine:
 
     def execute(self, frame: Frame, body: list[ast.stmt]) -> bool:
         """Run statements; return whether the program can go on after them."""
-        repeated = self._repeated_tests(body)
+        if id(body) not in self._repeated:
+            self._repeated[id(body)] = body, repeated_tests(body)
+        repeated = self._repeated[id(body)][1]
         for at, node in enumerate(body):
             self.left -= 1
             if self.left < self.floor:
@@ -261,12 +263,6 @@ class Machine:
                 if rest and frame.splits < MOST_SPLITS and isinstance(node, ast.If):
                     return bool(LINKS["part"](self, frame, states, rest))
         return True
-
-    def _repeated_tests(self, body: list[ast.stmt]) -> frozenset[int]:
-        """The places of ``if`` statements whose condition a later one of the body has as well."""
-        if id(body) not in self._repeated:
-            self._repeated[id(body)] = body, repeated_tests(body)
-        return self._repeated[id(body)][1]
 
     def note_records(self, frame: Frame) -> None:
         """Keep the values of assigned names, with all that is learned by the end of the frame.

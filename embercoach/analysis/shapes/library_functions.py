@@ -18,7 +18,6 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     HostArray,
     ShapedArray,
-    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
@@ -49,6 +48,7 @@ from embercoach.analysis.shapes.size_integers import (
 )
 from embercoach.analysis.shapes.table import LAYER_CALLS, LAYERS, TRANSFERS
 from embercoach.analysis.shapes.table.array_members import ArrayAt
+from embercoach.analysis.shapes.table.reduction_shapes import replaced
 from embercoach.analysis.shapes.table_calls import (
     array_of_place,
     attributes_of,
@@ -88,7 +88,10 @@ def call_layer(call: ShapeCall, callee: ObjectReference) -> Any:
         for at, value in enumerate(call.arguments)
     )
     if callee.library == "mlx.nn.Embedding" and given and call.machine.assumes:
-        _assume_sequences(call.machine, given[0])
+        # An array of tokens of which nothing is known is one of (batch, length).
+        middle = given[0].shape.middle if type(given[0]) is ShapedArray else None
+        if middle is not None and given[0].shape.least_rank == 0 and middle.name in _TOKENS:
+            call.heap.bind_axes(middle, ArrayShape(axis_symbols(middle, 2)))
     if callee.library in _OF_LAST_AXIS and given and type(given[0]) is ShapedArray:
         call.heap.learn_last_axes(given[0].shape, 1)
     return call_transfer(
@@ -98,13 +101,6 @@ def call_layer(call: ShapeCall, callee: ObjectReference) -> Any:
         given,
         call.keywords,
     )
-
-
-def _assume_sequences(machine: Machine, value: Any) -> None:
-    """Take an array of tokens of which nothing is known for one of (batch, length)."""
-    middle = value.shape.middle if type(value) is ShapedArray else None
-    if middle is not None and value.shape.least_rank == 0 and middle.name in _TOKENS:
-        machine.heap.bind_axes(middle, ArrayShape(axis_symbols(middle, 2)))
 
 
 #: Names of arrays of tokens.
@@ -296,25 +292,10 @@ def _of_unknown_number(machine: Machine, value: Any) -> ShapedArray | None:
 def _joined_arrays(call: ShapeCall, name: str, array: ShapedArray) -> Any:
     """``mx.stack(arrays)`` of an unknown number of arrays."""
     axis = call.heap.value(call.keywords["axis"]) if "axis" in call.keywords else call.value(1, 0)
-    shape = array.shape
-    stacks = name.endswith("stack")
     result = call_table(call, name, ((array, array),), {"axis": axis})
     if type(result) is not ShapedArray or type(axis) is not int:
         return result
-    known = result.shape
-    if known.rank is not None and -known.rank <= axis < known.rank:
-        sizes = list(known.head)
-        sizes[axis] = ANY_INT
-        return replace(result, shape=ArrayShape(tuple(sizes)))
-    if known.middle is not None and (0 <= axis < len(known.head)):
-        head = list(known.head)
-        head[axis] = ANY_INT
-        return ShapedArray(ArrayShape(tuple(head), known.middle, known.tail), result.dtype)
-    if known.middle is not None and -len(known.tail) <= axis < 0:
-        tail = list(known.tail)
-        tail[axis] = ANY_INT
-        return ShapedArray(ArrayShape(known.head, known.middle, tuple(tail)), result.dtype)
-    return ShapedArray(shape_of_rank(shape.rank, int(stacks)))
+    return replace(result, shape=replaced(result.shape, (axis,), (ANY_INT,)))
 
 
 # -- methods ---------------------------------------------------------------------------------
@@ -560,7 +541,7 @@ def call_transformed(call: ShapeCall, callee: TransformedFunction) -> Any:
         return _call_vmapped(call, callee)
     function = callee.function
     if callee.transform == "mlx.nn.value_and_grad":
-        function = callee.arguments[0] if callee.arguments else UNKNOWN
+        function = (*callee.arguments, UNKNOWN)[0]
     value = call.call(function, call.arguments, call.keywords)
     gradient = _gradient(call.machine, callee, call.arguments)
     if callee.transform == "mlx.core.grad":

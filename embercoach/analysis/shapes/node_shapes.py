@@ -248,16 +248,11 @@ def _values(module: Module) -> dict[int, Values]:
             if len(some) < MOST_VALUES:
                 found: list[Any] = []
                 for one in some:
-                    keep(found, _learned(one, learned))
+                    if type(one) is ShapedArray:  # more may be learned of its axes later
+                        one = replace(one, shape=shape_under(learned, one.shape))  # noqa: PLW2901
+                    keep(found, one)
                 values[line] = found
     return {packed_range(node): values for node, values in machine.values.items()}  # type: ignore[arg-type]
-
-
-def _learned(value: Any, facts: Facts) -> Any:
-    """Return a value with what is learned of an array's axes later."""
-    if type(value) is not ShapedArray:
-        return value
-    return replace(value, shape=shape_under(facts, value.shape))
 
 
 def _common(values: list[Any]) -> Any:

@@ -182,8 +182,6 @@ _ARRAY_OPERATORS: dict[type[ast.AST], str] = {
     ast.LtE: "mlx.core.less_equal",
     ast.Gt: "mlx.core.greater",
     ast.GtE: "mlx.core.greater_equal",
-    ast.Invert: "mlx.core.array.__invert__",
-    ast.USub: "mlx.core.negative",
 }
 _SYMBOLS = {
     ast.Add: "+",
@@ -223,7 +221,8 @@ def binary(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
         return ANY_INT  # ``2**bits``
     m, n = _integer_beside(site.machine, a, b), _integer_beside(site.machine, b, a)
     if m is not None and n is not None:
-        return _integers(kind, m, n)
+        operation = _INTEGER_OPERATIONS.get(kind)
+        return ANY_INT if operation is None else operation(m, n)
     x, y = weak_kind(a), weak_kind(b)
     if x is not None and y is not None:
         return _numbers(kind, a, b, x, y)
@@ -249,7 +248,15 @@ def _sequences(
 ) -> Any:
     """Lists, tuples and strings: joined, repeated or formatted."""
     if kind is ast.Add:
-        return _joined(machine, a, b)
+        if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
+            return bounded(a + b)
+        if type(a) is ListReference and type(b) is ListReference:
+            left, right = machine.heap.read(a.number), machine.heap.read(b.number)
+            if type(left) is Items and type(right) is Items:
+                return new_list(machine, joined_items(left, right))
+        if type(a) is str and type(b) is str and len(a) + len(b) < 1000:
+            return a + b
+        return ANY_STR if {type(a), type(b)} <= {str, AnyScalar} else UNKNOWN
     if kind is ast.Mult and (m is not None or n is not None):
         return _repeated(machine, a if n is not None else b, n if n is not None else m)
     if kind is ast.Mod and (type(a) is str or a is ANY_STR):
@@ -305,11 +312,6 @@ def _number_of(machine: Machine, kind: type[ast.AST], value: Any) -> Any:
         is_number = value.is_setting and kind is not ast.MatMult
         return integer_of_place(machine, value) if is_number else UNKNOWN
     return value
-
-
-def _integers(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
-    operation = _INTEGER_OPERATIONS.get(kind)
-    return ANY_INT if operation is None else operation(m, n)
 
 
 def _power(m: Integer, n: Integer) -> Any:
@@ -407,21 +409,6 @@ def _ratio(value: Any) -> Ratio | None:
     return None
 
 
-def _joined(machine: Machine, a: Any, b: Any) -> Any:
-    """``[1] + [2]``, ``(1,) + (2,)``, ``"a" + "b"``."""
-    if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
-        return bounded(a + b)
-    if type(a) is ListReference and type(b) is ListReference:
-        left, right = machine.heap.read(a.number), machine.heap.read(b.number)
-        if type(left) is Items and type(right) is Items:
-            return new_list(machine, joined_items(left, right))
-    if type(a) is str and type(b) is str and len(a) + len(b) < 1000:
-        return a + b
-    if type(a) in (str, AnyScalar) and type(b) in (str, AnyScalar):
-        return ANY_STR
-    return UNKNOWN
-
-
 def joined_items(left: Items, right: Items) -> Items:
     """Return the items of two lists joined."""
     if left.items is not None and right.items is not None:
@@ -480,7 +467,10 @@ def compared(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     m: Any = a if not (type(a) is Place and is_integer(b)) else as_integer(site.machine, a)
     n: Any = b if not (type(b) is Place and is_integer(a)) else as_integer(site.machine, b)
     if is_integer(m) and is_integer(n):
-        note_comparison(site.machine, m, n)
+        if type(m) is SizeExpr and type(n) is SizeExpr and m.symbol and n.symbol:
+            # The program knows that they may be equal, or differ.
+            site.heap.compared.add(frozenset((m.symbol, n.symbol)))
+            site.heap.compared.add(frozenset((m.symbol.name, n.symbol.name)))
         return _integers_compared(kind, m, n)
     if _is_plain(a) and _is_plain(b):
         return _plain_compared(kind, a, b)
@@ -489,13 +479,6 @@ def compared(site: ShapeSite, kind: type[ast.AST], a: Any, b: Any) -> Any:
     if kind in (ast.Eq, ast.NotEq) and _is_hashable(a) and _is_hashable(b):
         return Truth("==", a, b, is_negated=kind is ast.NotEq)
     return ANY_BOOL if weak_kind(a) and weak_kind(b) else UNKNOWN
-
-
-def note_comparison(machine: Machine, m: Any, n: Any) -> None:
-    """Note that the program compares two sizes: it knows that they may be equal, or differ."""
-    if type(m) is SizeExpr and type(n) is SizeExpr and m.symbol and n.symbol:
-        machine.heap.compared.add(frozenset((m.symbol, n.symbol)))
-        machine.heap.compared.add(frozenset((m.symbol.name, n.symbol.name)))
 
 
 def _is_hashable(value: Any) -> bool:

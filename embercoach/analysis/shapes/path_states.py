@@ -445,7 +445,8 @@ class Heap:
             return events
         if takes == _SETTING:
             return tuple([event for event in events if event.condition is None])
-        return _of_any_path(events)
+        # Rules that report a path of a function, whether or not a call takes it.
+        return tuple([event for event in events if event.code[:5] not in ("", "SHAPE")])
 
     def _common(self, joiner: Joiner, *, takes: int) -> Facts:
         """Return the facts learned on both paths."""
@@ -502,11 +503,6 @@ def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
 
 def _united(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     return a if a is b else (*a, *(event for event in b if event not in a))
-
-
-def _of_any_path(events: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return those of rules that report a path of a function, whether or not a call takes it."""
-    return tuple([event for event in events if event.code[:5] not in ("", "SHAPE")])
 
 
 def next_serials() -> tuple[int, int]:

@@ -185,7 +185,11 @@ class Requirements:
             if rank is None or not self.assumes_ranks:
                 continue
             if rank >= MANY_AXES and other.least_rank <= rank and 1 not in known.head:
-                sizes = [n if _remains(n) else ANY_INT for n in known.head[: rank - common]]
+                # What remains what it is when it is combined with an unknown size.
+                sizes = [
+                    n if (type(n) is int and n > 1) or is_named(n) else ANY_INT
+                    for n in known.head[: rank - common]
+                ]
                 return ArrayShape((*sizes, *tail))
         for known, other in ((a, b), (b, a)):
             if known.middle is not None and other.middle is None:
@@ -339,11 +343,6 @@ def _out_of_place(a: ArrayShape, b: ArrayShape) -> SizeExpr | None:
 def is_named(number: Integer) -> bool:
     """Return whether the program gives a symbolic size its name."""
     return isinstance(number, SizeExpr) and all(one.is_named for one in number.symbols)
-
-
-def _remains(size: Integer) -> bool:
-    """Return whether a size stays what it is when it is combined with an unknown one."""
-    return (type(size) is int and size > 1) or is_named(size)
 
 
 def axis_symbols(middle: AxesSymbol, number: int) -> tuple[Integer, ...]:

@@ -757,13 +757,7 @@ def _factor(atom: Atom, *, alone: bool) -> str:
 
 
 def _grouped(number: SizeExpr) -> str:
-    text = repr(number)
-    return text if set(number.terms) <= {()} or number.atom in _plain_atoms(number) else f"({text})"
-
-
-def _plain_atoms(number: SizeExpr) -> tuple[Atom, ...]:
-    """Return the atom of an integer that needs no parentheses as an operand."""
-    atom = number.atom
-    if atom is None or (isinstance(atom, SizeOperation) and atom.kind == "//"):
-        return ()
-    return (atom,)
+    text, atom = repr(number), number.atom
+    is_quotient = isinstance(atom, SizeOperation) and atom.kind == "//"
+    is_plain = set(number.terms) <= {()} or (atom is not None and not is_quotient)
+    return text if is_plain else f"({text})"

@@ -398,22 +398,17 @@ def _rounds(
         head = heap.join(head, heap.snapshot(frame), fresh)
         # What is learned of the sizes of one round does not hold in the next one.
         head.facts.sizes = {k: v for k, v in head.facts.sizes.items() if k not in fresh}
-        if _is_same_state(before, head, loop.targets) or (
-            not machine.keeps_records and _settles(before, head, loop.targets)
-        ):
+        is_same = _has_same_objects(before, head) and all(
+            name in loop.targets or _is_as_before(before.names.get(name, UNKNOWN), value)
+            for name, value in head.names.items()
+        )
+        if is_same or (not machine.keeps_records and _settles(before, head, loop.targets)):
             break
         if at == exact:
             _forget_changes(before, head)
     machine.rounds -= 1
     heap.restore(frame, head)
     return True
-
-
-def _is_same_state(a: Snapshot, b: Snapshot, targets: frozenset[str]) -> bool:
-    return _has_same_objects(a, b) and all(
-        name in targets or _is_as_before(a.names.get(name, UNKNOWN), value)
-        for name, value in b.names.items()
-    )
 
 
 def _is_as_before(old: Any, value: Any) -> bool:

@@ -118,22 +118,6 @@ def _named_lengths(node: ast.Call, at: int) -> str:
     return name if name.endswith(_LENGTHS) and not name.startswith(_CUMULATED) else ""
 
 
-def mixed_elements(node: ast.AST, array: ShapedArray, after: ArrayShape) -> Iterator[str]:
-    """Find the elements that a reshape mixes: a reason, with both shapes.
-
-    Args:
-        node: the call.
-        array: what is reshaped.
-        after: the shape of the result.
-    """
-    axis = moved_axis(array.shape, after) or _swapped_axis(array, after)
-    if axis is None:
-        if _puts_copies_ahead(node, array, after):
-            yield f"from {array.shape} to {after} copies and elements are mixed"
-    elif not _is_shift(array, after) and not _is_of_weight(node):
-        yield f"from {array.shape} to {after} the elements of {axis} are mixed"
-
-
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
     """Return the axis whose elements a reshape mixes with those of others.
 
@@ -311,7 +295,10 @@ def _in_normalization(call: TableCall, result: ShapedArray) -> _Found:
     if type(array) is not ShapedArray:
         return
     if call.name in _OVER_ALL and len(call.arguments) == 1 and "axis" not in call.keywords:
-        yield from _over_all_axes(call, array.shape)
+        sizes = (*array.shape.head, *array.shape.tail)
+        if sum(type(size) is not int or size != 1 for size in sizes) > 1:
+            many = f"all {len(sizes)} axes" if array.shape.rank else "all axes"
+            yield call.node, "API-006", f"`{call.short}` without `axis` reduces {many}"
     elif call.name in NORMALIZING:
         axes = call.axes(array.shape)
         yield from _shifted(call, array, axes)
@@ -320,9 +307,16 @@ def _in_normalization(call: TableCall, result: ShapedArray) -> _Found:
 
 
 def _in_reshape(call: TableCall, result: ShapedArray) -> _Found:
-    if type(call.arguments[0]) is ShapedArray:
-        for reason in mixed_elements(call.node, call.arguments[0], result.shape):
-            yield call.node, "SHAPE-004", reason
+    node, array, after = call.node, call.arguments[0], result.shape
+    if type(array) is not ShapedArray:
+        return
+    what = f"from {array.shape} to {after}"
+    axis = moved_axis(array.shape, after) or _swapped_axis(array, after)
+    if axis is None:
+        if _puts_copies_ahead(node, array, after):
+            yield node, "SHAPE-004", f"{what} copies and elements are mixed"
+    elif not _is_shift(array, after) and not _is_of_weight(node):
+        yield node, "SHAPE-004", f"{what} the elements of {axis} are mixed"
 
 
 def _in_einsum(call: TableCall, result: ShapedArray) -> _Found:
@@ -539,14 +533,6 @@ def _of_column(arrays: list[ShapedArray]) -> str:
     return ""
 
 
-def _over_all_axes(call: TableCall, shape: ArrayShape) -> _Found:
-    """``mx.softmax(scores)`` of two or more axes."""
-    sizes = (*shape.head, *shape.tail)
-    if sum(type(size) is not int or size != 1 for size in sizes) > 1:
-        many = f"all {len(sizes)} axes" if shape.rank else "all axes"
-        yield call.node, "API-006", f"`{call.short}` without `axis` reduces {many}"
-
-
 def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.AST, str]]:
     """Yield the numbers of an index that are beyond the ends of their axes: ``mx.zeros(3)[3]``."""
     if type(array) is not ShapedArray or not isinstance(node, ast.Subscript):
@@ -651,7 +637,8 @@ def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
     if origin is None or origin.name not in ORDERING or origin.before != array.shape:
         return
     # Who names the axis has several.
-    is_row = array.shape.rank is None and not _names_axis(origin.node)
+    names_axis = _argument(origin.node, 1, "axis") is not None
+    is_row = array.shape.rank is None and not names_axis
     if array.shape.rank == 1 or is_row:
         return
     if all(type(one) is slice or one is Ellipsis for one in others):
@@ -680,12 +667,6 @@ def _setting(size: Any) -> str:
 
 #: What the names of numbers of positions end with.
 _POSITIONS = ("window", "window_size", "context", "length", "seq_len", "max_len")
-
-
-def _names_axis(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    return len(node.args) > 1 or any(one.arg == "axis" for one in node.keywords)
 
 
 def _shifted(call: TableCall, scores: ShapedArray, axes: tuple[int, ...]) -> _Found:

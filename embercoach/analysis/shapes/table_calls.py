@@ -380,7 +380,9 @@ def _call_once(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -
         result = function(requirements, *call.arguments, **call.keywords)
     except ArgumentError as error:
         # What a name holds may be of another kind after all; a literal is what it is.
-        if _has_literal(site.node):
+        keywords_given = getattr(site.node, "keywords", ())
+        given = [*getattr(site.node, "args", ()), *(k.value for k in keywords_given)]
+        if any(type(one) is ast.Constant and type(one.value) in (bool, float) for one in given):
             site.add_event(error.reason, None, name)
         return UNKNOWN
     except ShapeError as error:
@@ -419,12 +421,6 @@ def _note_bounds(site: ShapeSite, call: TableCall) -> bool:
     for at, reason in found:
         site.machine.add_event(site.frame, at, reason, None, call.name, "INDEX-001")
     return bool(found)
-
-
-def _has_literal(node: ast.AST) -> bool:
-    """Return whether a call has a number or a bool as an argument."""
-    given = [*getattr(node, "args", ()), *(k.value for k in getattr(node, "keywords", ()))]
-    return any(type(one) is ast.Constant and type(one.value) in (bool, float) for one in given)
 
 
 def _stamped(result: Any, node: ast.AST) -> Any:

@@ -14,11 +14,6 @@ def dtype_value(draw: Draw, among: tuple[str, ...] = DTYPES) -> Any:
     return DTypeValue(draw.choice(DTYPES if draw.wrong() else among))
 
 
-def maybe(draw: Draw, part: float, **values: Any) -> dict[str, Any]:
-    """Keyword arguments, of which each is passed with this probability."""
-    return {name: value for name, value in values.items() if draw.chance(part)}
-
-
 def methods(*names: str) -> tuple[str, ...]:
     return tuple(f"mlx.core.array.{name}" for name in names)
 
@@ -59,14 +54,14 @@ def rounding(draw: Draw) -> Call:
 
 @draws("nan_to_num")
 def replacing(draw: Draw) -> Call:
-    values = maybe(draw, 0.5, nan=0.5, posinf=1.0, neginf=draw.choice((None, 2.0)))
+    values = draw.maybe(0.5, nan=0.5, posinf=1.0, neginf=draw.choice((None, 2.0)))
     return (draw.number() if draw.wrong() else draw.array(),), values
 
 
 @draws("from_fp8")
 def from_fp8(draw: Draw) -> Call:
     array = draw.array(dtype="float32" if draw.wrong() else "uint8")
-    return (array,), maybe(draw, 0.5, dtype=dtype_value(draw, FLOATS))
+    return (array,), draw.maybe(0.5, dtype=dtype_value(draw, FLOATS))
 
 
 def operands(draw: Draw) -> tuple[Any, Any]:
@@ -130,7 +125,7 @@ def two_arrays(draw: Draw) -> Call:
 def vecdot(draw: Draw) -> Call:
     a = draw.array()
     same = draw.broadcasting(a.shape.head) if draw.chance(0.4) else a.shape.head
-    return (a, draw.array(same)), maybe(draw, 0.6, axis=draw.axis(a))
+    return (a, draw.array(same)), draw.maybe(0.6, axis=draw.axis(a))
 
 
 @draws("result_type")
@@ -174,26 +169,26 @@ def reduction(draw: Draw) -> Call:
     x = draw.array()
     if draw.chance(0.5):
         return (x, draw.axes(x), *((draw.chance(),) if draw.chance() else ())), {}
-    return (x,), maybe(draw, 0.6, axis=draw.axes(x), keepdims=draw.chance())
-
-
-@draws("var", "std", *methods("var", "std"))
-def variance(draw: Draw) -> Call:
-    x = draw.array()
-    return (x,), maybe(draw, 0.5, axis=draw.axes(x), keepdims=draw.chance(), ddof=1)
+    return (x,), draw.maybe(0.6, axis=draw.axes(x), keepdims=draw.chance())
 
 
 @draws("count_nonzero")
 def counting(draw: Draw) -> Call:
     x = draw.array()
-    return (x,), maybe(draw, 0.6, axis=draw.axes(x), keepdims=draw.chance())
+    return (x,), draw.maybe(0.6, axis=draw.axes(x), keepdims=draw.chance())
+
+
+@draws("var", "std", *methods("var", "std"))
+def variance(draw: Draw) -> Call:
+    args, kwargs = counting(draw)
+    return args, kwargs | draw.maybe(0.5, ddof=1)
 
 
 @draws("argmax", "argmin", *methods("argmax", "argmin"))
 def place(draw: Draw) -> Call:
     x = draw.array()
     axis = draw.choice((None, draw.axis(x), draw.axis(x)))
-    return (x,), maybe(draw, 0.7, axis=axis, keepdims=draw.chance())
+    return (x,), draw.maybe(0.7, axis=axis, keepdims=draw.chance())
 
 
 @draws("softmax")
@@ -207,48 +202,48 @@ def softmax(draw: Draw) -> Call:
     # Of an empty array MLX doesn't look at the axes, and of one axis not at (-1, 0).
     if 0 in x.shape.head or (len(x.shape.head) == 1 and not isinstance(axes, int)):
         axes = None
-    return (x,), maybe(draw, 0.8, axis=axes, precise=draw.chance())
+    return (x,), draw.maybe(0.8, axis=axes, precise=draw.chance())
 
 
 @draws("sort", "argsort", "cummax", "cummin", "logcumsumexp")
 @draws(*methods("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"))
 def scan(draw: Draw) -> Call:
     x = draw.array()
-    return (x,), maybe(draw, 0.8, axis=draw.choice((None, draw.axis(x), draw.axis(x))))
+    return (x,), draw.maybe(0.8, axis=draw.choice((None, draw.axis(x), draw.axis(x))))
 
 
 @draws("cumsum", "cumprod", "cumulative_sum", "cumulative_prod")
 def scan_in_dtype(draw: Draw) -> Call:
     args, kwargs = scan(draw)
-    return args, kwargs | maybe(draw, 0.3, dtype=dtype_value(draw), reverse=True)
+    return args, kwargs | draw.maybe(0.3, dtype=dtype_value(draw), reverse=True)
 
 
 @draws("partition", "argpartition", "topk", may_raise=True)
 def selection(draw: Draw) -> Call:
     x = draw.array()
     axis = draw.choice((None, draw.axis(x), draw.axis(x), -1))
-    return (x, draw.randint(-2, 4)), maybe(draw, 0.7, axis=axis)
+    return (x, draw.randint(-2, 4)), draw.maybe(0.7, axis=axis)
 
 
 @draws("searchsorted")
 def searchsorted(draw: Draw) -> Call:
     many = draw.array() if draw.wrong() else draw.array((draw.length(),))
     side = draw.choice(("left", "right", "right", "x" if draw.wrong() else "left"))
-    return (many, draw.array()), maybe(draw, 0.5, side=side)
+    return (many, draw.array()), draw.maybe(0.5, side=side)
 
 
 @draws("diff")
 def diff(draw: Draw) -> Call:
     x = draw.array()
-    return (x,), maybe(draw, 0.6, axis=draw.axis(x), n=draw.choice((0, 1, 2, 3, -1)))
+    return (x,), draw.maybe(0.6, axis=draw.axis(x), n=draw.choice((0, 1, 2, 3, -1)))
 
 
 @draws("unique")
 def unique(draw: Draw) -> Call:
     x = draw.array()
     size = draw.choice((draw.size(), draw.size(), -1))
-    flags = maybe(draw, 0.4, return_index=True, return_inverse=True, return_counts=True)
-    return (x, size), flags | maybe(draw, 0.4, fill_value=0)
+    flags = draw.maybe(0.4, return_index=True, return_inverse=True, return_counts=True)
+    return (x, size), flags | draw.maybe(0.4, fill_value=0)
 
 
 # Shapes
@@ -306,7 +301,7 @@ def reshape_method(draw: Draw) -> Call:
 @draws("flatten", *methods("flatten"))
 def flatten(draw: Draw) -> Call:
     x = draw.array()
-    return (x,), maybe(draw, 0.6, start_axis=draw.axis(x), end_axis=draw.axis(x))
+    return (x,), draw.maybe(0.6, start_axis=draw.axis(x), end_axis=draw.axis(x))
 
 
 @draws("unflatten")
@@ -329,7 +324,7 @@ def squeeze(draw: Draw) -> Call:
     if not draw.wrong():
         in_range = {one % len(shape) for one in ones if shape}
         shape = tuple(1 if at in in_range else n for at, n in enumerate(shape))
-    return (draw.array(shape),), maybe(draw, 0.9, axis=axes)
+    return (draw.array(shape),), draw.maybe(0.9, axis=axes)
 
 
 @draws("expand_dims")
@@ -390,13 +385,13 @@ def alike(draw: Draw, *, beside: bool) -> tuple[list[ShapedArray], int]:
 def concatenate(draw: Draw) -> Call:
     arrays, axis = alike(draw, beside=True)
     axis_ = None if draw.chance(0.1) else axis
-    return (arrays if draw.chance() else tuple(arrays),), maybe(draw, 0.9, axis=axis_)
+    return (arrays if draw.chance() else tuple(arrays),), draw.maybe(0.9, axis=axis_)
 
 
 @draws("stack")
 def stack(draw: Draw) -> Call:
     arrays, axis = alike(draw, beside=False)
-    return (arrays,), maybe(draw, 0.7, axis=axis)
+    return (arrays,), draw.maybe(0.7, axis=axis)
 
 
 @draws("split", *methods("split"))
@@ -418,7 +413,7 @@ def split(draw: Draw) -> Call:
 @draws("unstack", open_sizes=True)
 def unstack(draw: Draw) -> Call:
     x = draw.array()
-    return (x,), maybe(draw, 0.7, axis=draw.axis(x))
+    return (x,), draw.maybe(0.7, axis=draw.axis(x))
 
 
 @draws("broadcast_to")
@@ -454,7 +449,7 @@ def shapes(draw: Draw) -> Call:
 def meshgrid(draw: Draw) -> Call:
     args, _ = several(draw)
     indexing = draw.choice(("xy", "ij", "ij", "x" if draw.wrong() else "xy"))
-    return args, maybe(draw, 0.5, sparse=draw.chance(), indexing=indexing)
+    return args, draw.maybe(0.5, sparse=draw.chance(), indexing=indexing)
 
 
 @draws("depends")
@@ -467,7 +462,7 @@ def depends(draw: Draw) -> Call:
 def repeat(draw: Draw) -> Call:
     x = draw.array()
     times = draw.choice((draw.size(), draw.size(), -1))
-    return (x, times), maybe(draw, 0.8, axis=draw.choice((None, draw.axis(x), draw.axis(x))))
+    return (x, times), draw.maybe(0.8, axis=draw.choice((None, draw.axis(x), draw.axis(x))))
 
 
 @draws("tile")
@@ -482,7 +477,7 @@ def tile(draw: Draw) -> Call:
 @draws("flip")
 def flip(draw: Draw) -> Call:
     x = draw.array()
-    return (x,), maybe(draw, 0.8, axis=draw.axes(x))
+    return (x,), draw.maybe(0.8, axis=draw.axes(x))
 
 
 @draws("roll")
@@ -516,26 +511,26 @@ def pad(draw: Draw) -> Call:
     mode = draw.choice(
         ("constant", "edge", "reflect", "symmetric", "x" if draw.wrong() else "edge")
     )
-    return (x, widths), maybe(draw, 0.4, mode=mode)
+    return (x, widths), draw.maybe(0.4, mode=mode)
 
 
 @draws("diagonal", *methods("diagonal"))
 def diagonal(draw: Draw) -> Call:
     x = draw.array(least=0 if draw.wrong() else 2)
-    axes = maybe(draw, 0.6, axis1=draw.axis(x), axis2=draw.axis(x))
-    return (x,), maybe(draw, 0.6, offset=draw.randint(-3, 3)) | axes
+    axes = draw.maybe(0.6, axis1=draw.axis(x), axis2=draw.axis(x))
+    return (x,), draw.maybe(0.6, offset=draw.randint(-3, 3)) | axes
 
 
 @draws("trace")
 def trace(draw: Draw) -> Call:
     args, kwargs = diagonal(draw)
-    return args, kwargs | maybe(draw, 0.3, dtype=dtype_value(draw))
+    return args, kwargs | draw.maybe(0.3, dtype=dtype_value(draw))
 
 
 @draws("diag", "tril", "triu", *methods("diag"))
 def of_diagonal(draw: Draw) -> Call:
     least = 0 if draw.wrong() else 1
-    return (draw.array(least=least, most=3),), maybe(draw, 0.6, k=draw.randint(-3, 3))
+    return (draw.array(least=least, most=3),), draw.maybe(0.6, k=draw.randint(-3, 3))
 
 
 @draws("as_strided")
@@ -545,7 +540,7 @@ def as_strided(draw: Draw) -> Call:
         shape = (-1, *shape)
     if draw.chance():
         return (draw.array(), draw.sizes(shape), (1,) * len(shape)), {}
-    return (draw.array(),), maybe(draw, 0.7, shape=draw.sizes(shape))
+    return (draw.array(),), draw.maybe(0.7, shape=draw.sizes(shape))
 
 
 # Creation
@@ -561,13 +556,13 @@ def a_shape(draw: Draw) -> Any:
 @draws("zeros", "ones", "empty")
 def zeros(draw: Draw) -> Call:
     shape = draw.size() if draw.chance(0.2) else a_shape(draw)
-    return (shape,), maybe(draw, 0.5, dtype=draw.choice((dtype_value(draw), None)))
+    return (shape,), draw.maybe(0.5, dtype=draw.choice((dtype_value(draw), None)))
 
 
 @draws("zeros_like", "ones_like", "empty_like")
 def zeros_like(draw: Draw) -> Call:
-    return (draw.number() if draw.wrong() else draw.array(),), maybe(
-        draw, 0.4, dtype=dtype_value(draw)
+    return (draw.number() if draw.wrong() else draw.array(),), draw.maybe(
+        0.4, dtype=dtype_value(draw)
     )
 
 
@@ -576,26 +571,26 @@ def full(draw: Draw) -> Call:
     shape = draw.shape()
     draw.may_raise = 1 in shape
     value = draw.number() if draw.chance() else draw.array(draw.broadcasting(shape))
-    return (draw.sizes(shape), value), maybe(draw, 0.4, dtype=dtype_value(draw))
+    return (draw.sizes(shape), value), draw.maybe(0.4, dtype=dtype_value(draw))
 
 
 @draws("full_like")
 def full_like(draw: Draw) -> Call:
     x = draw.array()
     value = draw.number() if draw.chance() else draw.array(draw.broadcasting(x.shape.head))
-    return (x, value), maybe(draw, 0.4, dtype=dtype_value(draw))
+    return (x, value), draw.maybe(0.4, dtype=dtype_value(draw))
 
 
 @draws("eye", "tri")
 def eye(draw: Draw) -> Call:
     size = draw.choice((draw.size(), draw.size(), -1 if draw.wrong() else 3))
-    given = maybe(draw, 0.5, m=draw.choice((None, draw.size())), k=draw.randint(-3, 3))
-    return (size,), given | maybe(draw, 0.3, dtype=dtype_value(draw))
+    given = draw.maybe(0.5, m=draw.choice((None, draw.size())), k=draw.randint(-3, 3))
+    return (size,), given | draw.maybe(0.3, dtype=dtype_value(draw))
 
 
 @draws("identity")
 def identity(draw: Draw) -> Call:
-    return (draw.choice((draw.size(), draw.size(), -1)),), maybe(draw, 0.4, dtype=dtype_value(draw))
+    return (draw.choice((draw.size(), draw.size(), -1)),), draw.maybe(0.4, dtype=dtype_value(draw))
 
 
 @draws("hanning", "hamming", "blackman", "bartlett")
@@ -612,13 +607,13 @@ def arange(draw: Draw) -> Call:
     step = draw.choice((None, 1, 2, -1, 0.5, 0 if draw.wrong() else 3))
     if len(given) == 2 and draw.chance():
         given = (*given, step)
-    return given, maybe(draw, 0.4, dtype=draw.choice((dtype_value(draw), None)))
+    return given, draw.maybe(0.4, dtype=draw.choice((dtype_value(draw), None)))
 
 
 @draws("linspace")
 def linspace(draw: Draw) -> Call:
     num = draw.choice((draw.size(), draw.size(), -1 if draw.wrong() else 7))
-    return (0, 1), maybe(draw, 0.6, num=num, endpoint=draw.chance(), dtype=dtype_value(draw))
+    return (0, 1), draw.maybe(0.6, num=num, endpoint=draw.chance(), dtype=dtype_value(draw))
 
 
 def nested(draw: Draw, depth: int = 0) -> Any:
@@ -642,7 +637,7 @@ def nested(draw: Draw, depth: int = 0) -> Any:
 
 @draws("asarray", "array")
 def array(draw: Draw) -> Call:
-    return (nested(draw),), maybe(draw, 0.3, dtype=dtype_value(draw))
+    return (nested(draw),), draw.maybe(0.3, dtype=dtype_value(draw))
 
 
 # Chance
@@ -664,9 +659,9 @@ def a_bound(draw: Draw, shape: tuple[int, ...]) -> Any:
 def uniform(draw: Draw) -> Call:
     shape = draw.shape()
     draw.may_raise = 1 in shape
-    given = maybe(draw, 0.5, low=a_bound(draw, shape), high=a_bound(draw, shape))
-    given |= maybe(draw, 0.9, shape=draw.sizes(shape)) | maybe(
-        draw, 0.3, dtype=dtype_value(draw, FLOATS)
+    given = draw.maybe(0.5, low=a_bound(draw, shape), high=a_bound(draw, shape))
+    given |= draw.maybe(0.9, shape=draw.sizes(shape)) | draw.maybe(
+        0.3, dtype=dtype_value(draw, FLOATS)
     )
     return (), given | key(draw)
 
@@ -674,16 +669,16 @@ def uniform(draw: Draw) -> Call:
 @draws("random.normal", may_raise=True)
 def normal(draw: Draw) -> Call:
     shape = draw.shape()
-    given = maybe(draw, 0.4, loc=a_bound(draw, shape), scale=a_bound(draw, shape))
-    given |= maybe(draw, 0.9, shape=draw.sizes(shape)) | maybe(
-        draw, 0.3, dtype=dtype_value(draw, (*FLOATS, "complex64"))
+    given = draw.maybe(0.4, loc=a_bound(draw, shape), scale=a_bound(draw, shape))
+    given |= draw.maybe(0.9, shape=draw.sizes(shape)) | draw.maybe(
+        0.3, dtype=dtype_value(draw, (*FLOATS, "complex64"))
     )
     return (), given | key(draw)
 
 
 @draws("random.gumbel", "random.laplace")
 def gumbel(draw: Draw) -> Call:
-    return (a_shape(draw),), maybe(draw, 0.4, dtype=dtype_value(draw, FLOATS)) | key(draw)
+    return (a_shape(draw),), draw.maybe(0.4, dtype=dtype_value(draw, FLOATS)) | key(draw)
 
 
 @draws("random.truncated_normal", may_raise=True)
@@ -691,13 +686,13 @@ def bounded(draw: Draw) -> Call:
     shape = draw.shape()
     draw.may_raise = 1 in shape
     bounds = (a_bound(draw, shape), a_bound(draw, shape))
-    return bounds, maybe(draw, 0.8, shape=draw.sizes(shape)) | key(draw)
+    return bounds, draw.maybe(0.8, shape=draw.sizes(shape)) | key(draw)
 
 
 @draws("random.randint", may_raise=True)
 def randint(draw: Draw) -> Call:
     args, kwargs = bounded(draw)
-    return args, kwargs | maybe(draw, 0.3, dtype=dtype_value(draw, INTS))
+    return args, kwargs | draw.maybe(0.3, dtype=dtype_value(draw, INTS))
 
 
 @draws("random.bernoulli")
@@ -707,7 +702,7 @@ def bernoulli(draw: Draw) -> Call:
     p = 0.5 if draw.chance(0.3) else draw.floats(draw.broadcasting(shape))
     if draw.wrong():
         p = draw.choice((draw.array(), 1))
-    given = maybe(draw, 0.6, p=p, shape=draw.sizes(shape))
+    given = draw.maybe(0.6, p=p, shape=draw.sizes(shape))
     return (), given | key(draw)
 
 
@@ -723,7 +718,7 @@ def categorical(draw: Draw) -> Call:
         rest.append(2)
     draw.may_raise = True
     shape = {"shape": draw.sizes(tuple(rest))} if draw.chance(0.3) else {}
-    return (x, axis), shape | maybe(draw, 0.2, num_samples=draw.size()) | key(draw)
+    return (x, axis), shape | draw.maybe(0.2, num_samples=draw.size()) | key(draw)
 
 
 @draws("random.multivariate_normal", may_raise=True)
@@ -735,21 +730,21 @@ def multivariate_normal(draw: Draw) -> Call:
     cov = draw.array((*draw.broadcasting(rest), m, n), "float32")
     if draw.chance(0.05):
         mean = draw.array(most=1)
-    shape = maybe(draw, 0.4, shape=draw.sizes(draw.broadcasting(rest)))
-    return (mean, cov), shape | maybe(draw, 0.2, dtype=dtype_value(draw, ("float32",))) | key(draw)
+    shape = draw.maybe(0.4, shape=draw.sizes(draw.broadcasting(rest)))
+    return (mean, cov), shape | draw.maybe(0.2, dtype=dtype_value(draw, ("float32",))) | key(draw)
 
 
 @draws("random.permutation")
 def permutation(draw: Draw) -> Call:
     x = draw.array() if draw.chance(0.7) else draw.choice((draw.size(), -1 if draw.wrong() else 3))
     axis = draw.axis(x) if isinstance(x, ShapedArray) else 0
-    return (x,), maybe(draw, 0.6, axis=axis) | key(draw)
+    return (x,), draw.maybe(0.6, axis=axis) | key(draw)
 
 
 @draws("random.split")
 def split_key(draw: Draw) -> Call:
     given = key(draw).get("key") or draw.array((2,), "uint32")
-    return (given,), maybe(draw, 0.5, num=draw.choice((draw.size(), 3, -1 if draw.wrong() else 2)))
+    return (given,), draw.maybe(0.5, num=draw.choice((draw.size(), 3, -1 if draw.wrong() else 2)))
 
 
 @draws("random.key", run=mx.random.key)

@@ -8,7 +8,6 @@ from embercoach.analysis.shapes.arrays import ShapedArray
 from embercoach.analysis.shapes.requirements import Requirements
 from embercoach.analysis.shapes.table import TRANSFERS
 from embercoach.analysis.shapes.table.array_members import at_, at_index
-from tests.analysis.shapes.draws_core import maybe
 from tests.analysis.shapes.oracle import DTYPES, INTS, Call, Draw, draws
 
 
@@ -178,7 +177,7 @@ def take(draw: Draw) -> Call:
     axis = draw.axis(x)
     size = x.shape.head[axis] if -len(x.shape.head) <= axis < len(x.shape.head) else 1
     index = in_range(draw, size) if draw.chance(0.3) else indices_array(draw, draw.shape(most=2))
-    return (x, index), maybe(draw, 0.8, axis=axis)
+    return (x, index), draw.maybe(0.8, axis=axis)
 
 
 def along(draw: Draw, x: ShapedArray, axis: int) -> ShapedArray:

@@ -156,7 +156,7 @@ def features(draw: Draw, size: int, least: int = 0, most: int = 4) -> ShapedArra
 
 def flags(draw: Draw, *names: str) -> dict[str, bool]:
     """Some of the flags."""
-    return {name: draw.chance() for name in names if draw.chance(0.4)}
+    return draw.maybe(0.4, **{name: draw.chance() for name in names})
 
 
 # Linear layers
@@ -214,17 +214,7 @@ def as_linear(draw: Draw) -> Any:
 
 def norm_options(draw: Draw, *names: str) -> dict[str, Any]:
     """Flags, and an epsilon."""
-    options: dict[str, Any] = flags(draw, *names)
-    if draw.chance(0.1):
-        options["eps"] = draw.choice((1e-5, 0.0, 1e-3))
-    return options
-
-
-@layers("LayerNorm")
-def layer_norm(draw: Draw) -> Any:
-    """A size, and an input."""
-    size = dims(draw)
-    return (size,), norm_options(draw, "affine", "bias"), (features(draw, size),), {}
+    return flags(draw, *names) | draw.maybe(0.1, eps=draw.choice((1e-5, 0.0, 1e-3)))
 
 
 @layers("RMSNorm")
@@ -232,6 +222,13 @@ def rms_norm(draw: Draw) -> Any:
     """A size, and an input."""
     size = dims(draw)
     return (size,), norm_options(draw), (features(draw, size),), {}
+
+
+@layers("LayerNorm")
+def layer_norm(draw: Draw) -> Any:
+    """The same, with flags."""
+    made, options, called, named = rms_norm(draw)
+    return made, options | flags(draw, "affine", "bias"), called, named
 
 
 @layers("InstanceNorm", may_raise=True)
@@ -313,8 +310,8 @@ def alibi(draw: Draw) -> Any:
 def alibi_matrix(draw: Draw) -> Call:
     """Lengths, heads and an offset."""
     lengths = (draw.size(), draw.size(), Size(draw.randint(1, 4)))
-    named = {"dtype": DTypeValue("float16")} if draw.chance(0.3) else {}
-    return (*lengths, *((draw.size(),) if draw.chance(0.3) else ())), named
+    offset = (draw.size(),) if draw.chance(0.3) else ()
+    return (*lengths, *offset), draw.maybe(0.3, dtype=DTypeValue("float16"))
 
 
 # Convolutions, pooling, upsampling
@@ -345,11 +342,10 @@ def convolution(axes: int, *, transposed: bool) -> Any:
         if draw.chance(0.05):
             outer = Size(draw.randint(1, 4))
         options: dict[str, Any] = {"groups": groups} if groups > 1 else {}
-        for name, among in (("stride", (1, 2, 3)), ("padding", (0, 1, 2)), ("dilation", (1, 2))):
-            if draw.chance(0.4):
-                options[name] = kernel(draw, axes, *among)
-        if transposed and draw.chance(0.4):
-            options["output_padding"] = kernel(draw, axes, 0, 1)
+        among = {"stride": (1, 2, 3), "padding": (0, 1, 2), "dilation": (1, 2)}
+        if transposed:
+            among["output_padding"] = (0, 1)
+        options |= draw.maybe(0.4, **{key: kernel(draw, axes, *n) for key, n in among.items()})
         made = (inner, outer, kernel(draw, axes, 1, 2, 3))
         return made, {**options, **flags(draw, "bias")}, (image(draw, axes, inner),), {}
 
@@ -360,11 +356,8 @@ def pooling(axes: int) -> Any:
     """A draw of pooling layers."""
 
     def draw_layer(draw: Draw) -> Any:
-        options: dict[str, Any] = {}
-        if draw.chance(0.4):
-            options["stride"] = kernel(draw, axes, 1, 2, 3)
-        if draw.chance(0.4):
-            options["padding"] = kernel(draw, axes, 0, 1)
+        stride, padding = kernel(draw, axes, 1, 2, 3), kernel(draw, axes, 0, 1)
+        options = draw.maybe(0.4, stride=stride, padding=padding)
         window = kernel(draw, axes, 1, 2, 3)
         if draw.chance(0.04):
             window = draw.choice(((2,) * (axes + 1), 0, 2.5))
@@ -387,9 +380,7 @@ def upsample(draw: Draw) -> Any:
     factor: Any = draw.choice(among)
     if draw.chance(0.4):
         factor = tuple(draw.choice(among) for _ in range(axes + draw.wrong()))
-    options: dict[str, Any] = {}
-    if draw.chance(0.5):
-        options["mode"] = draw.choice(("nearest", "linear", "cubic", "linear"))
+    options = draw.maybe(0.5, mode=draw.choice(("nearest", "linear", "cubic", "linear")))
     shape = (draw.randint(1, 2), *(draw.randint(2, 6) for _ in range(axes)), 3)
     x = draw.array(
         shape[:2] if draw.chance(0.03) else shape, draw.choice(("float32", "float16", "int32"))
@@ -414,10 +405,8 @@ def recurrent(draw: Draw) -> Any:
     """Sizes, an input, and a state."""
     inner, hidden = Size(draw.randint(1, 5)), Size(draw.randint(1, 5))
     batch, x = steps(draw, inner)
-    named: dict[str, Any] = {}
-    if draw.chance(0.4):
-        named["hidden"] = draw.array((*batch, near(draw, hidden) or 1), "float32")
-    return (inner, hidden), flags(draw, "bias"), (x,), named
+    state = draw.array((*batch, near(draw, hidden) or 1), "float32")
+    return (inner, hidden), flags(draw, "bias"), (x,), draw.maybe(0.4, hidden=state)
 
 
 @layers("LSTM", may_raise=True)
@@ -463,7 +452,7 @@ def multi_head_attention(draw: Draw) -> Any:
 )
 def additive_mask(draw: Draw) -> Call:
     """A length."""
-    return (draw.size(),), ({"dtype": DTypeValue("float16")} if draw.chance(0.3) else {})
+    return (draw.size(),), draw.maybe(0.3, dtype=DTypeValue("float16"))
 
 
 def causal(draw: Draw, length: int) -> Any:
@@ -523,14 +512,10 @@ def transformer(draw: Draw) -> Any:
 
 def quantized(draw: Draw) -> dict[str, Any]:
     """Settings of a quantized layer."""
-    options: dict[str, Any] = {}
-    if draw.chance(0.3):
-        options["group_size"] = draw.choice((32, 64, 64, 48))
-    if draw.chance(0.3):
-        options["bits"] = draw.choice((2, 3, 4, 6, 8))
-    elif draw.chance(0.2):
-        options = {"mode": draw.choice(("mxfp4", "mxfp8", "other"))}
-    return options
+    if draw.chance(0.15):
+        return {"mode": draw.choice(("mxfp4", "mxfp8", "other"))}
+    group_size, bits = draw.choice((32, 64, 64, 48)), draw.choice((2, 3, 4, 6, 8))
+    return draw.maybe(0.3, group_size=group_size, bits=bits)
 
 
 @layers("QuantizedLinear", may_raise=True)
@@ -551,8 +536,8 @@ def quantized_embedding(draw: Draw) -> Any:
 @layers("QuantizedEmbedding", method="as_linear", may_raise=True)
 def quantized_as_linear(draw: Draw) -> Any:
     """An input."""
-    made = Size(draw.randint(1, 5)), Size(draw.choice((64, 128, 32)))
-    return made, quantized(draw), (draw.floats((2, near(draw, made[1]))),), {}
+    made, options, _, _ = quantized_embedding(draw)
+    return made, options, (draw.floats((2, near(draw, made[1]))),), {}
 
 
 @layers("QQLinear", may_raise=True)
@@ -565,60 +550,18 @@ def qq_linear(draw: Draw) -> Any:
 
 # Activations
 
-_FUNCTIONS = [
-    "sigmoid",
-    "relu",
-    "relu2",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "celu",
-    "softplus",
-    "softsign",
-    "softshrink",
-    "silu",
-    "log_sigmoid",
-    "gelu",
-    "gelu_approx",
-    "gelu_fast_approx",
-    "selu",
-    "mish",
-    "tanh",
-    "hardswish",
-    "hard_tanh",
-    "hard_shrink",
-    "step",
-]
-_LAYERS = [
-    "Sigmoid",
-    "ReLU",
-    "ReLU2",
-    "ReLU6",
-    "LeakyReLU",
-    "ELU",
-    "CELU",
-    "Softplus",
-    "Softsign",
-    "Softshrink",
-    "SiLU",
-    "LogSigmoid",
-    "SELU",
-    "Mish",
-    "Tanh",
-    "Hardswish",
-    "HardTanh",
-    "HardShrink",
-    "Step",
-]
 
-
-@functions(*_FUNCTIONS)
+@functions("sigmoid", "relu", "relu2", "relu6", "leaky_relu", "elu", "celu", "softplus", "softsign")
+@functions("softshrink", "silu", "log_sigmoid", "gelu", "gelu_approx", "gelu_fast_approx", "selu")
+@functions("mish", "tanh", "hardswish", "hard_tanh", "hard_shrink", "step")
 def activation(draw: Draw) -> Call:
     """Any array."""
     return (draw.array(),), {}
 
 
-@layers(*_LAYERS)
+@layers("Sigmoid", "ReLU", "ReLU2", "ReLU6", "LeakyReLU", "ELU", "CELU", "Softplus", "Softsign")
+@layers("Softshrink", "SiLU", "LogSigmoid", "SELU", "Mish", "Tanh", "Hardswish", "HardTanh")
+@layers("HardShrink", "Step")
 def activation_layer(draw: Draw) -> Any:
     """Any array."""
     return (), {}, (draw.array(),), {}
@@ -634,7 +577,7 @@ def gelu(draw: Draw) -> Any:
 def softmax(draw: Draw) -> Call:
     """An axis; empty ones have no greatest element."""
     x = draw.array(filled(draw.shape()))
-    return (x,), ({"axis": draw.axis(x)} if draw.chance() else {})
+    return (x,), draw.maybe(0.5, axis=draw.axis(x))
 
 
 @layers("Softmax", "Softmin", "LogSoftmax", may_raise=True)
@@ -679,9 +622,8 @@ def prelu_layer(draw: Draw) -> Any:
 
 def reduction(draw: Draw) -> dict[str, Any]:
     """A reduction."""
-    if draw.chance(0.4):
-        return {}
-    return {"reduction": draw.choice(("none", "mean", "sum", "other" if draw.wrong() else "mean"))}
+    among = ("none", "mean", "sum", "other" if draw.wrong() else "mean")
+    return draw.maybe(0.6, reduction=draw.choice(among))
 
 
 def same(draw: Draw, array: ShapedArray) -> ShapedArray:
@@ -717,11 +659,9 @@ def cross_entropy(draw: Draw) -> Call:
     sizes = rest if is_class else list(logits.shape.head)
     shape = tuple(near(draw, size) or 1 for size in sizes)
     targets = draw.array(shape, "int32" if is_class else draw.choice(("float32", "float16")))
-    if draw.chance(0.2):
-        named["weights"] = draw.floats(tuple(near(draw, size) or 1 for size in rest))
-    if draw.chance(0.2):
-        named["label_smoothing"] = draw.choice((0.1, 0.0, 1.0))
-    return (logits, targets), named
+    weights = draw.floats(tuple(near(draw, size) or 1 for size in rest))
+    smoothing = draw.choice((0.1, 0.0, 1.0))
+    return (logits, targets), named | draw.maybe(0.2, weights=weights, label_smoothing=smoothing)
 
 
 @functions("losses.nll_loss", may_raise=True)
@@ -744,10 +684,8 @@ def gaussian(draw: Draw) -> Call:
     """Three arrays of one shape."""
     x = draw.floats()
     y, z = same(draw, x), same(draw, x)
-    return (x, *(ShapedArray(one.shape, draw.choice(("float32", "float16"))) for one in (y, z))), {
-        **reduction(draw),
-        **flags(draw, "full"),
-    }
+    others = (ShapedArray(one.shape, draw.choice(("float32", "float16"))) for one in (y, z))
+    return (x, *others), reduction(draw) | flags(draw, "full")
 
 
 def meeting(draw: Draw) -> tuple[ShapedArray, ShapedArray]:
@@ -767,7 +705,7 @@ def elementwise(draw: Draw) -> Call:
 def kl_div_loss(draw: Draw) -> Call:
     """An axis."""
     x, y = meeting(draw)
-    return (x, y), {**reduction(draw), **({"axis": draw.axis(x)} if draw.chance(0.3) else {})}
+    return (x, y), reduction(draw) | draw.maybe(0.3, axis=draw.axis(x))
 
 
 @functions("losses.cosine_similarity_loss", may_raise=True)
@@ -782,7 +720,7 @@ def triplet(draw: Draw) -> Call:
     """Three arrays that broadcast."""
     x, y = meeting(draw)
     z = draw.floats(tuple(size or 1 for size in draw.broadcasting(x.shape.head)) or (1,))
-    return (x, y, z), {**reduction(draw), **({"axis": draw.axis(x)} if draw.chance(0.3) else {})}
+    return (x, y, z), reduction(draw) | draw.maybe(0.3, axis=draw.axis(x))
 
 
 @functions("losses.margin_ranking_loss")
@@ -800,7 +738,7 @@ def margin(draw: Draw) -> Call:
 @layers("mlx.nn.init.glorot_uniform", "mlx.nn.init.he_normal")
 def initializer(draw: Draw) -> Any:
     """Any array; of no elements the fan is zero."""
-    named = {"dtype": DTypeValue(draw.choice(("float32", "float16")))} if draw.chance(0.3) else {}
+    named = draw.maybe(0.3, dtype=DTypeValue(draw.choice(("float32", "float16"))))
     return (), named, (draw.array(filled(draw.shape())),), {}
 
 
@@ -818,15 +756,9 @@ def eye(draw: Draw) -> Any:
     return (), {}, (draw.array(shape),), {}
 
 
-@layers("mlx.nn.init.orthogonal")
-def orthogonal(draw: Draw) -> Any:
-    """A matrix, mostly."""
-    return (), {}, (draw.array(filled(draw.shape(2, 2 if draw.chance(0.9) else 3))),), {}
-
-
-@layers("mlx.nn.init.sparse")
-def sparse(draw: Draw) -> Any:
-    """A matrix, mostly."""
+@layers("mlx.nn.init.orthogonal", "mlx.nn.init.sparse")
+def of_matrix(draw: Draw) -> Any:
+    """A gain or a sparsity, and a matrix, mostly."""
     return (0.5,), {}, (draw.array(filled(draw.shape(2, 2 if draw.chance(0.9) else 3))),), {}
 
 
@@ -864,8 +796,7 @@ def switch_glu(draw: Draw) -> Any:
 @functions("mlx_lm.models.base.create_causal_mask")
 def causal_mask(draw: Draw) -> Call:
     """A length, an offset, and paddings."""
-    named: dict[str, Any] = {"left_padding": draw.array((2,), "int32")} if draw.chance(0.2) else {}
-    return (draw.size(), draw.size()), named
+    return (draw.size(), draw.size()), draw.maybe(0.2, left_padding=draw.array((2,), "int32"))
 
 
 @layers("mlx_lm.models.cache.KVCache", method="update_and_fetch", open_sizes=True)

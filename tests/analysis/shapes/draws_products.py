@@ -54,7 +54,7 @@ def addmm(draw: Draw) -> Call:
     """What is added broadcasts to the product; an empty inner axis is refused now and then."""
     a, b = factors(draw, 1)
     shape = draw.broadcasting(product_shape(a.shape.head, b.shape.head))
-    return (draw.array(shape, kind(draw)), a, b), ({"alpha": 2.0} if draw.chance(0.2) else {})
+    return (draw.array(shape, kind(draw)), a, b), draw.maybe(0.2, alpha=2.0)
 
 
 @draws("inner")
@@ -147,9 +147,7 @@ def gather_mm(draw: Draw) -> Call:
     """Factors, and indices that broadcast."""
     a, b = factors(draw)
     chosen = draw.shape(0, 2)
-    kwargs: dict[str, Any] = {}
-    if draw.chance(0.4):
-        kwargs["lhs_indices"] = batched_indices(draw, chosen)
+    kwargs = draw.maybe(0.4, lhs_indices=batched_indices(draw, chosen))
     if draw.chance(0.8):
         if len(a.shape.head) > 2 and "lhs_indices" not in kwargs and draw.chance(0.8):
             chosen = a.shape.head[:-2]
@@ -230,10 +228,8 @@ def convolution(axes: int) -> Any:
     def draw_call(draw: Draw) -> Call:
         x, weight, groups = convolved(draw, axes)
         stride, padding = option(draw, axes, 1, 1, 2, 3), option(draw, axes, 0, 0, 1, 2)
-        kwargs: dict[str, Any] = {"groups": groups} if groups != 1 else {}
-        if draw.chance(0.4):
-            kwargs["dilation"] = option(draw, axes, 1, 2, 2, 0 if draw.chance(0.1) else 1)
-        return (x, weight, stride, padding), kwargs
+        kwargs = draw.maybe(0.4, dilation=option(draw, axes, 1, 2, 2, int(draw.chance(0.9))))
+        return (x, weight, stride, padding), kwargs | ({"groups": groups} if groups != 1 else {})
 
     return draw_call
 
@@ -243,13 +239,10 @@ def transposed(axes: int) -> Any:
 
     def draw_call(draw: Draw) -> Call:
         x, weight, groups = convolved(draw, axes)
-        kwargs: dict[str, Any] = {"groups": groups} if groups != 1 else {}
-        if draw.chance(0.4):
-            kwargs["output_padding"] = option(draw, axes, 0, 1)
-        if draw.chance(0.4):
-            kwargs["dilation"] = option(draw, axes, 1, 2)
         stride, padding = option(draw, axes, 1, 2, 2, 3), option(draw, axes, 0, 0, 1, 2)
-        return (x, weight, stride, padding), kwargs
+        added, dilation = option(draw, axes, 0, 1), option(draw, axes, 1, 2)
+        kwargs = draw.maybe(0.4, output_padding=added, dilation=dilation)
+        return (x, weight, stride, padding), kwargs | ({"groups": groups} if groups != 1 else {})
 
     return draw_call
 
@@ -267,15 +260,9 @@ def conv_general(draw: Draw) -> Call:
     padding = option(draw, axes, 0, 1, 2)
     if draw.chance(0.3):
         padding = tuple([draw.randint(0, 2) for _ in range(axes)] for _ in range(2))
-    kwargs: dict[str, Any] = {"groups": groups, "padding": padding}
-    for name, among in (
-        ("stride", (1, 2)),
-        ("kernel_dilation", (1, 2)),
-        ("input_dilation", (1, 2)),
-    ):
-        if draw.chance(0.5):
-            kwargs[name] = option(draw, axes, *among)
-    return (x, weight), kwargs
+    names = ("stride", "kernel_dilation", "input_dilation")
+    options = draw.maybe(0.5, **{name: option(draw, axes, 1, 2) for name in names})
+    return (x, weight), {"groups": groups, "padding": padding, **options}
 
 
 @draws("convolve", may_raise=True)
@@ -292,26 +279,15 @@ def convolve(draw: Draw) -> Call:
 
 def _one_axis(draw: Draw) -> Call:
     x = draw.array(least=0 if draw.wrong() else 1)
-    kwargs: dict[str, Any] = {}
-    if draw.chance(0.5):
-        kwargs["n"] = draw.size()
-    if draw.chance(0.5):
-        kwargs["axis"] = draw.axis(x)
-    return (x,), kwargs
+    return (x,), draw.maybe(0.5, n=draw.size(), axis=draw.axis(x))
 
 
 def _several_axes(draw: Draw) -> Call:
     x = draw.array(least=1 if draw.wrong() else 2)
-    kwargs: dict[str, Any] = {}
-    if draw.chance(0.6):
-        kwargs["axes"] = draw.axes(x)
-        if isinstance(kwargs["axes"], int):
-            kwargs["axes"] = (kwargs["axes"],)
-    if draw.chance(0.3):
-        axes = kwargs.get("axes")
-        count = len(axes) if axes else 2
-        kwargs["s"] = tuple(Size(draw.randint(1, 6)) for _ in range(count))
-    return (x,), kwargs
+    axes = draw.axes(x)
+    kwargs = draw.maybe(0.6, axes=(axes,) if isinstance(axes, int) else axes)
+    count = len(kwargs.get("axes") or (0, 1))
+    return (x,), kwargs | draw.maybe(0.3, s=tuple(Size(draw.randint(1, 6)) for _ in range(count)))
 
 
 for _name in ("fft", "ifft", "rfft", "irfft"):
@@ -322,7 +298,7 @@ for _name in ("fft", "ifft", "rfft", "irfft"):
 @draws("fft.fftfreq", "fft.rfftfreq", may_raise=True)
 def frequencies(draw: Draw) -> Call:
     """A number."""
-    return (draw.size(),), ({"d": draw.choice((0.5, 2.0, 0.0))} if draw.chance(0.3) else {})
+    return (draw.size(),), draw.maybe(0.3, d=draw.choice((0.5, 2.0, 0.0)))
 
 
 @draws("fft.fftshift", "fft.ifftshift")
@@ -337,20 +313,13 @@ def stft(draw: Draw) -> Call:
     """A signal, long enough mostly."""
     n_fft = draw.choice((8, 9, 16))
     signal = (*draw.shape(0, 2), draw.choice((40, 64, 100, 7)))
-    kwargs: dict[str, Any] = {"n_fft": n_fft, "pad_mode": "constant"}
-    if draw.chance(0.5):
-        kwargs["hop_length"] = draw.choice((3, 4, 8))
-    if draw.chance(0.4):
-        kwargs["center"] = draw.chance()
-    if draw.chance(0.4):
-        kwargs["onesided"] = draw.chance()
-    return (draw.array(signal, draw.choice(("float32", "float32", "complex64"))),), kwargs
+    hop, center, onesided = draw.choice((3, 4, 8)), draw.chance(), draw.chance()
+    kwargs = draw.maybe(0.5, hop_length=hop, center=center, onesided=onesided)
+    x = draw.array(signal, draw.choice(("float32", "float32", "complex64")))
+    return (x,), {"n_fft": n_fft, "pad_mode": "constant", **kwargs}
 
 
 # Linear algebra
-
-#: A stream: decompositions run on the CPU alone.
-CPU: dict[str, Any] = {}
 
 
 def matrices(draw: Draw, *, is_square: bool) -> ShapedArray:
@@ -364,13 +333,13 @@ def matrices(draw: Draw, *, is_square: bool) -> ShapedArray:
 
 
 for _name in ("qr", "svd", "pinv", "lu", "lu_factor"):
-    draws(f"linalg.{_name}")(lambda draw: ((matrices(draw, is_square=False),), CPU))
+    draws(f"linalg.{_name}")(lambda draw: ((matrices(draw, is_square=False),), {}))
 for _name in (
     *("inv", "tri_inv", "cholesky", "cholesky_inv", "eig", "eigh"),
     *("eigvals", "eigvalsh", "det", "slogdet"),
 ):
     draws(f"linalg.{_name}", may_raise="det" in _name)(
-        lambda draw: ((matrices(draw, is_square=True),), CPU)
+        lambda draw: ((matrices(draw, is_square=True),), {})
     )
 
 
@@ -411,21 +380,13 @@ def norm(draw: Draw) -> Call:
     # The greatest of no elements is refused.
     shape = filled(draw.shape())
     x = draw.array(shape, draw.choice(("float32", "float16", "int32", "bool")))
-    kwargs: dict[str, Any] = {}
-    if draw.chance(0.6):
-        # Axes that are named twice or don't exist are not refused for all orders of matrices.
-        axes = draw.axes(x)
-        rank = len(shape)
-        if isinstance(axes, (tuple, list)):
-            axes = tuple({axis % rank: axis for axis in axes if -rank <= axis < rank}.values())
-        kwargs["axis"] = axes
-    if draw.chance(0.3):
-        kwargs["keepdims"] = draw.chance()
-    if draw.chance(0.4):
-        kwargs["ord"] = draw.choice((1, 2, 3, "fro", 0.5, float("inf")))
-    if kwargs.get("ord") == 2 and x.dtype != "float32":
-        del kwargs["ord"]  # the norm by singular values is for float32 alone
-    return (x,), kwargs
+    # Axes that are named twice or don't exist are not refused for all orders of matrices.
+    axes, rank = draw.axes(x), len(shape)
+    if isinstance(axes, (tuple, list)):
+        axes = tuple({axis % rank: axis for axis in axes if -rank <= axis < rank}.values())
+    # The norm by singular values is for float32 alone.
+    order = draw.choice((1, 2 if x.dtype == "float32" else 1, 3, "fro", 0.5, float("inf")))
+    return (x,), draw.maybe(0.6, axis=axes) | draw.maybe(0.4, keepdims=draw.chance(), ord=order)
 
 
 # Quantization
@@ -484,9 +445,8 @@ def dequantize(draw: Draw) -> Call:
     """Words and scales that fit, mostly."""
     kwargs, groups, bits = settings(draw)
     shape = (*filled(draw.shape(1, 3)), groups * draw.randint(1, 3))
-    if draw.chance(0.2):
-        kwargs["dtype"] = DTypeValue(draw.choice(("float16", "float32")))
-    return quantized(draw, kwargs, shape, groups, bits), kwargs
+    dtype = DTypeValue(draw.choice(("float16", "float32")))
+    return quantized(draw, kwargs, shape, groups, bits), kwargs | draw.maybe(0.2, dtype=dtype)
 
 
 @draws("quantized_matmul", may_raise=True)
@@ -496,10 +456,8 @@ def quantized_matmul(draw: Draw) -> Call:
     rows, columns = draw.randint(1, 5), groups * draw.randint(1, 2)
     batch = draw.shape(1, 2) if draw.chance(0.2) else ()
     parts = quantized(draw, kwargs, (*batch, rows, columns), groups, bits)
-    inner = columns
-    if draw.chance(0.2):
-        kwargs["transpose"] = False
-        inner = rows
+    kwargs |= draw.maybe(0.2, transpose=False)
+    inner = rows if "transpose" in kwargs else columns
     ahead = (*draw.broadcasting(batch), draw.length()) if batch else draw.shape(0, 3)
     x = draw.array((*ahead, near(draw, inner)), draw.choice(("float32", "float16", "int32")))
     return (x, *parts), kwargs
@@ -516,9 +474,7 @@ def gather_qmm(draw: Draw) -> Call:
     x = draw.array(
         (*ahead, draw.length(), near(draw, columns)), draw.choice(("float32", "float16"))
     )
-    if draw.chance(0.9):
-        kwargs["rhs_indices"] = batched_indices(draw, chosen)
-    return (x, *parts), kwargs
+    return (x, *parts), kwargs | draw.maybe(0.9, rhs_indices=batched_indices(draw, chosen))
 
 
 @draws("qqmm", may_raise=True)
@@ -587,9 +543,8 @@ def attention(draw: Draw) -> Call:
         options["mask"] = draw.array(mask, "bool" if draw.chance() else dtype)
     elif draw.chance(0.5):
         options["mask"] = "causal" if draw.chance(0.8) else "other"
-    if draw.chance(0.15):
-        options["sinks"] = draw.array((near(draw, queries[1]),), dtype)
-    return tuple(arrays), options
+    sinks = draw.array((near(draw, queries[1]),), dtype)
+    return tuple(arrays), options | draw.maybe(0.15, sinks=sinks)
 
 
 @draws("fast.cross_entropy", may_raise=True)

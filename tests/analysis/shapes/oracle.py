@@ -128,6 +128,10 @@ class Draw(random.Random):
         """Whether to draw something invalid here."""
         return self.random() < 0.12
 
+    def maybe(self, part: float, **values: Any) -> dict[str, Any]:
+        """Keyword arguments, of which each is passed with this probability."""
+        return {name: value for name, value in values.items() if self.chance(part)}
+
     def length(self) -> int:
         """The length of an axis."""
         return self.choice((1, 2, 2, 3, 3, 4, 4, 5, 6, 0))

@@ -138,17 +138,11 @@ def _count(requirements: Requirements, value: object) -> Integer:
 @transfer("arange")
 def arange(requirements: Requirements, *args: object, **kwargs: object) -> object:
     """``mx.arange(stop)`` or ``mx.arange(start, stop, step)``."""
-    if "start" not in kwargs and (len(args) < 2 and "stop" not in kwargs):
-        return _from_zero(requirements, *args, **kwargs)
-    if len(args) == 0 and "start" not in kwargs:
-        return _range(requirements, 0, **kwargs)
+    if "start" not in kwargs and len(args) < 2 and "stop" not in kwargs:
+        args = (0, *args)
+    elif "start" not in kwargs and not args:
+        args = (0,)
     return _range(requirements, *args, **kwargs)
-
-
-def _from_zero(
-    requirements: Requirements, stop: object, step: object = None, dtype: object = None
-) -> object:
-    return _range(requirements, 0, stop, step, dtype)
 
 
 def _range(
@@ -162,7 +156,9 @@ def _range(
         start, stop = 0, start
     step = 1 if step is None else step
     parts = (start, stop, step)
-    made = dtype_argument(requirements, dtype, _range_dtype(parts))
+    kinds = [weak_kind(part) for part in parts]
+    usual = None if None in kinds else "float32" if "float" in kinds else "int32"
+    made = dtype_argument(requirements, dtype, usual)
     if made == "bool":
         requirements.refuse("there are no ranges of bool")
     for part in parts:
@@ -173,13 +169,6 @@ def _range(
     if step == 0:
         requirements.fail("the step is 0")
     return ShapedArray(ArrayShape((_range_length(start, stop, step),)), made)
-
-
-def _range_dtype(parts: tuple[object, ...]) -> DType:
-    kinds = [weak_kind(part) for part in parts]
-    if None in kinds:
-        return None
-    return "float32" if "float" in kinds else "int32"
 
 
 def _range_length(start: Any, stop: Any, step: Any) -> Integer:

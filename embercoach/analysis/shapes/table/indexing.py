@@ -328,7 +328,11 @@ def _gathered(
         kept.insert(0, common)
     left = [_basic(requirements, entry) for entry in after]
     blocks = [entry.shape for entry in taken if entry.kind == "block"]
-    _not_from_nothing(requirements, array, [common, *kept], [*_sources(after), rest], blocks)
+    if array.shape.elements == 0:
+        parts = (common, *kept, *_sources(after), rest, *blocks)
+        many = product(shape.elements for shape in parts)
+        if type(many) is int and many != 0:
+            requirements.fail(f"{array.shape} has no elements")
     return chained(*kept, *left, rest)
 
 
@@ -340,21 +344,6 @@ def _words(entries: list[Entry]) -> list[ShapedArray]:
 
 def _sources(entries: list[Entry]) -> list[ArrayShape]:
     return [entry.shape for entry in entries if entry.kind != "none"]
-
-
-def _not_from_nothing(
-    requirements: Requirements,
-    array: ShapedArray,
-    indices: list[ArrayShape],
-    left: list[ArrayShape],
-    blocks: list[ArrayShape],
-) -> None:
-    """Require that nothing is taken from an array without elements."""
-    if array.shape.elements != 0:
-        return
-    many = product(shape.elements for shape in (*indices, *left, *blocks))
-    if type(many) is int and many != 0:
-        requirements.fail(f"{array.shape} has no elements")
 
 
 # Functions

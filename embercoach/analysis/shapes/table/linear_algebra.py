@@ -244,7 +244,9 @@ def norm(
 ) -> object:
     """``mx.linalg.norm``: of vectors along one axis, of matrices along two."""
     array = array_argument(requirements, a)
-    dtype = _norm_dtype(array.dtype, ord)
+    dtype = floating(array.dtype) if isinstance(array.dtype, str) else None
+    if dtype == "complex64":
+        dtype = "float32" if ord is None else None
     if axis is None:
         return _whole_norm(requirements, array, ord, keepdims, dtype)
     axes = integers_of(axis)
@@ -294,10 +296,3 @@ def _check_order(requirements: Requirements, order: object, axes: int) -> None:
     is_number = type(order) in (int, float)
     if axes == 2 and is_number and order not in (1, -1, 2, -2, float("inf"), float("-inf")):
         requirements.fail(f"the order of a matrix norm is {order}")
-
-
-def _norm_dtype(dtype: DType, order: object) -> DType:
-    """Return the dtype of a norm: real, mostly."""
-    if dtype == "complex64":
-        return "float32" if order is None else None
-    return floating(dtype) if isinstance(dtype, str) else None

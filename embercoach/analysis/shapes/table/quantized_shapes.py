@@ -145,19 +145,15 @@ def dequantize(  # noqa: PLR0913, PLR0917
         requirements.fail(f"the matrix is {packed.dtype}, not uint32")
     requirements.least_rank(packed, 2, f"{packed.shape} has fewer than 2 axes")
     _check_mode(requirements, scaling, shift, mode)
-    result = _dequantized_dtype(scaling, shift, mode)
+    result: DType = "bfloat16" if isinstance(mode, str) else None
     if isinstance(dtype, DTypeValue):
         result = real_floating(requirements, dtype.dtype)
     elif dtype is not None:
         result = None
+    elif mode == "affine" and shift is not None:
+        result = promote(scaling.dtype, shift.dtype)
     size = _expanded(requirements, packed, scaling, groups, width)
     return ShapedArray(with_last(without_last(packed.shape), size), result)
-
-
-def _dequantized_dtype(scales: ShapedArray, biases: ShapedArray | None, mode: object) -> DType:
-    if mode == "affine" and biases is not None:
-        return promote(scales.dtype, biases.dtype)
-    return "bfloat16" if isinstance(mode, str) else None
 
 
 def _expanded(

@@ -117,7 +117,7 @@ def reduced(
         axes = axes_argument(requirements, axis, shape)
     if axes is None:
         return _reduced_somewhere(shape, axis, keepdims)
-    if filled and any(_size(shape, one) == 0 for one in axes):
+    if filled and any(shape.size(one) == 0 for one in axes):
         requirements.fail(f"the shape {shape} has nothing to reduce")
     if type(keepdims) not in (bool, int):
         return unknown_shape()
@@ -135,11 +135,6 @@ def _reduced_somewhere(shape: ArrayShape, axis: object, keepdims: object) -> Arr
     if keepdims not in (True, False) or kept < 0:
         return unknown_shape()
     return ArrayShape((ANY_INT,) * kept)
-
-
-def _size(shape: ArrayShape, axis: int) -> Integer:
-    """Return the size of an axis, ``ANY_INT`` where it isn't known."""
-    return shape.size(axis)
 
 
 def is_whole(array: ShapedArray, axis: object) -> bool | None:
@@ -393,7 +388,7 @@ def _partitioned(
 ) -> ArrayShape:
     shape, at = _sorted_axis(requirements, array, axis)
     if at is not None and is_integer(kth):
-        size = _size(shape, at)
+        size = shape.size(at)
         place = add(kth, size) if type(kth) is int and kth < 0 else kth
         if (type(place) is int and place < 0) or at_least(place, size):
             requirements.fail(f"{kth} is out of bounds for the size {size}")
@@ -424,7 +419,7 @@ def topk(requirements: Requirements, a: object, k: object, axis: object = -1) ->
     if at is None:
         return ShapedArray(_reduced_somewhere(shape, axis, True), array.dtype)
     many: Integer = k if is_integer(k) else ANY_INT
-    size = _size(shape, at)
+    size = shape.size(at)
     if (type(many) is int and many < 0) or at_least(many, add(size, 1)):
         requirements.fail(f"the axis has {size} elements, fewer than {many}")
     return ShapedArray(replaced(shape, (at,), (many,)), array.dtype)
@@ -452,7 +447,7 @@ def diff(requirements: Requirements, a: object, n: object = 1, axis: object = -1
         requirements.fail(f"the order is {n}")
     if at is None:
         return ShapedArray(_reduced_somewhere(array.shape, axis, True), array.dtype)
-    size = subtract(_size(array.shape, at), n) if is_integer(n) else ANY_INT
+    size = subtract(array.shape.size(at), n) if is_integer(n) else ANY_INT
     return ShapedArray(replaced(array.shape, (at,), (greatest((size, 0)),)), array.dtype)
 
 
