@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,11 +61,6 @@ def _documents() -> tuple[Any, ...]:
     return tuple(documents)
 
 
-def _seeds() -> Iterator[bytes]:
-    for document in _documents():
-        yield json.dumps(document).encode()
-
-
 def _content(data: bytes) -> bytes:
     """A file of a cache: of a document its parts with places that fit, of other data itself."""
     try:
@@ -97,4 +91,6 @@ def _execute(data: bytes) -> None:
     require(all(isinstance(name, str) for name in kept.entries), "a path that is no text")
 
 
-TARGET = Target("cache", _seeds, json_mutation(_documents, WORDS), _execute)
+TARGET = Target(
+    "cache", lambda: map(json.dumps, _documents()), json_mutation(_documents, WORDS), _execute
+)

@@ -25,24 +25,19 @@ HEADER = "[tool.embercoach]\n"
 WORDS = (
     *(key.name for key in (*KEYS, *SIMULATOR_KEYS)),
     *(f"{key.name} = " for key in KEYS),
-    *(
-        "[tool.embercoach]",
-        "[simulator]",
-        "[per-file-ignores]",
-        "[kernel-builders.'a.B']",
-        "\n[[a]]\n",
-    ),
+    *("[tool.embercoach]", "[simulator]", "[per-file-ignores]"),
+    *("[kernel-builders.'a.B']", "\n[[a]]\n"),
     *("true", "false", "[]", "{}", "''", '"ember"', '["ALL"]', '["DTYPE-001"]', "{ value = 1 }"),
     *("1979-05-27", "07:32:00", "inf", "nan", "'**/[a-'", "'!x'", "'../../x'", "'/etc'", "'\\x00'"),
     *(" = ", ".", "[", "]", "{", "}", ",", '"', "'", '"""', "\n", "#"),
 )
 
 
-def _seeds() -> Iterator[bytes]:
+def _seeds() -> Iterator[str]:
     for text in seeds.configurations():
-        yield text.encode("utf-8", "surrogatepass")
+        yield text
         if "[tool." not in text and not text.lstrip().startswith("["):
-            yield (HEADER + text).encode("utf-8", "surrogatepass")
+            yield HEADER + text
 
 
 @cache

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tests.fuzz import seeds
 from tests.fuzz.mutation import text_mutation
 from tests.fuzz.soundness import examine
@@ -13,71 +11,26 @@ WORDS = (
     *("kernel", "void", "device", "constant", "threadgroup", "thread", "const", "float", "half"),
     *("uint", "int", "bool", "char", "ulong", "bfloat16_t", "float4", "half2", "uint3", "float4x4"),
     *("x", "y", "x_shape", "x_strides", "x_ndim", "T", "elem", "if", "else", "for", "while", "do"),
-    *(
-        "switch",
-        "case",
-        "break;",
-        "continue;",
-        "return;",
-        "struct",
-        "enum",
-        "template <typename T>",
-    ),
+    *("switch", "case", "break;", "continue;"),
+    *("return;", "struct", "enum", "template <typename T>"),
     *("[[buffer(0)]]", "[[thread_position_in_grid]]", '[[host_name("a")]]', "[[kernel]]"),
     *("thread_position_in_grid.x", "thread_index_in_simdgroup", "threadgroup_position_in_grid"),
-    *(
-        "threadgroup_barrier(mem_flags::mem_threadgroup);",
-        "simdgroup_barrier(mem_flags::mem_none);",
-    ),
+    "threadgroup_barrier(mem_flags::mem_threadgroup);",
+    "simdgroup_barrier(mem_flags::mem_none);",
     *("simd_sum(x[0])", "simd_shuffle_down(v, 1)", "atomic_fetch_add_explicit(&y[0], 1,"),
     *("memory_order_relaxed)", "as_type<uint>(v)", "static_cast<float>(v)", "metal::fast::exp(v)"),
-    *(
-        "#define A(x) x x",
-        "#include <metal_stdlib>",
-        "#if 1",
-        "#else",
-        "#endif",
-        "##",
-        "__VA_ARGS__",
-    ),
+    *("#define A(x) x x", "#include <metal_stdlib>", "#if 1", "#else", "#endif"),
+    *("##", "__VA_ARGS__"),
     *("using namespace metal;", "constexpr", "auto", "&", "*", "->", "::", "<<", ">>", "%", "/ 0"),
-    *(
-        "{",
-        "}",
-        "(",
-        ")",
-        "[",
-        "]",
-        ";",
-        ",",
-        "?",
-        ":",
-        "=",
-        "+=",
-        "++",
-        "--",
-        "!",
-        "~",
-        "^",
-        "\\\n",
-    ),
+    *("{", "}", "(", ")", "[", "]", ";", ",", "?", ":", "=", "+=", "++", "--", "!", "~"),
+    *("^", "\\\n"),
     *("// embercoach: ignore", "// embercoach: ignore[KERNEL-RACE-001]", "/*", "*/", "// noqa"),
 )
-
-
-def _units() -> Iterator[bytes]:
-    for text in seeds.metal_units():
-        yield text.encode("utf-8", "surrogatepass")
 
 
 def execute_unit(data: bytes) -> None:
     """Check a ``.metal`` file."""
     examine(data, "unit.metal")
-
-
-def _bodies() -> Iterator[bytes]:
-    for text in seeds.kernel_bodies()[::4]:
-        yield text.encode("utf-8", "surrogatepass")
 
 
 def execute_body(data: bytes) -> None:
@@ -96,7 +49,10 @@ def execute_body(data: bytes) -> None:
     examine(program.encode("utf-8", "surrogatepass"), "launch.py")
 
 
-UNIT = Target("metal", _units, text_mutation(seeds.metal_units, WORDS), execute_unit)
+UNIT = Target("metal", seeds.metal_units, text_mutation(seeds.metal_units, WORDS), execute_unit)
 BODY = Target(
-    "kernel-body", _bodies, text_mutation(seeds.kernel_bodies, (*WORDS, "\n----\n")), execute_body
+    "kernel-body",
+    lambda: seeds.kernel_bodies()[::4],
+    text_mutation(seeds.kernel_bodies, (*WORDS, "\n----\n")),
+    execute_body,
 )

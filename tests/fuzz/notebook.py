@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tests.fuzz import python_source, seeds
@@ -15,23 +14,9 @@ from tests.fuzz.target import Target
 WORDS = (
     *("cells", "cell_type", "code", "markdown", "raw", "source", "metadata", "outputs", "id"),
     *("nbformat", "nbformat_minor", "kernelspec", "language_info", "name", "language", "python"),
-    *(
-        "%%time\n",
-        "%load_ext a\n",
-        "!ls\n",
-        "x = !ls\n",
-        "%%bash\n",
-        "?x\n",
-        "x?\n",
-        "/f x\n",
-        ";f x\n",
-    ),
+    *("%%time\n", "%load_ext a\n", "!ls\n", "x = !ls\n", "%%bash\n", "?x\n", "x?\n"),
+    *("/f x\n", ";f x\n"),
 )
-
-
-def _seeds() -> Iterator[bytes]:
-    for text in seeds.notebooks()[::4]:
-        yield text.encode("utf-8", "surrogatepass")
 
 
 @cache
@@ -39,10 +24,9 @@ def _documents() -> tuple[Any, ...]:
     return tuple(json.loads(text) for text in seeds.notebooks()[::20])
 
 
-def _execute(data: bytes) -> None:
-    examine(data, "notebook.ipynb")
-
-
 TARGET = Target(
-    "notebook", _seeds, json_mutation(_documents, WORDS, python_source.MUTATION), _execute
+    "notebook",
+    lambda: seeds.notebooks()[::4],
+    json_mutation(_documents, WORDS, python_source.MUTATION),
+    partial(examine, name="notebook.ipynb"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from tests.fuzz import metal_source, seeds
 from tests.fuzz.mutation import text_mutation
@@ -10,16 +10,8 @@ from tests.fuzz.soundness import examine
 from tests.fuzz.target import Target
 
 WORDS = (
-    *(
-        '@"',
-        "@(",
-        "@[",
-        "@{",
-        "@interface A : NSObject",
-        "@implementation A",
-        "@end",
-        "@autoreleasepool",
-    ),
+    *('@"', "@(", "@[", "@{", "@interface A : NSObject", "@implementation A"),
+    *("@end", "@autoreleasepool"),
     *("[device newBufferWithLength:4 options:0]", "[encoder setBuffer:b offset:0 atIndex:0];"),
     *("[queue commandBuffer]", '[library newFunctionWithName:@"k"]', "^(int a) {", 'R"metal('),
     *(')metal"', "newLibraryWithSource:", "dispatchThreads:MTLSizeMake(1, 1, 1)", "- (void)run {"),
@@ -27,18 +19,9 @@ WORDS = (
 )
 
 
-def _seeds() -> Iterator[bytes]:
-    for text in seeds.objective_c_files():
-        yield text.encode("utf-8", "surrogatepass")
-
-
-def _execute(data: bytes) -> None:
-    examine(data, "host.mm")
-
-
 TARGET = Target(
     "objective-c",
-    _seeds,
+    seeds.objective_c_files,
     text_mutation(seeds.objective_c_files, (*WORDS, *metal_source.WORDS)),
-    _execute,
+    partial(examine, name="host.mm"),
 )

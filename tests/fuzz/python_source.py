@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tests.fuzz import seeds
 from tests.fuzz.mutation import grafting, text_mutation
 from tests.fuzz.soundness import examine
@@ -16,11 +14,6 @@ WORDS = (
 )
 
 
-def _seeds() -> Iterator[bytes]:
-    for program in seeds.python_programs()[::4]:  # mutations take from the others
-        yield program.encode("utf-8", "surrogatepass")
-
-
 def execute(data: bytes) -> None:
     """Check a Python file."""
     """Check a Python file."""
@@ -28,4 +21,5 @@ def execute(data: bytes) -> None:
 
 
 MUTATION = text_mutation(seeds.python_programs, WORDS, [grafting(seeds.python_programs)])
-TARGET = Target("python", _seeds, MUTATION, execute)
+# Mutations take from the other programs.
+TARGET = Target("python", lambda: seeds.python_programs()[::4], MUTATION, execute)

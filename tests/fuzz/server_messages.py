@@ -146,11 +146,6 @@ def _sessions() -> tuple[list[dict[str, Any]], ...]:
     return (*map(_messages, programs), *map(_notebook_messages, programs[::3]))
 
 
-def _seeds() -> Iterator[bytes]:
-    for session in _sessions():
-        yield json.dumps(session).encode()
-
-
 class _Pool:
     """Does jobs at once, as a worker does them."""
 
@@ -261,5 +256,9 @@ def _good() -> tuple[Any, ...]:
 
 
 TARGET = Target(
-    "server", _seeds, json_mutation(_good, WORDS, python_source.MUTATION), _execute, largest=8_000
+    "server",
+    lambda: map(json.dumps, _sessions()),
+    json_mutation(_good, WORDS, python_source.MUTATION),
+    _execute,
+    largest=8_000,
 )

@@ -109,7 +109,7 @@ def fuzz(target: Target, corpus: Path, faults: Path, options: list[str]) -> NoRe
     """Fuzz a target with libFuzzer's options; libFuzzer ends the process."""
     corpus.mkdir(parents=True, exist_ok=True)
     faults.mkdir(parents=True, exist_ok=True)
-    for seed in target.seeds():
+    for seed in target.inputs():
         if len(seed) <= target.largest:
             (corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
     session = Session(target, faults)

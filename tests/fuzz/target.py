@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -26,10 +26,14 @@ class Target:
     """
 
     name: str
-    seeds: Callable[[], Iterable[bytes]]
+    seeds: Callable[[], Iterable[str]]
     mutate: Mutate
     execute: Callable[[bytes], None]
     largest: int = 6_000
+
+    def inputs(self) -> Iterator[bytes]:
+        """Yield the seeds, encoded."""
+        return (seed.encode("utf-8", "surrogatepass") for seed in self.seeds())
 
 
 def require(held: bool, fault: str) -> None:

@@ -24,7 +24,7 @@ UNIT = b"kernel void f(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
 def test_mutated_seeds_have_no_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path.cwd())  # a target changes it, and this changes it back
     target = load(name)
-    seeds = list(target.seeds())
+    seeds = list(target.inputs())
     assert len(seeds) >= 5
     for seed in seeds[:3]:
         target.execute(seed)
@@ -34,7 +34,7 @@ def test_mutated_seeds_have_no_fault(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_many_mutations_of_python_parse() -> None:
-    seeds, random = list(python_source.TARGET.seeds()), Random(1)
+    seeds, random = list(python_source.TARGET.inputs()), Random(1)
     parsed = 0
     for number in range(60):
         text = python_source.MUTATION(seeds[number], random).decode("utf-8", "replace")

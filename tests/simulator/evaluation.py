@@ -1,8 +1,8 @@
-"""Bodies of kernels run on NumPy arrays, for the tests of the Metal library."""
+"""Bodies of kernels, launched in one dimension; on NumPy arrays for tests of the Metal library."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
@@ -18,6 +18,34 @@ _DTYPES = {np.dtype(np.float32): mx.float32, np.dtype(np.float16): mx.float16} |
     for bits in (8, 16, 32, 64)
 }
 _DTYPES[np.dtype(bool)] = mx.bool_
+
+
+def launch(
+    body: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, tuple[Sequence[int], mx.Dtype]],
+    *,
+    threads: int = 1,
+    threadgroup: int | None = None,
+    build: Mapping[str, Any] | None = None,
+    **call: Any,
+) -> list[mx.array]:
+    """Launch a body in one dimension; `build` and `call` are further arguments of MLX."""
+    kernel = mx.fast.metal_kernel(
+        name="tried",
+        input_names=list(inputs),
+        output_names=list(outputs),
+        source=body,
+        **(build or {}),
+    )
+    return kernel(
+        inputs=list(inputs.values()),
+        grid=(threads, 1, 1),
+        threadgroup=(threadgroup or min(max(threads, 1), 1024), 1, 1),
+        output_shapes=[tuple(shape) for shape, _ in outputs.values()],
+        output_dtypes=[dtype for _, dtype in outputs.values()],
+        **call,
+    )
 
 
 def evaluate(
@@ -37,23 +65,16 @@ def evaluate(
     With checks, a finding fails the test that launched.
     """
     # Fewer than eight elements would come as `constant`.
-    given = [mx.array(value) for value in inputs.values()]
-    assert all(value.size >= 8 for value in given)
+    given = {name: mx.array(value) for name, value in inputs.items()}
+    assert all(value.size >= 8 for value in given.values())
     with activate(checks=checks, on_finding="raise"):
-        kernel = mx.fast.metal_kernel(
-            name="evaluated",
-            input_names=list(inputs),
-            output_names=list(outputs),
-            source=body,
-            header=header,
-            atomic_outputs=atomic,
-        )
-        results = kernel(
-            inputs=given,
-            grid=(threads, 1, 1),
-            threadgroup=(threadgroup or min(threads, 1024), 1, 1),
-            output_shapes=[tuple(shape) for shape, _ in outputs.values()],
-            output_dtypes=[_DTYPES[np.dtype(dtype)] for _, dtype in outputs.values()],
+        results = launch(
+            body,
+            given,
+            {name: (shape, _DTYPES[np.dtype(dtype)]) for name, (shape, dtype) in outputs.items()},
+            threads=threads,
+            threadgroup=threadgroup,
+            build={"header": header, "atomic_outputs": atomic},
             init_value=init,
         )
         return {name: np.array(result) for name, result in zip(outputs, results, strict=True)}

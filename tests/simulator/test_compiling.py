@@ -9,6 +9,7 @@ import mlx.core as mx
 import pytest
 
 from embercoach.simulator.session.compiling import compiling, families, key
+from tests.simulator.evaluation import launch
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
@@ -74,12 +75,12 @@ def kernel(body: str, header: str = "", **more: Any) -> Any:
 
 
 def call(made: Any, x: mx.array | float | None = None, **more: Any) -> list[mx.array]:
-    outputs = made(
-        inputs=[mx.zeros((16,)) if x is None else x],
-        grid=(16, 1, 1),
-        threadgroup=(16, 1, 1),
-        **{"output_shapes": [(16,)], "output_dtypes": [mx.float32], **more},
-    )
+    defaults = {
+        "inputs": [mx.zeros((16,)) if x is None else x],
+        "output_shapes": [(16,)],
+        "output_dtypes": [mx.float32],
+    }
+    outputs = made(grid=(16, 1, 1), threadgroup=(16, 1, 1), **{**defaults, **more})
     assert isinstance(outputs, list)
     return outputs
 
@@ -109,17 +110,9 @@ def test_nothing_is_run() -> None:
 
 @ON_LINUX
 def test_which_input_it_is() -> None:
-    two = {"name": "two", "input_names": ["a", "b"], "output_names": ["y"]}
     body = "const device float* p = b;\ny[0] = a[0] + p[0];"
     with compiling() as recorder:
-        made: Any = mx.fast.metal_kernel(**two, source=body)
-        made(
-            inputs=[mx.zeros((16,)), mx.zeros((16,))],
-            grid=(1, 1, 1),
-            threadgroup=(1, 1, 1),
-            output_shapes=[(1,)],
-            output_dtypes=[mx.float32],
-        )
+        launch(body, dict.fromkeys("ab", mx.zeros((16,))), {"y": ((1,), mx.float32)})
     (found,) = recorder.findings
     assert (found.kind, found.line) == ("variant-does-not-compile", 1)
     assert found.message == "kernel does not compile if `b` has fewer than 8 elements"
@@ -151,10 +144,4 @@ def test_variants_are_tried_once() -> None:
 @ON_LINUX
 def test_mistakes_in_the_arguments_stay_those_of_mlx() -> None:
     with compiling(), pytest.raises(ValueError, match="Expected `inputs` to have size 1"):
-        kernel("y[0] = x[0];")(
-            inputs=[],
-            grid=(1, 1, 1),
-            threadgroup=(1, 1, 1),
-            output_shapes=[(1,)],
-            output_dtypes=[mx.float32],
-        )
+        call(kernel("y[0] = x[0];"), inputs=[])

@@ -21,7 +21,7 @@ from embercoach.simulator.answers import AskedBuffer, MalformedError, Request, r
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import Limits, RawFinding
-from tests.simulator.units import Bench, ends_soon, given, is_running, wanted
+from tests.simulator.units import Bench, ends_soon, is_running, wanted, works
 
 X = np.arange(64, dtype=np.int32)
 SYSTEM = """
@@ -30,18 +30,6 @@ SYSTEM = """
     extern "C" void* malloc(unsigned long); extern "C" int ftruncate(int, long);
 """
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a limit that only Linux has")
-
-
-@pytest.fixture(scope="module")
-def bench(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    process = Process(toolchain)
-    yield Bench(toolchain, process, tmp_path_factory.mktemp("units"))
-    process.close()
-
-
-def _works(bench: Bench) -> bool:
-    result = bench.run("y[i] = x[i] * 2;", given("x", X), wanted("y", 64))
-    return result.findings == () and (result.outputs[0].view(np.int32) == 2 * X).all()
 
 
 def _attack(bench: Bench, statement: str, **more: Any) -> tuple[np.ndarray, tuple[RawFinding, ...]]:
@@ -58,7 +46,7 @@ def test_fork_in_a_body_shifts_no_answer(bench: Bench, *, checks: bool) -> None:
     values, findings = _attack(bench, statement, checks=checks)
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
-    assert _works(bench)
+    assert works(bench)
     if sys.platform == "linux":
         values, _ = _attack(bench, "y[1] = fork();", grid=1, threadgroup=1, checks=checks)
         assert values[1] == -1
@@ -84,7 +72,7 @@ def test_copies_of_the_process_answer_nothing_and_end_with_it(permissive: Bench)
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
     for _ in range(2):
-        assert _works(permissive)
+        assert works(permissive)
     statement = "int copy = fork(); if (copy == 0) for (;;) sleep(60); y[1] = copy;"
     values, findings = _attack(permissive, statement, grid=1, threadgroup=1)
     assert findings == ()
@@ -110,15 +98,15 @@ def test_memory_beyond_the_limit_is_refused(bench: Bench) -> None:
     assert 0 < values[1] * block < 2 << 30
     values, findings = _attack(bench, f"for (;;) *(volatile int*)malloc({block}) = 1;")
     assert [finding.kind for finding in findings] == ["crash"]
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_launch_of_large_buffers_gets_the_memory_that_it_needs(bench: Bench) -> None:
-    assert _works(bench)
+    assert works(bench)
     result = bench.run("y[i] = 7;", wanted("y", 5 << 20), grid=64)
     assert {finding.kind for finding in result.findings} == {"unwritten-output"}
     assert (result.outputs[0].view(np.int32)[:64] == 7).all()
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_files_of_a_kernel_are_small(bench: Bench, tmp_path: Path) -> None:
@@ -130,7 +118,7 @@ def test_files_of_a_kernel_are_small(bench: Bench, tmp_path: Path) -> None:
     """
     _attack(bench, statement, limits=Limits(seconds=5))
     assert path.stat().st_size <= 1 << 20
-    assert _works(bench)
+    assert works(bench)
 
 
 def _framed(message: str) -> str:
@@ -158,14 +146,14 @@ def test_forged_answer_is_a_crash_of_its_launch(bench: Bench, message: str) -> N
     _, findings = _attack(bench, _framed(message))
     (finding,) = findings
     assert (finding.kind, finding.detail) == ("crash", "its process sent a malformed answer")
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_buffers_cut_by_a_kernel_are_a_crash_of_its_launch(bench: Bench) -> None:
     statement = "for (int file = 3; file < 64; file++) ftruncate(file, 0);"
     _, findings = _attack(bench, statement)
     assert {finding.kind for finding in findings} == {"crash"}
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_questions_without_end_are_a_crash_or_a_timeout(
@@ -175,14 +163,14 @@ def test_questions_without_end_are_a_crash_or_a_timeout(
     _, findings = _attack(bench, f"for (;;) {{ {_framed('{}')} }}", limits=Limits(seconds=0.5))
     assert {finding.kind for finding in findings} <= {"crash", "timeout"}
     assert findings
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_late_answer_is_dropped(bench: Bench) -> None:
     values, findings = _attack(bench, _framed('{"is": "result", "request": 0, "nonce": ""}'))
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
-    assert _works(bench)
+    assert works(bench)
 
 
 _RUN = {"seconds": 0.5, "accesses": 3, "ended": True, "cut": 0, "traffic": [[1, 2]], "findings": []}
@@ -339,7 +327,7 @@ def test_process_gets_no_secrets_and_no_files(
         os.set_inheritable(file.fileno(), True)
         process = Process(toolchain)
         own = Bench(toolchain, process, bench.folder)
-        assert _works(own)
+        assert works(own)
     assert process._child is not None
     pid = process._child._process.pid
     assert b"GITHUB_TOKEN" not in Path(f"/proc/{pid}/environ").read_bytes()

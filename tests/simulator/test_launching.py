@@ -11,6 +11,8 @@ import pytest
 
 from embercoach.simulator import KernelFault, activate
 from embercoach.simulator.reporting.compiler_errors import CompileError
+from tests.simulator import evaluation
+from tests.simulator.evaluation import launch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
@@ -34,19 +36,11 @@ def recorder(request):
     assert all((launch.accesses > 0) == request.param for launch in recorder.launches)
 
 
-def run(source, inputs, shape, dtype=mx.float32, *, threads=None, build=None, **call):
+def run(source, inputs, shape, dtype=mx.float32, **call):
     names = [chr(ord("a") + i) for i in range(len(inputs))]
-    kernel = mx.fast.metal_kernel(
-        name="kernel", input_names=names, output_names=["o"], source=source, **(build or {})
-    )
-    (output,) = kernel(
-        inputs=inputs,
-        grid=(int(np.prod(shape)) if threads is None else threads, 1, 1),
-        threadgroup=(32, 1, 1),
-        output_shapes=[shape],
-        output_dtypes=[dtype],
-        **call,
-    )
+    given, threads = dict(zip(names, inputs, strict=True)), int(np.prod(shape))
+    outputs = {"o": (shape, dtype)}
+    (output,) = launch(source, given, outputs, threads=threads, threadgroup=32, **call)
     assert output.shape == shape
     assert output.dtype == dtype
     return output
@@ -102,10 +96,9 @@ def test_a_fault_raises_where_the_kernel_is_called():
     assert finding.thread == (39, 0, 0)
     assert finding.message == ("out-of-bounds read of `a[40]`: 40 elements")
     file, line = finding.launched_at
-    assert Path(file) == Path(__file__)
-    assert (
-        Path(file).read_text(encoding="utf-8").split("\n")[line - 1].strip().startswith("(output")
-    )
+    assert Path(file) == Path(evaluation.__file__)
+    text = Path(file).read_text(encoding="utf-8").split("\n")[line - 1]
+    assert text.strip() == "return kernel("
 
 
 def test_threadgroup_memory_has_an_end():

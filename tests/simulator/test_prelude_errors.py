@@ -12,6 +12,7 @@ from embercoach.metal.library import MLX_NAMES
 from embercoach.simulator import activate
 from embercoach.simulator.build.objects import HEADERS
 from embercoach.simulator.reporting.compiler_errors import CompileError
+from tests.simulator.evaluation import launch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,17 +23,8 @@ if TYPE_CHECKING:
 def compiled(body: str, header: str = "") -> None:
     """Compile a kernel with a device input ``x``, a constant one ``c`` and the output ``y``."""
     with activate(checks=True):
-        kernel = mx.fast.metal_kernel(
-            name="tried", input_names=["x", "c"], output_names=["y"], source=body, header=header
-        )
-        kernel(
-            inputs=[mx.zeros((32,)), mx.zeros((4,))],
-            grid=(1, 1, 1),
-            threadgroup=(1, 1, 1),
-            output_shapes=[(32,)],
-            output_dtypes=[mx.float32],
-            init_value=0,
-        )
+        inputs = {"x": mx.zeros((32,)), "c": mx.zeros((4,))}
+        launch(body, inputs, {"y": ((32,), mx.float32)}, build={"header": header}, init_value=0)
 
 
 REJECTED = {

@@ -9,6 +9,7 @@ import pytest
 
 from embercoach.simulator import activate
 from embercoach.simulator.profile.counts import combined, merged_vectors
+from tests.simulator.evaluation import launch
 
 if TYPE_CHECKING:
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
@@ -27,23 +28,15 @@ def profiled(
     atomic: bool = False,
 ) -> LaunchProfile:
     with activate(profile=True) as recorder:
-        kernel = mx.fast.metal_kernel(
-            name="counted",
-            input_names=["x"],
-            output_names=["y"],
-            header=header,
-            source="uint i = thread_position_in_grid.x;\n" + body,
-            atomic_outputs=atomic,
-        )
-        y = kernel(
-            inputs=[mx.ones((size,), dtype)],
-            grid=(threads, 1, 1),
-            threadgroup=(threadgroup, 1, 1),
-            output_shapes=[(size,)],
-            output_dtypes=[mx.int32 if atomic else dtype],
+        launch(
+            "uint i = thread_position_in_grid.x;\n" + body,
+            {"x": mx.ones((size,), dtype)},
+            {"y": ((size,), mx.int32 if atomic else dtype)},
+            threads=threads,
+            threadgroup=threadgroup,
+            build={"header": header, "atomic_outputs": atomic},
             init_value=0,
         )
-        mx.eval(y)
     (profile,) = recorder.profiles
     return profile
 

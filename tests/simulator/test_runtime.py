@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from textwrap import dedent
 from typing import Any
@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embercoach.simulator.build.toolchain import Toolchain
-from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import Buffer, RawFinding
 from tests.simulator.units import Bench, begun, given, wanted
 
@@ -19,13 +17,6 @@ X = np.arange(64, dtype=np.int32) + 1
 LANE = np.arange(64) % 32
 THREE = X.reshape(16, 4)[:, :3].sum(1).repeat(4)
 HALVES = X.astype(np.float16)
-
-
-@pytest.fixture(scope="module")
-def bench(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    process = Process(toolchain)
-    yield Bench(toolchain, process, tmp_path_factory.mktemp("units"))
-    process.close()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from embercoach.simulator import child_process as module
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.child_process import Process
 from embercoach.simulator.model import Buffer, Limits, RawFinding, SimulatorError
-from tests.simulator.units import Bench, begun, given, wanted
+from tests.simulator.units import Bench, begun, ends_soon, given, wanted, works
 
 X = np.arange(64, dtype=np.int32)
 SOON = Limits(seconds=0.1)
@@ -67,11 +67,6 @@ def _children() -> set[int]:
     return mine
 
 
-def _works(bench: Bench) -> bool:
-    result = bench.run("y[i] = x[i] * 2;", given("x", X), wanted("y", 64))
-    return result.findings == () and (result.outputs[0].view(np.int32) == 2 * X).all()
-
-
 def _only(findings: tuple[RawFinding, ...]) -> RawFinding:
     (finding,) = findings
     return finding
@@ -99,7 +94,7 @@ def test_endless_loop_is_a_timeout(
     assert time.monotonic() - start < PATIENCE
     assert finding.at.line in line
     assert finding.at.thread is not None
-    assert _works(bench)
+    assert works(bench)
 
 
 @pytest.mark.sampled(4)
@@ -122,7 +117,7 @@ def test_invalid_pointer_is_a_crash(
     finding = _only(result.findings)
     assert (finding.kind, finding.at.line, finding.at.thread) == ("crash", 3, (7, 0, 0))
     assert what in finding.detail
-    assert _works(bench)
+    assert works(bench)
 
 
 @pytest.mark.sampled(3)
@@ -153,7 +148,7 @@ def test_stack_overflow_is_a_crash(
     assert finding.kind == "crash"
     assert "stack" in finding.detail
     assert finding.at.line in (2, 40, 41)
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_division_by_zero_gives_a_number(bench: Bench) -> None:
@@ -170,7 +165,7 @@ def test_writes_all_over_the_address_space_go_nowhere(bench: Bench) -> None:
     body = "for (long k = -7; k < 8; k++) y[i + k * (1l << 30)] = 1;"
     result = bench.run(body, wanted("y", 64), grid=4, threadgroup=4)
     assert "out-of-bounds" in {finding.kind for finding in result.findings}
-    assert _works(bench)
+    assert works(bench)
     unchecked = bench.run(body, wanted("y", 64), grid=4, threadgroup=4, checks=False)
     assert unchecked.findings == ()
 
@@ -189,7 +184,7 @@ def test_four_gigabytes_are_refused_at_once(bench: Bench) -> None:
     with pytest.raises(SimulatorError, match=r"4,294,967,296 bytes; the limit is 2,147,483,648"):
         bench.run("y[i] = 1;", output)
     assert time.monotonic() - start < PATIENCE
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_records_that_take_too_much_are_refused(bench: Bench) -> None:
@@ -216,7 +211,7 @@ def test_object_that_is_none_is_an_error(bench: Bench) -> None:
     header = 'extern "C" int nowhere_at_all(int);'
     with pytest.raises(SimulatorError, match="nowhere_at_all"):
         bench.run("y[i] = nowhere_at_all(i);", wanted("y", 64), header=header)
-    assert _works(bench)
+    assert works(bench)
 
 
 def _pid(others: set[int]) -> int:
@@ -226,7 +221,7 @@ def _pid(others: set[int]) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int]) -> None:
-    assert _works(bench)
+    assert works(bench)
     first = _pid(others)
     body = "while (go) ;"
     bench.build(body, {"y": begun("y", X)}, header=BACKGROUND)  # which takes longer than the timer
@@ -234,7 +229,7 @@ def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int])
     result = bench.run(body, begun("y", X), header=BACKGROUND, limits=Limits(seconds=5))
     finding = _only(result.findings)
     assert (finding.kind, finding.detail) == ("crash", "its process ended by SIGKILL")
-    assert _works(bench)
+    assert works(bench)
     assert _pid(others) != first
 
 
@@ -242,34 +237,34 @@ def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int])
 def test_child_that_does_not_answer_is_a_timeout(
     bench: Bench, others: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _works(bench)
+    assert works(bench)
     monkeypatch.setattr(module, "_GRACE", 0.5)
     os.kill(_pid(others), signal.SIGSTOP)
     finding = _only(bench.run("y[i] = 1;", wanted("y", 64), limits=SOON).findings)
     assert (finding.kind, finding.at.line) == ("timeout", None)
-    assert _works(bench)
+    assert works(bench)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_child_that_died_between_launches_is_replaced(bench: Bench, others: set[int]) -> None:
-    assert _works(bench)
+    assert works(bench)
     os.kill(_pid(others), signal.SIGKILL)
     time.sleep(0.1)
-    assert _works(bench)
+    assert works(bench)
 
 
 def test_fork_gets_a_child_of_its_own(bench: Bench) -> None:
-    assert _works(bench)
+    assert works(bench)
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            code = 0 if _works(bench) else 2
+            code = 0 if works(bench) else 2
             bench.process.close()
         finally:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
-    assert _works(bench)
+    assert works(bench)
 
 
 _PROGRAM = """
@@ -284,12 +279,12 @@ _PROGRAM = """
     from embercoach.simulator.model import Limits
     from embercoach.simulator.child_process import Process
     from embercoach.simulator.build.toolchain import find_toolchain
-    from tests.simulator.units import Bench, begun, given, wanted
+    from tests.simulator.units import Bench, begun, works
 
     toolchain = find_toolchain()
     bench = Bench(toolchain, Process(toolchain), Path(sys.argv[2]))
     x = np.arange(64, dtype=np.int32)
-    bench.run("y[i] = x[i] * 2;", given("x", x), wanted("y", 64))
+    assert works(bench)
     print(bench.process._child._process.pid, flush=True)
     {rest}
 """
@@ -303,19 +298,6 @@ def _program(rest: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def _is_gone(pid: int) -> bool:
-    for _ in range(40):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        state = Path(f"/proc/{pid}/stat")
-        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
-            return True  # of a parent that is gone: for init to collect
-        time.sleep(0.05)
-    return False
-
-
 @contextmanager
 def _running(rest: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A program whose child works, which must be gone when the program is."""
@@ -323,7 +305,7 @@ def _running(rest: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         assert program.stdout is not None
         pid = int(program.stdout.readline())
         yield program
-    assert _is_gone(pid)
+    assert ends_soon(pid)
 
 
 def _endless(seconds: float) -> str:
@@ -335,13 +317,13 @@ def _endless(seconds: float) -> str:
     "rest", ["import os; os._exit(0)", pytest.param("", marks=pytest.mark.exhaustive)]
 )
 def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> None:
-    assert _works(bench)  # compiles the unit
+    assert works(bench)  # compiles the unit
     with _running(rest, folder) as program:
         assert program.wait(PATIENCE) == 0
 
 
 def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
-    assert _works(bench)
+    assert works(bench)
     with _running(_endless(30), folder) as program:
         time.sleep(0.1)
         program.kill()
@@ -349,7 +331,7 @@ def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder
 
 
 def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> None:
-    assert _works(bench)
+    assert works(bench)
     with _running(_endless(30), folder) as program:
         time.sleep(0.1)
         start = time.monotonic()

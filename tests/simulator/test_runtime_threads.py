@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.simulator.build.toolchain import Toolchain
-from embercoach.simulator.child_process import Process
 from tests.simulator.units import Bench, begun, wanted
-
-
-@pytest.fixture(scope="module")
-def bench(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    process = Process(toolchain)
-    yield Bench(toolchain, process, tmp_path_factory.mktemp("units"))
-    process.close()
-
 
 _NUMBERS = """
 uint n = self->thread_position_in_grid[0] + self->threads_per_grid[0] *

@@ -8,43 +8,29 @@ import mlx.core as mx
 import pytest
 
 from embercoach.simulator import Limits, SimulatedLaunch, Traffic, activate
+from tests.simulator.evaluation import launch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
 I = "uint i = thread_position_in_grid.x;\n"  # noqa: E741  (what every body begins with)
 
 
-def launch(
+def traffic_of(
     body: str,
     inputs: list[mx.array],
     shape: tuple[int, ...],
     dtype: mx.Dtype = mx.float32,
     *,
     threads: int,
-    group: int = 32,
     checks: bool = True,
     faults: tuple[str, ...] = (),
-    build: dict | None = None,
     limits: Limits | None = None,
     **call: object,
 ) -> SimulatedLaunch:
     """Run a body whose inputs are a, b, ... and whose output is `o`."""
     with activate(checks=checks, limits=limits or Limits()) as recorder:
-        kernel = mx.fast.metal_kernel(
-            name="counted",
-            input_names=["a", "b"][: len(inputs)],
-            output_names=["o"],
-            source=I + body,
-            **(build or {}),
-        )
-        kernel(
-            inputs=inputs,
-            grid=(threads, 1, 1),
-            threadgroup=(group, 1, 1),
-            output_shapes=[shape],
-            output_dtypes=[dtype],
-            **call,
-        )
+        given = dict(zip("ab", inputs, strict=False))
+        launch(I + body, given, {"o": (shape, dtype)}, threads=threads, threadgroup=32, **call)
     assert tuple(finding.kind for finding in recorder.findings) == faults
     (made,) = recorder.launches
     return made
@@ -73,7 +59,7 @@ def launch(
     ids=["copy", "shared", "some", "again", "vectors", "threadgroup"],
 )
 def test_bytes_are_counted_for_each_thread(body, read, output):
-    made = launch(body, [mx.ones((64,))], (64,), threads=64)
+    made = traffic_of(body, [mx.ones((64,))], (64,), threads=64)
     assert made.traffic == {"a": Traffic("device", read, 0), "o": Traffic("device", *output)}
     assert made.device_bytes == read + sum(output)
     assert made.accesses > 0
@@ -81,14 +67,14 @@ def test_bytes_are_counted_for_each_thread(body, read, output):
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.complex64], ids=str)
 def test_a_copy_reads_and_writes_each_element_once(dtype):
-    made = launch("o[i] = a[i];", [mx.ones((100,), dtype)], (100,), dtype, threads=100)
+    made = traffic_of("o[i] = a[i];", [mx.ones((100,), dtype)], (100,), dtype, threads=100)
     size = 100 * dtype.size
     assert made.traffic == {"a": Traffic("device", size, 0), "o": Traffic("device", 0, size)}
 
 
 def test_scalars_small_inputs_and_shapes_are_constants():
     body = "o[i] = a[i % 3] + b + a_shape[0];"
-    made = launch(body, [mx.ones((3,)), mx.array(2.0)], (40,), threads=40)
+    made = traffic_of(body, [mx.ones((3,)), mx.array(2.0)], (40,), threads=40)
     assert made.traffic == {
         "a": Traffic("constant", 160, 0),
         "a_shape": Traffic("constant", 160, 0),
@@ -108,7 +94,7 @@ def test_scalars_small_inputs_and_shapes_are_constants():
 )
 def test_atomics_count_what_they_do(operation, counts):
     arguments = {"build": {"atomic_outputs": True}, "init_value": 0}
-    made = launch(operation, [mx.ones((8,))], (64,), mx.uint32, threads=64, **arguments)
+    made = traffic_of(operation, [mx.ones((8,))], (64,), mx.uint32, threads=64, **arguments)
     assert made.traffic["o"] == Traffic("device", *counts)
 
 
@@ -117,7 +103,7 @@ def test_unaligned_accesses_count():
     float value = *(const device float*)((const device uchar*)a + i);
     *(device float*)((device uchar*)o + 6 * i + 1) = value;
     """
-    made = launch(
+    made = traffic_of(
         body,
         [mx.ones((40,), mx.uint8)],
         (64,),
@@ -131,14 +117,14 @@ def test_unaligned_accesses_count():
 
 def test_accesses_outside_do_not_count():
     body = "o[i] = a[i + 60];"
-    made = launch(body, [mx.ones((64,))], (64,), threads=64, faults=("out-of-bounds",))
+    made = traffic_of(body, [mx.ones((64,))], (64,), threads=64, faults=("out-of-bounds",))
     assert made.traffic == {"a": Traffic("device", 16, 0), "o": Traffic("device", 0, 256)}
 
 
 def test_a_race_counts_as_what_is_accessed():
     """Its value is awaited, and with that every access takes the long way."""
     body = "o[i / 2] = a[i];"
-    made = launch(body, [mx.arange(64.0)], (32,), threads=64, faults=("device-race",))
+    made = traffic_of(body, [mx.arange(64.0)], (32,), threads=64, faults=("device-race",))
     assert made.traffic == {"a": Traffic("device", 256, 0), "o": Traffic("device", 0, 256)}
 
 
@@ -149,26 +135,26 @@ def test_lanes_in_step_count_once():
     float other = o[i ^ 1];
     o[i] = other;
     """
-    made = launch(body, [mx.ones((32,))], (32,), threads=32)
+    made = traffic_of(body, [mx.ones((32,))], (32,), threads=32)
     assert {note.kind for note in made.notes} == {"lane-synchronous"}
     assert made.traffic == {"a": Traffic("device", 128, 0), "o": Traffic("device", 128, 256)}
 
 
 def test_a_launch_without_threads_moves_nothing():
-    made = launch("o[i] = a[i];", [mx.ones((8,))], (0,), threads=0)
+    made = traffic_of("o[i] = a[i];", [mx.ones((8,))], (0,), threads=0)
     assert made.traffic == {"a": Traffic("device", 0, 0), "o": Traffic("device", 0, 0)}
 
 
 @pytest.mark.parametrize("threads", [0, 8])
 def test_without_checks_nothing_counts(threads):
-    made = launch("o[i] = a[i];", [mx.ones((8,))], (threads,), threads=threads, checks=False)
+    made = traffic_of("o[i] = a[i];", [mx.ones((8,))], (threads,), threads=threads, checks=False)
     assert made.traffic == {}
     assert made.device_bytes == 0
 
 
 def test_a_run_that_is_stopped_has_counted_until_then():
     body = "if (i == 0) { o[0] = 0.0f; while (o[0] < 1.0f) { o[0] = 0.5f * a[0]; } }"
-    made = launch(
+    made = traffic_of(
         body, [mx.ones((8,))], (1,), threads=8, limits=Limits(seconds=0.1), faults=("timeout",)
     )
     # Wherever it was stopped, between two of its accesses.

@@ -19,6 +19,7 @@ from embercoach.simulator.build import toolchain
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import BuiltKernel
 from embercoach.simulator.reporting.compiler_errors import CompileError
+from tests.simulator.evaluation import launch
 from tests.simulator.test_objects import build
 from tests.simulator.units import ends_soon
 
@@ -130,17 +131,8 @@ BOMBS = {
 
 
 def _launch(header: str) -> None:
-    kernel = mx.fast.metal_kernel(
-        name="bomb", input_names=["x"], output_names=["y"], source="y[0] = x[0];", header=header
-    )
-    x = mx.zeros((8,))
-    kernel(
-        inputs=[x],
-        grid=(1, 1, 1),
-        threadgroup=(1, 1, 1),
-        output_shapes=[(1,)],
-        output_dtypes=[x.dtype],
-    )
+    inputs, outputs = {"x": mx.zeros((8,))}, {"y": ((1,), mx.float32)}
+    launch("y[0] = x[0];", inputs, outputs, build={"header": header})
 
 
 def test_time_bounds_a_tool() -> None:

@@ -184,6 +184,13 @@ def begun(name: str, values: np.ndarray) -> Buffer:
     return Buffer(name, 0, "output", flat.view(np.uint8), flat.itemsize)
 
 
+def works(bench: Bench) -> bool:
+    """Whether a plain kernel gives its result, and nothing is found."""
+    x = np.arange(64, dtype=np.int32)
+    result = bench.run("y[i] = x[i] * 2;", given("x", x), wanted("y", 64))
+    return result.findings == () and bool((result.outputs[0].view(np.int32) == 2 * x).all())
+
+
 _KINDS = {1: "uchar", 2: "half", 4: "int", 8: "ulong"}
 
 

@@ -94,6 +94,10 @@ def built_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 # --- what a test compares ----------------------------------------------------------------------
 
+#: Relative L2 errors that are allowed in values and in gradients.
+VALUES = {mx.float32: 2e-6, mx.float16: 1e-3, mx.bfloat16: 5e-3}
+GRADIENTS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
+
 
 @dataclass(frozen=True, slots=True)
 class Precision:

@@ -8,87 +8,126 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.xlstm_kernels.conftest import GRADIENTS, VALUES
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv import causal_runs
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
-
-# --- conv --------------------------------------------------------------------------------------
-
-
-LENGTHS = [65, 0, 1, 3, 8, 64, 129]
+from xlstm_kernels.conv.causal_runs import runs
 
 
-def drawn(draw, batch, steps, channels, width, dtype=mx.float32, other_dtype=None):
-    """x, weight, bias and states; the others than x of their own dtype where it is given."""
-    other = other_dtype or dtype
-    return (
-        draw((batch, steps, channels), dtype),
-        draw((channels, width), other),
-        draw((channels,), other),
-        draw((batch, width - 1, channels), other),
-    )
+@pytest.fixture
+def drawn(draw):
+    """x, weight, bias, states, and the cotangents of y and of the final states."""
+
+    def arrays(batch, steps, channels, width, dtype=mx.float32, other=None):
+        x, states = (batch, steps, channels), (batch, width - 1, channels)
+        others = [draw(s, other or dtype) for s in ((channels, width), (channels,), states)]
+        return [draw(x, dtype), *others], [draw(x, dtype), draw(states, dtype)]
+
+    return arrays
 
 
-def expected(wide, x, weight, bias=None, states=None, activation=None):
-    arrays = (None if array is None else wide(array) for array in (x, weight, bias, states))
-    return oracle.causal(*arrays, activation)
+@pytest.fixture
+def judge(wide, relative_error):
+    """Hold values and gradients to the definition's; with `by_terms`, gradients to their terms.
+
+    Of bias, states and the cotangent of the final states, each may be None.
+    """
+
+    def compare(primals, cotangents, activation, device, *, by_terms=False):
+        def operator(*arrays):
+            given = iter(arrays)
+            named = [None if primal is None else next(given) for primal in primals]
+            return causal_conv1d(*named, len(pulled) > 1, activation, backend=device)
+
+        arrays, pulled = ([a for a in some if a is not None] for some in (primals, cotangents))
+        (y, *final), gradients = mx.vjp(operator, arrays, pulled)
+        numbers = [None if primal is None else wide(primal) for primal in primals]
+        exact_y, exact_final = oracle.causal(*numbers, activation)
+        dtype = primals[0].dtype
+        assert {array.dtype for array in (y, *final)} == {dtype}
+        assert relative_error(y, exact_y) < VALUES[dtype]
+        for state in final:
+            assert mx.array_equal(state, mx.array(exact_final, dtype=mx.float32).astype(dtype))
+        weights = [*map(wide, pulled), np.zeros(exact_final.shape)][:2]
+        slopes = oracle.causal_gradients(*numbers, activation, weights)
+        sizes = [None if n is None else np.abs(n) for n in numbers]
+        terms = oracle.causal_gradients(*sizes, None, [np.abs(w) for w in weights])
+        rest = iter(gradients)
+        for primal, slope, scale in zip(primals, slopes, terms, strict=True):
+            if primal is not None:
+                gradient = next(rest)
+                assert gradient.dtype == primal.dtype
+                error = relative_error(gradient, slope, scale if by_terms else None)
+                assert error < GRADIENTS[primal.dtype]
+        assert list(rest) == []
+
+    return compare
 
 
-# --- values ------------------------------------------------------------------------------------
+def expected(wide, x, weight):
+    return oracle.causal(wide(x), wide(weight))[0]
+
+
+# --- values and gradients ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [4, 1, 5])
-@pytest.mark.parametrize("steps", LENGTHS)
-def test_lengths_and_widths(steps, width, device, draw, wide, relative_error):
-    arrays = drawn(draw, 2, steps, 33, width)
-    y, final = causal_conv1d(*arrays, True, "silu", backend=device)
-    in_full, state = expected(wide, *arrays, "silu")
-    assert (y.dtype, final.dtype) == (mx.float32, mx.float32)
-    assert relative_error(y, in_full) < 2e-6
-    assert final.shape == state.shape
-    assert (wide(final) == state).all()
+@pytest.mark.parametrize("steps", [65, 0, 1, 2, 3, 8, 16, 17, 64, 129, 372])
+def test_lengths_and_widths(steps, width, device, drawn, judge):
+    judge(*drawn(2, steps, 33, width), "silu", device)
 
 
 @pytest.mark.parametrize("activation", ["silu", None])
 @pytest.mark.parametrize("final", [True, False])
 @pytest.mark.parametrize("continued", [True, False])
 @pytest.mark.parametrize("biased", [True, False])
-def test_options(biased, continued, final, activation, device, draw, wide, relative_error):
-    x, weight, bias, states = drawn(draw, 2, 37, 33, 4)
-    given = (x, weight, bias if biased else None, states if continued else None)
-    result = causal_conv1d(*given, final, activation, backend=device)
-    in_full, state = expected(wide, *given, activation)
-    if final:
-        y, kept = result
-        assert (wide(kept) == state).all()
-    else:
-        y = result
-    assert relative_error(y, in_full) < 2e-6
+def test_options(biased, continued, final, activation, device, drawn, judge):
+    (x, weight, bias, states), (cotangent, final_cotangent) = drawn(2, 70, 33, 4)
+    primals = [x, weight, bias if biased else None, states if continued else None]
+    judge(primals, [cotangent, final_cotangent if final else None], activation, device)
 
 
 @pytest.mark.parametrize("others", ["own dtype", "float32"])
-def test_dtypes(others, device, precision, draw, wide, relative_error):
+def test_dtypes(others, device, precision, drawn, judge):
+    """Weights of float32 have gradients of float32, though x is half as precise."""
     other = mx.float32 if others == "float32" else precision.dtype
-    arrays = drawn(draw, 2, 65, 40, 4, precision.dtype, other)
-    y, final = causal_conv1d(*arrays, True, "silu", backend=device)
-    in_full, _ = expected(wide, *arrays, "silu")
-    assert (y.dtype, final.dtype) == (precision.dtype, precision.dtype)
-    assert relative_error(y, in_full) < precision.value
-    assert (wide(final) == wide(arrays[0][:, -3:])).all()
+    judge(*drawn(2, 65, 40, 4, precision.dtype, other), "silu", device)
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 3), (2, 5, 0), (2, 0, 3), (0, 0, 0), (2, 1, 0)], ids=str)
 @pytest.mark.parametrize("width", [1, 4])
-def test_empty(shape, width, device, draw):
-    arrays = drawn(draw, *shape, width)
-    y, final = causal_conv1d(*arrays, True, "silu", backend=device)
-    assert y.shape == shape
-    assert final.shape == arrays[3].shape
-    if not shape[1]:
-        assert mx.array_equal(final, arrays[3])
-        _, final = causal_conv1d(*arrays[:3], None, True, backend=device)
-        assert not mx.any(final).item()
+def test_empty(shape, width, device, drawn, judge):
+    primals, cotangents = drawn(*shape, width)
+    judge(primals, cotangents, "silu", device)
+    judge([*primals[:3], None], cotangents, "silu", device)
+
+
+@pytest.mark.sampled(28)
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize("channels", [40, 42, 45])
+@pytest.mark.parametrize("size", [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8), (20, 9)], ids=str)
+def test_packs_of_channels(
+    size, channels, activation, monkeypatch, precision, simulator, drawn, judge
+):
+    """Of 4, 2 and 1, as in arrays that keep a GPU busy; states may be of another dtype."""
+    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
+    steps, width = size
+    primals, cotangents = drawn(3, steps, channels, width, precision.dtype, mx.float32)
+    judge(primals, cotangents, activation, "metal", by_terms=True)
+
+
+def test_strided_inputs(device, draw, judge):
+    x = draw((2, 66, 90), mx.float32).transpose(0, 2, 1)[:, ::-1, ::2]
+    weight = draw((4, 33), mx.float32).transpose(1, 0)
+    bias = draw((66,), mx.float32)[::2]
+    states = draw((33, 3, 2), mx.float32).transpose(2, 1, 0)[:, ::-1]
+    cotangents = [
+        draw((33, 2, 90), mx.float32).transpose(1, 2, 0),
+        draw((2, 33, 3), mx.float32).transpose(0, 2, 1),
+    ]
+    judge([x, weight, bias, states], cotangents, "silu", device)
 
 
 def test_initial_states_of_another_dtype_are_read_as_they_are(device):
@@ -113,6 +152,18 @@ def test_silu_far_out(device):
     np.testing.assert_allclose(y.flatten().tolist(), [0, 0, 0, 90, math.inf], atol=1e-36)
 
 
+def test_slope_far_out(device):
+    """1 at the right, next to nothing at the left, where exp(-z) is infinite."""
+    x = mx.array([[[-200.0], [-90.0], [-20.0], [0.0], [20.0], [90.0], [200.0]]])
+    slope = mx.grad(
+        lambda v: causal_conv1d(v, mx.ones((1, 1)), activation="silu", backend=device).sum()
+    )(x)
+    far = -19 * math.exp(-20)
+    np.testing.assert_allclose(
+        slope.flatten().tolist(), [0, 0, far, 0.5, 1 - far, 1, 1], rtol=1e-5, atol=1e-36
+    )
+
+
 def test_nan_stays_in_its_channel_and_window(device):
     x = np.ones((1, 40, 3), dtype=np.float32)
     x[0, 14, 1] = math.nan
@@ -120,23 +171,6 @@ def test_nan_stays_in_its_channel_and_window(device):
     assert sorted(zip(*np.nonzero(np.isnan(y)), strict=True)) == [
         (0, step, 1) for step in (14, 15, 16, 17)
     ]
-
-
-@pytest.mark.sampled(28)
-@pytest.mark.parametrize("channels", [40, 42, 45])
-@pytest.mark.parametrize("size", [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8), (20, 9)], ids=str)
-def test_packs_of_channels(
-    size, channels, monkeypatch, precision, simulator, draw, wide, relative_error
-):
-    """Of 4, 2 and 1, as in arrays that keep a GPU busy; states may be of another dtype."""
-    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
-    steps, width = size
-    arrays = drawn(draw, 3, steps, channels, width, precision.dtype, mx.float32)
-    y, final = causal_conv1d(*arrays, True, "silu", backend="metal")
-    in_full, state = expected(wide, *arrays, "silu")
-    assert relative_error(y, in_full) < precision.value
-    if precision.dtype == mx.float32 or steps >= width - 1:
-        assert (wide(final) == state).all()
 
 
 @pytest.mark.parametrize("start", [1, 2, 4])
@@ -149,21 +183,10 @@ def test_packs_of_views(start, monkeypatch, simulator, draw, wide, relative_erro
         draw((2, 16, 30), mx.float32).transpose(0, 2, 1),
     ):
         y = causal_conv1d(x, weight, backend="metal")
-        assert relative_error(y, expected(wide, x, weight)[0]) < 2e-6
+        assert relative_error(y, expected(wide, x, weight)) < 2e-6
 
 
 # --- layouts -----------------------------------------------------------------------------------
-
-
-def test_conv_strided_inputs(device, draw, wide, relative_error):
-    x = draw((2, 66, 45), mx.float32).transpose(0, 2, 1)[:, ::-1, ::2]
-    weight = draw((4, 33), mx.float32).transpose(1, 0)
-    bias = draw((66,), mx.float32)[::2]
-    states = draw((33, 3, 2), mx.float32).transpose(2, 1, 0)[:, ::-1]
-    y, final = causal_conv1d(x, weight, bias, states, True, "silu", backend=device)
-    in_full, state = expected(wide, x, weight, bias, states, "silu")
-    assert relative_error(y, in_full) < 2e-6
-    assert (wide(final) == state).all()
 
 
 def test_transposed_input_is_not_copied(simulator, draw):
@@ -172,6 +195,16 @@ def test_transposed_input_is_not_copied(simulator, draw):
     (launch,) = simulator.launches
     assert launch.traffic["values_strides"].read > 0
     assert launch.traffic["values"].read == x.nbytes
+
+
+@pytest.mark.parametrize("windows", [1, 2])
+@pytest.mark.parametrize("width", range(1, 33))
+def test_threadgroups_have_the_memory(width, windows):
+    """Metal's 32 KB hold the filters and the ends of all places."""
+    places = runs(mx.zeros((9, 500, 3)), width, windows=windows).places
+    floats = (width + 1) * 32 + windows * places * max(width - 1, 1) * 32
+    assert 4 * floats <= 32 * 1024
+    assert places >= 3
 
 
 # --- errors ------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.xlstm_kernels.conftest import GRADIENTS
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels import causal_conv1d_fn
 from xlstm_kernels.conv import causal_runs
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 
-BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
 ACTIVATIONS = pytest.mark.parametrize("activation", ["silu", None])
 
 
@@ -43,11 +43,11 @@ def judge(wide, relative_error):
         pulled = (wide(cotangent), final)
         slopes = oracle.causal_gradients(x, weight, bias, None, activation, pulled, numbers)
         assert y.dtype == primals[0].dtype
-        assert relative_error(y, exact) < BARS[y.dtype]
+        assert relative_error(y, exact) < GRADIENTS[y.dtype]
         given = [primal for primal in primals if primal is not None]
         for gradient, primal, slope in zip(gradients, given, slopes, strict=False):
             assert gradient.dtype == primal.dtype
-            assert relative_error(gradient, slope) < BARS[primal.dtype]
+            assert relative_error(gradient, slope) < GRADIENTS[primal.dtype]
 
     return compare
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from embercoach.simulator import activate
+from tests.simulator.evaluation import launch
 
 LIMBS = """
     uint limbs[8] = {0u};
@@ -35,19 +36,11 @@ LIMBS = """
 """
 
 
-def limb_square(numbers: np.ndarray, source: str = LIMBS) -> float:
-    """The guides' kernel, by default with the carry propagation that they leave out."""
+def limb_square(numbers: np.ndarray) -> float:
+    """The guides' kernel, with the carry propagation that they leave out."""
     with activate():
-        kernel = mx.fast.metal_kernel(
-            name="guides_limbs", input_names=["data"], output_names=["total"], source=source
-        )
-        (total,) = kernel(
-            inputs=[mx.array(numbers.astype(np.float32))],
-            grid=(1, 1, 1),
-            threadgroup=(1, 1, 1),
-            output_shapes=[(1,)],
-            output_dtypes=[mx.float32],
-        )
+        inputs = {"data": mx.array(numbers.astype(np.float32))}
+        (total,) = launch(LIMBS, inputs, {"total": ((1,), mx.float32)})
         return total.item()
 
 

@@ -8,30 +8,89 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.xlstm_kernels.conftest import GRADIENTS, VALUES
 from tests.xlstm_kernels.norm.inputs import COMBINATIONS, EXTRAS, NORMS, SHAPES, WIDE, widened
 from tests.xlstm_kernels.norm.oracle import EPS, gradients, oracle
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm
 from xlstm_kernels.norm.rows import row_launch
 
-# --- values ------------------------------------------------------------------------------------
+
+@pytest.fixture
+def judge(norm, wide, relative_error):
+    """Hold values and gradients to the definition's; with `by_terms`, gradients to their terms."""
+
+    def compare(x, extras, cotangent, device, *, by_terms=False):
+        def operator(x, *arrays):
+            given = dict(zip(extras, arrays, strict=True))
+            return NORMS[norm](x, eps=EPS, backend=device, **given)
+
+        (result,), found = mx.vjp(operator, [x, *extras.values()], [cotangent])
+        assert result.dtype == x.dtype
+        given = widened(extras, wide)
+        assert relative_error(result, oracle(wide(x), norm, **given)) < VALUES[x.dtype]
+        exact = gradients(wide(x), norm, wide(cotangent), **given)
+        scales = {"x": exact["parts"]} if x.shape[-1] == 1 or by_terms else {}
+        if by_terms:
+            opened = 1 / (1 + np.exp(-wide(extras["gate"]))) if "gate" in extras else 1.0
+            through = np.abs(wide(cotangent) * opened)
+            scales["weight"] = (through * np.abs(oracle(wide(x), norm))).sum(axis=(0, 1))
+            scales["bias"] = through.sum(axis=(0, 1))
+        for (name, primal), gradient in zip({"x": x, **extras}.items(), found, strict=True):
+            assert gradient.dtype == primal.dtype
+            error = relative_error(gradient, exact[name], scales.get(name))
+            assert error < GRADIENTS[gradient.dtype], name
+
+    return compare
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_values(shape, norm, device, precision, arrays, wide, relative_error):
-    x, extras = arrays(shape, precision.dtype)
-    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
-    assert result.dtype == precision.dtype
-    expected = oracle(wide(x), norm, **widened(extras, wide))
-    assert relative_error(result, expected) < precision.value
+# --- values and gradients ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
-@pytest.mark.parametrize("shape", [(2, 3, 3, 40), WIDE], ids=str)
-def test_norm_extras(names, shape, norm, device, arrays, wide, relative_error):
+@pytest.mark.parametrize("names", [EXTRAS, ()], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, WIDE, (3, 2, 1, 4100)], ids=str)
+def test_shapes(shape, names, norm, device, precision, arrays, draw, judge):
+    x, extras = arrays(shape, precision.dtype, names)
+    cotangent = draw((*shape[:2], shape[2] * shape[3]), precision.dtype)
+    judge(x, extras, cotangent, device, by_terms=shape[0] * shape[1] == 1)
+
+
+@pytest.mark.parametrize("names", COMBINATIONS, ids=str)
+@pytest.mark.parametrize("shape", [(2, 5, 3, 40), WIDE], ids=str)
+def test_extras(shape, names, norm, device, arrays, draw, judge):
     x, extras = arrays(shape, mx.float32, names)
-    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
-    expected = oracle(wide(x), norm, **widened(extras, wide))
-    assert relative_error(result, expected) < 2e-6
+    cotangent = draw((*shape[:2], shape[2] * shape[3]), mx.float32)
+    judge(x, extras, cotangent, device, by_terms=shape == WIDE)
+
+
+def test_extras_of_float32(norm, device, precision, arrays, draw, judge):
+    x, extras = arrays((2, 30, 3, 40), precision.dtype, extras_dtype=mx.float32)
+    judge(x, extras, draw((2, 30, 120), precision.dtype), device)
+
+
+def test_strided_inputs(norm, device, draw, judge):
+    """As the cells and the projections of a model leave them: nothing is contiguous."""
+    x = draw((2, 3, 5, 40), mx.float32).transpose(0, 2, 1, 3)
+    extras = {
+        "weight": draw((240,), mx.float32)[::2],
+        "bias": draw((120, 3), mx.float32)[:, 1],
+        "gate": draw((120, 5, 4, 2), mx.float32)[:, ::-1, 2].transpose(2, 1, 0),
+    }
+    judge(x, extras, draw((120, 5, 2), mx.float32).transpose(2, 1, 0), device)
+
+
+def test_nan_stays_in_its_head(norm, device):
+    x = mx.array([[[[1.0, math.nan], [1.0, -1.0]], [[math.inf, 1.0], [-1.0, 1.0]]]])
+    weight = mx.ones((4,))
+    (result,), (in_x, in_weight) = mx.vjp(
+        lambda x, w: NORMS[norm](x, w, eps=0, backend=device), [x, weight], [mx.ones((1, 2, 4))]
+    )
+    result = np.array(result)
+    assert np.isnan(result[0, 0, :2]).all()
+    assert np.isnan(result[0, 1, 0])
+    np.testing.assert_allclose(result[0, :, 2:], [[1, -1], [-1, 1]], rtol=1e-6)
+    hit = np.isnan(np.array(in_x)).reshape(4, 2)
+    assert hit.tolist() == [[True, True], [False, False], [True, True], [False, False]]
+    assert np.isnan(np.array(in_weight)).tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize("columns", [2, 33, 512])
@@ -49,24 +108,6 @@ def test_extreme_gates(norm, device):
     result = np.array(NORMS[norm](x, eps=0, gate=gate, backend=device))[0, 0]
     passed = [1, 1, 1, 0.5, math.exp(-20) / (1 + math.exp(-20)), 0, 0, 0]
     np.testing.assert_allclose(result, np.array(passed) * ([1, -1] * 4), rtol=1e-6, atol=1e-40)
-
-
-def test_norm_nan_stays_in_its_head(norm, device):
-    x = mx.array([[[[1.0, math.nan], [1.0, -1.0]], [[math.inf, 1.0], [-1.0, 1.0]]]])
-    result = np.array(NORMS[norm](x, eps=0, backend=device))
-    assert np.isnan(result[0, 0, :2]).all()
-    assert np.isnan(result[0, 1, 0])
-    np.testing.assert_allclose(result[0, :, 2:], [[1, -1], [-1, 1]], rtol=1e-6)
-
-
-def test_norm_strided_inputs(norm, device, draw, wide, relative_error):
-    """As the cells and the projections of a model leave them: nothing is contiguous."""
-    x = draw((2, 3, 5, 40), mx.float32).transpose(0, 2, 1, 3)
-    weight, bias = draw((240,), mx.float32)[::2], draw((120, 3), mx.float32)[:, 1]
-    gate = draw((120, 5, 4, 2), mx.float32)[:, ::-1, 2].transpose(2, 1, 0)
-    result = NORMS[norm](x, weight, eps=EPS, bias=bias, gate=gate, backend=device)
-    expected = oracle(wide(x), norm, wide(weight), wide(bias), wide(gate))
-    assert relative_error(result, expected) < 2e-6
 
 
 @pytest.mark.sampled(7)
@@ -134,98 +175,6 @@ def test_rejects_other_dtypes(dtype, name, norm):
     arrays[name] = arrays[name].astype(dtype)
     with pytest.raises(TypeError, match=f"multi_head_{norm}_norm: {name} must be float32"):
         NORMS[norm](**arrays)
-
-
-# --- gradient ----------------------------------------------------------------------------------
-
-
-BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
-
-
-def flat(shape):
-    return (*shape[:2], shape[2] * shape[3])
-
-
-def gradients_of(norm, x, extras, cotangent, device, eps=EPS):
-    """By name, of x and of the extras."""
-
-    def operator(x, *arrays):
-        given = dict(zip(extras, arrays, strict=True))
-        return NORMS[norm](x, eps=eps, backend=device, **given)
-
-    _, found = mx.vjp(operator, [x, *extras.values()], [cotangent])
-    return dict(zip(("x", *extras), found, strict=True))
-
-
-@pytest.fixture
-def judge(norm, wide, relative_error):
-    """Hold gradients to the definition's; with `by_terms`, errors to the terms of their sums."""
-
-    def compare(found, x, extras, cotangent, *, eps=EPS, by_terms=False):
-        exact = gradients(wide(x), norm, wide(cotangent), eps=eps, **widened(extras, wide))
-        scales = {"x": exact["parts"]} if x.shape[-1] == 1 or by_terms else {}
-        if by_terms:
-            opened = 1 / (1 + np.exp(-wide(extras["gate"]))) if "gate" in extras else 1.0
-            through = np.abs(wide(cotangent) * opened)
-            normalised = oracle(wide(x), norm, eps=eps)
-            scales["weight"] = (through * np.abs(normalised)).sum(axis=(0, 1))
-            scales["bias"] = through.sum(axis=(0, 1))
-        for name, gradient in found.items():
-            assert gradient.dtype == (x if name == "x" else extras[name]).dtype
-            error = relative_error(gradient, exact[name], scales.get(name))
-            assert error < BARS[gradient.dtype], name
-
-    return compare
-
-
-# --- values ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("names", [("weight", "bias", "gate"), ()], ids=str)
-@pytest.mark.parametrize("shape", [*SHAPES, WIDE, (3, 2, 1, 4100)], ids=str)
-def test_shapes(shape, names, norm, device, arrays, draw, judge):
-    x, extras = arrays(shape, mx.float32, names)
-    cotangent = draw(flat(shape), mx.float32)
-    found = gradients_of(norm, x, extras, cotangent, device)
-    judge(found, x, extras, cotangent, by_terms=shape[0] * shape[1] == 1)
-
-
-@pytest.mark.parametrize("names", COMBINATIONS, ids=str)
-def test_gradient_extras(names, norm, device, arrays, draw, judge):
-    x, extras = arrays((2, 5, 3, 40), mx.float32, names)
-    cotangent = draw((2, 5, 120), mx.float32)
-    judge(gradients_of(norm, x, extras, cotangent, device), x, extras, cotangent)
-
-
-@pytest.mark.parametrize("others", ["own dtype", "float32"])
-def test_dtypes(others, norm, device, precision, arrays, draw, judge):
-    other = mx.float32 if others == "float32" else precision.dtype
-    x, extras = arrays((2, 30, 3, 40), precision.dtype, extras_dtype=other)
-    cotangent = draw((2, 30, 120), precision.dtype)
-    judge(gradients_of(norm, x, extras, cotangent, device), x, extras, cotangent)
-
-
-def test_gradient_nan_stays_in_its_head(norm, device):
-    x = mx.array([[[[1.0, np.nan], [1.0, -2.0]]], [[[3.0, 1.0], [2.0, 1.0]]]])
-    found = gradients_of(norm, x, {"weight": mx.ones((4,))}, mx.ones((2, 1, 4)), device)
-    hit = np.isnan(np.array(found["x"])).reshape(4, 2)
-    assert hit.tolist() == [[True, True], [False, False], [False, False], [False, False]]
-    assert np.isnan(np.array(found["weight"])).tolist() == [True, True, False, False]
-
-
-# --- layouts and cost --------------------------------------------------------------------------
-
-
-def test_gradient_strided_inputs(norm, device, draw, judge):
-    """As the cells and the projections of a model leave them: nothing is contiguous."""
-    x = draw((2, 3, 5, 40), mx.float32).transpose(0, 2, 1, 3)
-    extras = {
-        "weight": draw((240,), mx.float32)[::2],
-        "bias": draw((120, 3), mx.float32)[:, 1],
-        "gate": draw((2, 5, 4, 120), mx.float32)[:, ::-1, 2],
-    }
-    cotangent = draw((120, 5, 2), mx.float32).transpose(2, 1, 0)
-    judge(gradients_of(norm, x, extras, cotangent, device), x, extras, cotangent)
 
 
 # --- rows --------------------------------------------------------------------------------------
