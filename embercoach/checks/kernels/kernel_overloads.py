@@ -1,0 +1,68 @@
+"""KERNEL-CALL-001: arguments of several types, between which no overload is the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
+from embercoach.checks.registry import check
+from embercoach.metal.program.nodes import Call
+from embercoach.metal.program.types import FLOATS, SIZES
+from embercoach.metal.program.walk import below, bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.nodes import Program
+    from embercoach.metal.program.types import Type
+
+CODE = "KERNEL-CALL-001"
+#: With an overload for each type of number but bool, which becomes an int.
+_OF_NUMBERS = frozenset(("min", "max", "clamp"))
+#: With an overload for each floating type: an integer becomes what the other arguments are.
+_OF_FLOATS = frozenset(("pow", "fmin", "fmax", "fmod", "atan2", "copysign", "fdim", "fma", "mix"))
+_NAMESPACES = frozenset(("", "metal", "fast", "metal::fast", "precise", "metal::precise"))
+
+
+@check(CODE)
+def ambiguous_calls(code: MetalCode) -> Iterator[MetalReport]:
+    """``min(x_shape[0], i)``, of an int and a uint."""
+    found = (report for kernel in code.kernels for report in _ambiguous(kernel.own))
+    yield from once_at_each_start(list(found))
+
+
+def _ambiguous(program: Program) -> Iterator[MetalReport]:
+    for body in bodies(program):
+        for node in below(body):
+            if not isinstance(node, Call) or node.functions or node.template or node.method:
+                continue
+            if node.namespaces not in _NAMESPACES:
+                continue
+            names = _types(node)
+            if len(names) > 1:
+                listed = " and ".join(f"`{name}`" for name in names)
+                yield MetalReport(
+                    CODE,
+                    node.spot,
+                    f"call to `{node.name}` of {listed} is ambiguous",
+                    f"Cast one of them, as in `{names[0]}(v)`",
+                )
+
+
+def _types(call: Call) -> list[str]:
+    """Return the types of the arguments that an overload has; none if one of them is not known."""
+    names = [_scalar(argument.type) for argument in call.arguments]
+    if call.name in _OF_NUMBERS:
+        overloads = SIZES.keys() - {"bool"}
+    elif call.name in _OF_FLOATS:
+        overloads = FLOATS - {"double"}
+    else:
+        return []
+    if None in names:
+        return []
+    return list(dict.fromkeys(name for name in names if name in overloads))
+
+
+def _scalar(kind: Type) -> str | None:
+    is_number = kind.scalar in SIZES and kind.width == 1
+    return kind.scalar if is_number and not kind.pointer and not kind.dimensions else None
