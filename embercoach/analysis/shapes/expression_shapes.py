@@ -317,7 +317,7 @@ def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
         owner = machine.evaluate(frame, func.value)
         callee = attributes.attribute_of(ShapeSite(machine, frame, func), owner, func.attr)
         if callee is UNKNOWN or type(callee) is Place:
-            callee = function_runs.method_of_unknown(owner, func.attr, callee)
+            callee = function_runs.method_of_unknown(owner, func, callee)
     else:
         callee = machine.evaluate(frame, func)
     call = ShapeCall(machine, frame, node, *call_arguments(machine, frame, node))

@@ -111,9 +111,12 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
     return value
 
 
-def method_of_unknown(owner: Any, name: str, known: Any) -> Any:
-    """Get a method of something unknown, where its name says enough; else what is known of it."""
-    return LibraryMethod(owner, name) if name in library_functions.PROTOCOLS else known
+def method_of_unknown(owner: Any, func: ast.Attribute, known: Any) -> Any:
+    """Get a method of something unknown, where names say enough; else what is known of it."""
+    name = func.attr
+    is_meant = name != "update" or "cache" in ast.unparse(func.value).rpartition(".")[2].lower()
+    is_meant = is_meant and name in library_functions.PROTOCOLS
+    return LibraryMethod(owner, name) if is_meant else known
 
 
 @link("call")

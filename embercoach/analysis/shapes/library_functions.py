@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -516,20 +517,24 @@ _RETURNS_SELF = frozenset(
 )
 
 
-def _update_and_fetch(call: ShapeCall) -> Any:
-    """mlx-lm's caches: keys and values of all steps so far."""
+def _cached(call: ShapeCall, *, steps: tuple[int, ...]) -> Any:
+    """Return keys and values of all steps so far, whose number is that of one of some axes."""
     found = []
     for value in call.arguments[:2]:
         array = call.heap.value(value)
         if type(array) is not ShapedArray or array.shape.rank != 4:
             return UNKNOWN
-        b, h, _, d = array.shape.head
-        found.append(ShapedArray(ArrayShape((b, h, ANY_INT, d)), array.dtype, array.line))
+        sizes = [ANY_INT if at in steps else size for at, size in enumerate(array.shape.head)]
+        found.append(ShapedArray(ArrayShape(tuple(sizes)), array.dtype, array.line))
     return tuple(found) if len(found) == 2 else UNKNOWN
 
 
-#: Methods that mean one thing wherever MLX's programs have them.
-PROTOCOLS: dict[str, Callable[[ShapeCall], Any]] = {"update_and_fetch": _update_and_fetch}
+#: Methods that mean one thing wherever MLX's programs have them, ``update`` of a cache alone:
+#: mlx-lm's caches take (B, H, L, D), others may take (B, L, H, D).
+PROTOCOLS: dict[str, Callable[[ShapeCall], Any]] = {
+    "update_and_fetch": partial(_cached, steps=(2,)),
+    "update": partial(_cached, steps=(1, 2)),
+}
 
 
 # -- transformations -------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from embercoach.analysis.shapes.size_integers import (
     Comparison,
     Integer,
     SizeExpr,
+    at_least,
     compare,
     symbol,
 )
@@ -222,7 +223,9 @@ class Requirements:
         for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
                 return known
-            if self.assumes and is_named(known) and not is_named(other):
+            # ``min(2048, L)`` of a slice is L, or the call raises.
+            is_longer = is_named(known) and (not is_named(other) or at_least(known, other))
+            if self.assumes and is_longer:
                 return known
         return ANY_INT
 

@@ -653,7 +653,16 @@ def at_least(a: Integer, b: Integer) -> bool:
         return difference >= 0
     if not isinstance(difference, SizeExpr):
         return False
-    return _is_sum_of_sizes(difference) or _is_sum_of_sizes(_without_quotients(difference))
+    if _is_sum_of_sizes(difference) or _is_sum_of_sizes(_without_quotients(difference)):
+        return True
+    for factors, times in difference.terms.items():
+        chosen = factors[0] if len(factors) == 1 and times in (1, -1) else None
+        if isinstance(chosen, SizeOperation) and chosen.kind in ("min", "max"):
+            rest = subtract(difference, _made({factors: times}))
+            enough = any if (times == 1) == (chosen.kind == "max") else all
+            parts = (multiply(_plain(operand), times) for operand in chosen.operands)
+            return enough(at_least(add(rest, part), 0) for part in parts)
+    return False
 
 
 def not_below_zero(size: Integer) -> Integer:
