@@ -179,8 +179,12 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
             continue
         dtype, is_scalar = array.dtype, constant.scalar
         may_be_half = dtype is None and not array.literal
-        if may_be_half and not may_be_parameter(fact, other.node):
-            dtype = half_of_models(fact, module)
+        of_models = half_of_models(fact, module)
+        if may_be_parameter(fact, other.node):
+            if of_models is not None:
+                continue  # it is cast, too
+        elif may_be_half:
+            dtype = of_models
         if dtype not in HALF and not may_be_half:
             continue
         if not constant.literal:

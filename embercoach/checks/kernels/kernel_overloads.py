@@ -53,7 +53,7 @@ def _types(call: Call) -> list[str]:
     """Return the types of the arguments that an overload has; none if one of them is not known."""
     names = [_scalar(argument.type) for argument in call.arguments]
     if call.name in _OF_NUMBERS:
-        overloads = SIZES.keys() - {"bool"}
+        overloads = frozenset(SIZES) - {"bool"}
     elif call.name in _OF_FLOATS:
         overloads = FLOATS - {"double"}
     else:
