@@ -89,6 +89,8 @@ idx idxs ind inds index indexes indices indexs ids order position positions pred
 prediction predictions argmax argmin arg label labels
 """.split()  # noqa: SIM905
 )
+#: Words in names of what the indices are of.
+_VALUES = frozenset(("value", "values", "val", "vals"))
 
 
 @check("API-008", of=(*_FUNCTIONS, ".max", ".min"))
@@ -110,12 +112,16 @@ def unpacked_values(fact: CallFact, module: Module) -> Iterator[Report]:
 def _takes_indices(fact: CallFact) -> bool:
     """Return whether a statement takes indices from the result."""
     statement = fact.place.statement
+    member = contents_of(statement).parent_of(fact.node)
+    if isinstance(member, cst.Attribute) and member.attr.value in ("values", "indices"):
+        return True
     if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
         return False
     target, value = statement.targets[0].target, statement.value
     if value is fact.node and isinstance(target, cst.Tuple) and len(target.elements) == 2:
         first, second = (_words(element.value) for element in target.elements)
-        return not _WORDS.isdisjoint(second) or (first == {""} and bool(second))
+        is_pair = second == {""} and not _VALUES.isdisjoint(first)
+        return is_pair or not _WORDS.isdisjoint(second) or (first == {""} and bool(second))
     if not isinstance(value, cst.Subscript) or value.value is not fact.node:
         return False
     index = value.slice[0].slice if len(value.slice) == 1 else None

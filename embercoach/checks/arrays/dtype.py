@@ -173,17 +173,17 @@ HELP_OF_ARRAYS = "Give the constant the other dtype: `constant.astype(x.dtype)`"
 
 
 def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
+    of_models = half_of_models(fact, module)
     for operand, other in ((left, right), (right, left)):
         array, constant = operand.array, other.array
         if array is None or constant is None or constant.dtype not in (None, "float32"):
             continue
         dtype, is_scalar = array.dtype, constant.scalar
         may_be_half = dtype is None and not array.literal
-        of_models = half_of_models(fact, module)
-        if may_be_parameter(fact, other.node):
-            if of_models is not None:
-                continue  # it is cast, too
-        elif may_be_half:
+        is_parameter = may_be_parameter(fact, other.node)
+        if is_parameter and of_models is not None:
+            continue  # it is cast with the model
+        if may_be_half and not is_parameter:
             dtype = of_models
         if dtype not in HALF and not may_be_half:
             continue

@@ -57,13 +57,18 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
             use = None if around is None else _use_as_array(loop.target.value, around, module)
             if use is None:
                 continue
-            yield Report.at(
-                source,
-                "API-022",
-                message=f"loop over a tree gets {got}, not its arrays",
-                help=_OF_TENSORS.get(last_name(use), _HELP),
-                covers=(use,),
-            )
+            message, advice = f"loop over a tree gets {got}, not its arrays", _HELP
+            if last_name(use) == "numel":
+                advice = f"{_HELP}, and `array.size`"
+            elif last_name(use) == "requires_grad":
+                message = (
+                    "setting `requires_grad` raises: MLX's parameters are not tensors of torch"
+                )
+                reads = contents_of(loop.iter).of(cst.Attribute)
+                owners = (dotted(one.value) for one in reads if one.attr.value in _PARAMETERS)
+                owner = next(filter(None, owners), "model")
+                advice = f"Use `{owner}.freeze()` or `{owner}.unfreeze()` in place of the loop"
+            yield Report.at(source, "API-022", message=message, help=advice, covers=(use,))
 
 
 def _gets(source: Source) -> str | None:
@@ -111,12 +116,9 @@ _OF_ARRAYS = frozenset(
 )
 
 
-_HELP = "Write `for name, array in tree_flatten(tree):`"
-#: Members of torch's tensors, with what a loop over parameters is in MLX.
-_OF_TENSORS = {
-    "numel": "Write `for name, array in tree_flatten(tree)`, and `array.size`",
-    "requires_grad": "Use `model.freeze()` or `model.unfreeze()` in place of the loop",
-}
+_HELP = "Write `for name, array in tree_flatten(tree)`"
+#: Members of torch's tensors.
+_OF_TENSORS = ("numel", "requires_grad")
 
 
 def _use_as_array(name: str, body: cst.CSTNode, module: Module) -> cst.CSTNode | None:
