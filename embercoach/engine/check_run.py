@@ -265,7 +265,7 @@ class RunPart:
                 continue
             language = language_of(file.path.name)
             if not relevant(data, language, self.builders):
-                self.results.append(RunResult(files_skipped=1))
+                self.results.append(RunResult(files_skipped=not file.bodies))
             # The outputs of a notebook don't count, so that its size is known once it is parsed.
             elif language != NOTEBOOK and (
                 message := size_problem(len(data), language, self.max_size)

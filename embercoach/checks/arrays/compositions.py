@@ -288,7 +288,7 @@ def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if _origin(found.array, sources) in SOFTMAX:
         if not _is_sampled(fact, module):
-            instead = "x - mx.logsumexp(x, axis, keepdims=True)"
+            instead = "logits - mx.logsumexp(logits, axis, keepdims=True)"
             change = _log_fix(fact, module, _argument(fact))
             yield unstable(fact, "log(softmax(x))", instead, change)
         return

@@ -31,16 +31,59 @@ def masked_rows(fact: CallFact, module: Module) -> Iterator[Report]:
     if len(given) != 3:
         return
     sources = sources_of(module)
-    condition, kept, masked = (sources.of(fact, node) for node in given)
-    if not _is_infinite(masked, sources) or not _is_zero(kept, sources):
-        return
-    if _is_outer(condition, sources):
-        yield Report.at(
-            fact,
-            "API-026",
-            message="mask has rows of -inf alone where a position is padding: softmax gives NaN",
-            help="Mask the keys alone, or use a large finite number such as -1e4",
-        )
+    condition, first, second = (sources.of(fact, node) for node in given)
+    for kept, masked in ((first, second), (second, first)):
+        if not _is_infinite(masked, sources) or not _is_zero(kept, sources):
+            continue
+        if masked is second and _is_outer(condition, sources):
+            yield Report.at(
+                fact,
+                "API-026",
+                message="mask has rows of -inf alone at padded positions: softmax gives NaN",
+                help="Mask the keys alone, or use a large finite number such as -1e4",
+            )
+        elif _hides_diagonal(condition, sources, masks=masked is first):
+            yield _without_diagonal(fact)
+
+
+@check("API-026", of=("mlx.core.triu", "mlx.core.tril"))
+def masked_diagonal(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.triu(mx.full((n, n), -mx.inf))``, of which the first row is -inf alone."""
+    array, diagonal = fact.argument(0, "x"), fact.argument(1, "k")
+    sources = sources_of(module)
+    is_main = diagonal is None or evaluated(diagonal.node) == 0
+    # The exponential of such a matrix is 0 there, which decays need.
+    of_attention = any(word in module.source.lower() for word in ("softmax", "attention", "attn"))
+    if (
+        array is not None
+        and is_main
+        and of_attention
+        and _is_infinite(sources.of(fact, array.node), sources)
+    ):
+        yield _without_diagonal(fact)
+
+
+def _without_diagonal(fact: CallFact) -> Report:
+    return Report.at(
+        fact,
+        "API-026",
+        message="mask hides the diagonal: a row is -inf alone, and its softmax NaN",
+        help="Keep a position's own key: `mx.triu(..., k=1)`, or a strict comparison",
+    )
+
+
+def _hides_diagonal(condition: Source, sources: Sources, *, masks: bool) -> bool:
+    """Test for ``rows[None] >= rows[:, None]`` where that masks, for ``>`` where it keeps."""
+    end = only_end(condition, sources)
+    node = end.node
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return False
+    (target,) = node.comparisons
+    with_equal = isinstance(target.operator, (cst.LessThanEqual, cst.GreaterThanEqual))
+    if not with_equal and not isinstance(target.operator, (cst.LessThan, cst.GreaterThan)):
+        return False
+    sides = (end.at(node.left), end.at(target.comparator))
+    return with_equal == masks and _are_one(*sides, sources)
 
 
 def _is_outer(mask: Source, sources: Sources) -> bool:

@@ -426,7 +426,8 @@ def constant_parameter(fact: AttributeFact, module: Module) -> Iterator[Report]:
         fact,
         "NN-002",
         message=f"constant array `{quoted(fact.name, MOST_QUOTED)}` is a trainable parameter",
-        help="Begin its name with `_`, or call `self.freeze(keys=[...], recurse=False)`",
+        help="Begin its name with `_` and `mx.eval()` it, or call "
+        "`self.freeze(keys=[...], recurse=False)`",
         context="avoidable" if TRAINING in module.source else "minor",
     )
 
@@ -451,6 +452,14 @@ def _texts(cls: ClassInfo) -> frozenset[str]:
     return frozenset(found | {""} if freezes else found)
 
 
+def _is_of_sizes(node: cst.BaseExpression) -> bool:
+    """Test for ``mx.array(dims**-0.5)`` and ``mx.array(1 / math.sqrt(dims))``."""
+    contents = contents_of(node)
+    roots = any(last_name(call) == "sqrt" for call in contents.calls)
+    powers = (isinstance(one.operator, cst.Power) for one in contents.of(cst.BinaryOperation))
+    return roots or any(powers)
+
+
 def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:
     """Return whether an array is a table of constants: integers, masks, positions, frequencies."""
     statement = fact.place.statement
@@ -460,6 +469,8 @@ def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:
     if value.dtype in SIGNED or value.dtype == "bool":
         return True
     symbols = functions_of(Expression(given, scope_of(module, fact.place.function)), module)
+    if value.scalar:
+        return _is_of_sizes(given)
     if not TABLES.isdisjoint(symbols):
         starts = STARTS & symbols
         if symbols >= WAVES:  # positions of a transformer, with the logarithm of their periods
