@@ -169,6 +169,15 @@ RACES = (
         expected=X,
     )("y[i] = x[i];\nz[0] = 5;"),
     case(
+        "updates_that_are_lost",
+        "device-race 2 2 z 0",
+        "same-value-write 3 3 z 1",
+        also="lane-synchronous",
+        buffers=(given("x", X[:32]), wanted("y", 32), begun("z", np.zeros(2, np.int32))),
+        grid=32,
+        threadgroup=32,
+    )("y[i] = x[i];\nz[0] += 1;\nz[1] |= 1;"),
+    case(
         "lanes_in_step",
         "lane-synchronous 2 1 s -",
         buffers=(given("x", X[:32]), wanted("y", 32)),

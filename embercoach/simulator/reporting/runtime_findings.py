@@ -54,6 +54,8 @@ _REDUCTIONS = frozenset(
     for group in ("simd", "quad")
     for name in ("sum", "product", "max", "min", "and", "or", "xor")
 )
+#: Assignments by which equal updates are not one: of ``|=`` and ``&=`` they are.
+_ADDING = frozenset((b"+=", b"-=", b"*=", b"/=", b"%=", b"^=", b"<<=", b">>="))
 _SPACES = ("__global_host", "__global", "__constant", "__local", "__private", "__generic")
 
 
@@ -127,7 +129,7 @@ def raw_findings(answer: ResultAnswer, scene: Scene) -> tuple[RawFinding, ...]:
     explained = False
     for run in answer.runs:
         records = [r for r in run.findings if not (unused and _is_undefined_value(r))]
-        records = list(_without_defined(records, scene))
+        records = [_lost_update(r, scene) for r in _without_defined(records, scene)]
         explained |= any(_is_undefined_value(record) for record in records)
         for finding in _of_one_run(_finding(record, scene) for record in records):
             known = merged.get(_identity(finding))
@@ -173,6 +175,36 @@ def _is_split(record: FindingAnswer, scene: Scene) -> bool:
         for one, *others in _branches(scene.kernel.source)
         for other in others
     )
+
+
+def _lost_update(record: FindingAnswer, scene: Scene) -> FindingAnswer:
+    """Return a record of equal values as a race where each thread adds to what it read."""
+    is_lost = _KINDS[record.kind] == "same-value-write" and scene.line(record.pc) in _updates(
+        scene.kernel.source
+    )
+    space = "threadgroup" if record.place >= FIRST_ARRAY else "device"
+    return replace(record, kind=_KINDS.index(f"{space}-race")) if is_lost else record
+
+
+@lru_cache(maxsize=2)
+def _updates(source: str) -> frozenset[int]:
+    """Return the lines that do arithmetic with an element and store it: ``y[i] += 1``."""
+    nodes = [tree_of(exchange_words(source.encode(errors="replace"), frozenset())[0]).root]
+    lines = set()
+    for node in nodes:
+        nodes += node.children
+        target = node.child_by_field_name("left") or node.child_by_field_name("argument")
+        if target is None or target.type not in ("subscript_expression", "pointer_expression"):
+            continue
+        operator = node.child_by_field_name("operator")
+        written = b"" if operator is None else operator.text or b""
+        value = node.child_by_field_name("right")
+        adds = node.type == "update_expression" or written in _ADDING
+        if written == b"=" and value is not None and value.type == "binary_expression":
+            adds = (target.text or b"") in (value.text or b"")
+        if adds:
+            lines.add(node.start_point.row + 1)
+    return frozenset(lines)
 
 
 @lru_cache(maxsize=2)
