@@ -513,15 +513,11 @@ def _member(
         if parts.function is not None:
             pending.append(_Method(item, parts, template, scope))
         elif static:
-            _static(work, item, struct, parts)
+            # Methods see a constant by its name, others through the struct.
+            found = declared(work, item, parts, item.get("default_value"), item)
+            work.constants.append(found)
+            work.scopes[0][f"{struct}::{found.variable.name}"] = found.variable
         else:
             kind = typing.shaped(work, typing.written_type(work, item), parts)
             spot = work.spot(parts.name)
             fields.append(Variable(work.word(parts.name), "field", kind, spot))
-
-
-def _static(work: Lowering, item: SyntaxNode, struct: str, parts: Declarator) -> None:
-    """A constant of a struct: methods see it by its name, others through the struct."""
-    found = declared(work, item, parts, item.get("default_value"), item)
-    work.constants.append(found)
-    work.scopes[0][f"{struct}::{found.variable.name}"] = found.variable

@@ -122,7 +122,8 @@ def _outside_of_braces(parsed: Parsed, names: list[SyntaxNode]) -> Iterator[Synt
 def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[SyntaxNode]:
     """Yield the variables of a declaration at file scope that are not in ``constant`` memory."""
     kind, space = part.get("type"), parsed.space(part)
-    if kind is None or space in ("constant", "threadgroup") or _is_extern(parsed, part):
+    is_extern = _has_storage(parsed, part, "extern")
+    if kind is None or space in ("constant", "threadgroup") or is_extern:
         return  # KERNEL-MEMORY-002 reports threadgroup variables
     written = parsed.word(kind)
     if written in _HANDLES or written in macros.names:
@@ -150,18 +151,15 @@ def _names(part: SyntaxNode, *, addresses: bool = True) -> Iterator[SyntaxNode]:
             yield name
 
 
-def _is_extern(parsed: Parsed, part: SyntaxNode) -> bool:
-    return any(
-        c.kind == "storage_class_specifier" and parsed.word(c) == "extern" for c in part.parts
-    )
+def _has_storage(parsed: Parsed, part: SyntaxNode, word: str) -> bool:
+    return any(c.kind == "storage_class_specifier" and parsed.word(c) == word for c in part.parts)
 
 
 def _is_static(parsed: Parsed, part: SyntaxNode) -> bool:
     """Return whether a local keeps its value between calls: ``static``, and not a constant."""
-    static = any(
-        c.kind == "storage_class_specifier" and parsed.word(c) == "static" for c in part.parts
-    )
-    return static and parsed.space(part) is None and not parsed.is_constant(part)
+    if parsed.space(part) is not None or parsed.is_constant(part):
+        return False
+    return _has_storage(parsed, part, "static")
 
 
 def _strong_orders(parsed: Parsed, call: SyntaxNode) -> Iterator[SyntaxNode]:
