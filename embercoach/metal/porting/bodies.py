@@ -161,11 +161,6 @@ class KernelNames:
         values = ", ".join(f"{array.name}[{at}]" for at in range(array.size))
         return self.replaced(use, f"{array.element}({values})")
 
-    @property
-    def body(self) -> SyntaxNode:
-        """The body, from brace to brace."""
-        return self._body
-
     def replaced(self, part: SyntaxNode, text: str) -> Edit:
         """Return the edit that replaces a part."""
         place = self.parsed.place(part)

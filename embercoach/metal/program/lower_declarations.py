@@ -236,7 +236,7 @@ def _declared(
         yield from _bindings(work, declarator, initial, whole)
         return
     if declarator.name is None:
-        yield _opaque(work, whole, "a declaration without a plain name")
+        yield Opaque("a declaration without a plain name", work.spot(whole))
         return
     if declarator.function is not None:
         yield from _like_function(work, part, declarator, whole)
@@ -245,10 +245,6 @@ def _declared(
         yield from work.rules.named_lambda(work, declarator.name, initial)
         return
     yield declared(work, part, declarator, initial, whole)
-
-
-def _opaque(work: Lowering, part: SyntaxNode, why: str) -> Opaque:
-    return Opaque(why, work.spot(part))
 
 
 def _bindings(
@@ -260,7 +256,7 @@ def _bindings(
     for name in declarator.bindings:
         variable = Variable(work.word(name), "local", UNKNOWN, work.spot(name), loops=work.loops)
         work.declare(variable.name, variable)
-    yield _opaque(work, whole, "a structured binding")
+    yield Opaque("a structured binding", work.spot(whole))
 
 
 def _like_function(
@@ -271,7 +267,7 @@ def _like_function(
     given = [] if parameters is None else parameters.inner
     values = [_as_value(work, item) for item in given]
     if declarator.name is None or not values or not all(values):
-        yield _opaque(work, whole, "the declaration of a function in a body")
+        yield Opaque("the declaration of a function in a body", work.spot(whole))
         return
     kind = _declared_type(work, part, replace(declarator, function=None), None)
     parts = tuple(work.expression(value) for value in values if value is not None)

@@ -245,11 +245,9 @@ def _floating(left: Type, right: Type) -> Type:
         return Type(number.scalar) if is_integer(other) else UNKNOWN
     if left.scalar == right.scalar:
         return Type(left.scalar)
-    for wider in ("double", "float"):
-        if wider in (left.scalar, right.scalar):
-            return Type(wider)
     # There is no conversion between half and bfloat.
-    return UNKNOWN
+    wider = [name for name in ("double", "float") if name in (left.scalar, right.scalar)]
+    return Type(wider[0]) if wider else UNKNOWN
 
 
 def _integer(left: Type, right: Type) -> Type:

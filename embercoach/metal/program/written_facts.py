@@ -132,15 +132,12 @@ def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[Synt
     if not attributes:
         yield from _variables(part)
     elif all("buffer(" in attribute for attribute in attributes):
-        yield from _names(part)  # the host binds arguments of entry points alone
+        # The host binds arguments of entry points alone.
+        yield from _variables(part, addresses=True)
 
 
-def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:
-    """Yield the names of a declaration that hold values, not addresses."""
-    yield from _names(part, addresses=False)
-
-
-def _names(part: SyntaxNode, *, addresses: bool = True) -> Iterator[SyntaxNode]:
+def _variables(part: SyntaxNode, *, addresses: bool = False) -> Iterator[SyntaxNode]:
+    """Yield the names of a declaration that hold values, those of addresses where these count."""
     for declarator in part.all("declarator"):
         parts, _ = unpack_initialized(declarator)
         name = parts.name
@@ -641,7 +638,11 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         calls=tuple(found.calls),
         functions=tuple(found.functions),
         directives=tuple(found.directives),
-        marks=tuple(_marks(parsed)),
+        marks=tuple(
+            mark
+            for part in parsed.of_kinds("attribute_declaration")
+            for mark in parsed.attribute_marks(part)
+        ),
         macros=macros,
         attribute_uses=tuple(found.attribute_uses),
         numbers=frozenset(_numbers(parsed)),
@@ -657,11 +658,6 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
 def _refused(text: str, kind: Text, problem: str) -> MetalText:
     everything = (TextSpan(0, len(text), 1, 1),)
     return MetalText(text, everything, names_known=False, kind=kind, refusal=problem)
-
-
-def _marks(parsed: Parsed) -> Iterator[AttributeMark]:
-    for part in parsed.of_kinds("attribute_declaration"):
-        yield from parsed.attribute_marks(part)
 
 
 def _numbers(parsed: Parsed) -> Iterator[int]:

@@ -197,16 +197,12 @@ def option(draw: Draw, axes: int, *among: int) -> Any:
     return draw.choice(among)
 
 
-def spatial(draw: Draw, axes: int, *, least: int = 1) -> tuple[int, ...]:
-    """Sizes of spatial axes."""
-    return tuple(draw.randint(least, 9) for _ in range(axes))
-
-
 def convolved(draw: Draw, axes: int) -> tuple[ShapedArray, ShapedArray, int]:
     """An input and a weight, and groups."""
     inner, groups, outer = channels(draw)
     # Where less than one stride is missing, MLX returns garbage: kernels fit, or not at all.
-    x = (draw.randint(0, 3), *spatial(draw, axes, least=5), near(draw, inner * groups) or 1)
+    spatial = (draw.randint(5, 9) for _ in range(axes))
+    x = (draw.randint(0, 3), *spatial, near(draw, inner * groups) or 1)
     kernel = tuple(17 if draw.chance(0.02) else draw.randint(1, 3) for _ in range(axes))
     if draw.chance(0.04):
         x = x[1:]
