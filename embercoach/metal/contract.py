@@ -261,11 +261,6 @@ class Signature(Struct, frozen=True, dict=True):
         return tuple(p.name for p in self.parameters if p.role == "attribute")
 
 
-def mentioned_attributes(source: str) -> tuple[str, ...]:
-    """Get the attributes that MLX passes for this body: those whose name is a substring of it."""
-    return tuple(name for name in ATTRIBUTES if name in source)
-
-
 def shape_names(name: str) -> tuple[str, str, str]:
     """Return the names of an input's shape, strides and rank parameters, in MLX's order."""
     return f"{name}_shape", f"{name}_strides", f"{name}_ndim"
@@ -277,7 +272,8 @@ def signature(kernel: KernelArguments) -> Signature:
     buffers = tuple(_indexed(bare))
     attributes = tuple(
         SignatureParameter(name, "attribute", name, ATTRIBUTES[name], None, "")
-        for name in mentioned_attributes(kernel.source)
+        for name in ATTRIBUTES
+        if name in kernel.source  # MLX looks for substrings of the body
     )
     certain = sum(p.certain for p in buffers)
     return Signature(

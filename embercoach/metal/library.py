@@ -242,11 +242,6 @@ def _functions() -> Iterator[str]:
         yield f"convert_{target}_saturate"
 
 
-def _traits() -> Iterator[str]:
-    for trait, end in product(_TYPE_TRAITS.split(), ("", "_t", "_v")):
-        yield f"{trait}{end}"
-
-
 MLX_NAMES = frozenset(_MLX_PREAMBLE.split())
 """Names of the preamble that MLX prepends: ``kernels/utils.h`` and what it includes."""
 
@@ -261,7 +256,9 @@ FUNCTIONS = frozenset(_functions()).union(
 )
 """Functions of Metal's standard library."""
 
-_APPLIED = FUNCTIONS.union(_WORDS.split(), _traits())
+_APPLIED = FUNCTIONS.union(
+    _WORDS.split(), map("".join, product(_TYPE_TRAITS.split(), ("", "_t", "_v")))
+)
 
 
 def is_known(name: str, kind: UseKind) -> bool:
@@ -303,7 +300,8 @@ def result_type(name: str, arguments: Sequence[Type], template: Type | None = No
         return UNKNOWN
     first = arguments[0]
     if name.startswith(_ATOMIC_VALUES):
-        return _atomic_value(first)
+        kind, _, scalar = (first.scalar or "").partition("_")
+        return Type(scalar) if kind == "atomic" and first.pointer else UNKNOWN
     group, _, operation = name.partition("_")
     if group in ("simd", "quad") and operation in _SIMD:
         return _number(first)
@@ -360,11 +358,6 @@ def _same(arguments: Sequence[Type]) -> Type:
     if all(a.scalar == widest.scalar and a.width in (1, widest.width) for a in arguments):
         return _number(widest)
     return UNKNOWN
-
-
-def _atomic_value(address: Type) -> Type:
-    prefix, _, scalar = (address.scalar or "").partition("_")
-    return Type(scalar) if prefix == "atomic" and address.pointer else UNKNOWN
 
 
 _CONSTANT_TYPES = {

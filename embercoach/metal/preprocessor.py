@@ -567,7 +567,10 @@ class _Preprocessor:
         else:
             defined = self._defined(words[0].text) if words else None
             value = defined if directive.name == "ifdef" or defined is None else not defined
-        if value is None or self._undecided(directive):
+        group = self._groups.get(directive.mark, ())
+        if value is None or any(
+            one.name == "elif" and self._decide(one.words) is None for one in group
+        ):
             self._copy_group(directive)
         else:
             self._branches.append(_Branch(active=bool(value), taken=bool(value)))
@@ -585,13 +588,6 @@ class _Preprocessor:
             branch.active = False
         else:
             branch.active = branch.taken = name == "else" or bool(self._decide(directive.words))
-
-    def _undecided(self, directive: Directive) -> bool:
-        """Return whether an ``#elif`` of the group cannot be decided."""
-        return any(
-            one.name == "elif" and self._decide(one.words) is None
-            for one in self._groups.get(directive.mark, ())
-        )
 
     @cached_property
     def _groups(self) -> dict[int, list[Directive]]:

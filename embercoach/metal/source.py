@@ -291,7 +291,7 @@ class FoldedText(Struct, frozen=True):
         """``textwrap.dedent``."""
         lines = list(self._lines())
         margins = [
-            self.text[start : start + _indentation(self.text[start:end])]
+            self.text[start : end - len(self.text[start:end].lstrip(" \t"))]
             for start, end in lines
             if self.text[start:end].strip(" \t\n")
         ]
@@ -355,10 +355,6 @@ def join(separator: FoldedText, parts: Sequence[FoldedText]) -> FoldedText:
     """``separator.join(parts)``."""
     joined = [item for part in parts for item in (separator, part)]
     return concat(joined[1:])
-
-
-def _indentation(line: str) -> int:
-    return len(line) - len(line.lstrip(" \t"))
 
 
 def _common_prefix(texts: Sequence[str]) -> str:

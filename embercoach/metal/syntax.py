@@ -68,7 +68,8 @@ def tree_of(data: bytes, tail: int = 0) -> ParsedTree:
 
     An unclosed comment is left out, up to ``tail`` bytes before the text's end.
     """
-    if _is_ambiguous(data):
+    # Parsing an ambiguous statement would take more than linear time.
+    if _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None:
         return ParsedTree(_empty(), (0, len(data)))
     end = len(data) - tail
     start = _open_comment(data[:end])
@@ -124,11 +125,6 @@ def _open_comment(data: bytes) -> int | None:
         if comment is not None and (len(comment) < 4 or not comment.endswith(b"*/")):
             return match.start()
     return None
-
-
-def _is_ambiguous(data: bytes) -> bool:
-    """Return whether parsing a statement would take more than linear time."""
-    return _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None
 
 
 def _has_many_angles(data: bytes) -> bool:
@@ -202,7 +198,8 @@ def exchange_words(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int
         start, end = match.span()
         directive, word = match["directive"], match["word"]
         if directive is not None and b"/*" in directive:
-            edited[start:end] = _without_comments(directive)
+            # The grammar ends a macro's body at a block comment.
+            edited[start:end] = _DIRECTIVE_TEXT.sub(_without_comment, directive)
         elif match["pragma"] is not None:
             edited[start:end] = b" " * (end - start)
         elif match["sized"] is not None:
@@ -220,11 +217,6 @@ def exchange_words(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int
                 stand_in = b""
             edited[start:end] = stand_in.ljust(end - start)
     return bytes(edited), qualifiers
-
-
-def _without_comments(directive: bytes) -> bytes:
-    """Get a directive with its block comments blanked: the grammar ends a macro's body at one."""
-    return _DIRECTIVE_TEXT.sub(_without_comment, directive)
 
 
 def _without_comment(match: re.Match[bytes]) -> bytes:

@@ -117,7 +117,7 @@ class _Scan:
         mark = self._mark(at)
         if mark in _CLOSING:
             self.open.append(at)
-            if self._is_macro_call(at):
+            if self._mark(at) == "(" and self._may_be_macro(at - 1):
                 self.macros_open.append(at)
         elif mark in _CLOSING.values():
             if not self.open or _CLOSING[self._mark(self.open[-1])] != mark:
@@ -149,9 +149,6 @@ class _Scan:
         if self._word(at):
             return self._word(at) not in KEYWORDS and not self._may_be_macro(at)
         return at >= 0 and self.tokens[at].kind == "number"
-
-    def _is_macro_call(self, opening: int) -> bool:
-        return self._mark(opening) == "(" and self._may_be_macro(opening - 1)
 
     def _is_attribute(self, opening: int) -> bool:
         return "[" in (self._mark(opening - 1), self._mark(opening + 1))

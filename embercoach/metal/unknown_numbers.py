@@ -123,12 +123,9 @@ class _Marked:
     def _is_macro(self, index: int) -> bool:
         """Return whether it is a macro, perhaps in parentheses: ``#define N {n}``."""
         start, end = index - 1, index + 1
-        if self._is(start, "(") and self._is(end, ")") and self._spaced(start):
+        if self._is(start, "(") and self._is(end, ")") and self._tokens[start].spaced:
             start, end = start - 1, end + 1
         after = self._at(end)
         ends = after is None or after.kind == "newline"
         directive = self._is(start - 1, "define") and self._is(start - 2, "#")
         return ends and self._is_name(start) and directive
-
-    def _spaced(self, index: int) -> bool:
-        return self._tokens[index].spaced

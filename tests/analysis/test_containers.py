@@ -1,10 +1,11 @@
-"""Lists, tuples, dicts, sets, strings, and what goes through zip and enumerate."""
+"""Lists, tuples, dicts, sets, strings, comprehensions, and what goes through iterators."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.analysis.inference import revealed
+from embercoach.analysis.values.facts import CallFact
+from tests.analysis.inference import facts_of, revealed
 
 ARRAY = "array[float32]"
 EXPRESSIONS = {
@@ -28,7 +29,17 @@ EXPRESSIONS = {
     "dict(zip('ab', [mx.ones(2)]))[k]": ARRAY,
     "dict([('a', mx.ones(2))])['a']": ARRAY,
     "{1: mx.ones(2)}[1]": ARRAY,
-    # Iterators
+    # Comprehensions and iterators
+    "{mx.ones(2).item() for k in 'ab'}": "set[float]",
+    "list(map(lambda x: x + 1, [mx.ones(2)]))": f"list[{ARRAY}]",
+    "list(map(mx.exp, [mx.ones(2)]))": f"list[{ARRAY}]",
+    "list(map(lambda a, b: a * b, mx.ones(2), [1]))": f"list[{ARRAY}]",
+    "list(filter(None, [mx.ones(2)]))": f"list[{ARRAY}]",
+    "list(reversed([mx.ones(2)]))": f"list[{ARRAY}]",
+    "next(iter([mx.ones(2)]))": ARRAY,
+    "next(iter([mx.ones(2)]), None)": f"None | {ARRAY}",
+    "max(mx.ones(2), mx.ones(2))": ARRAY,
+    "[await x for x in [mx.ones(2)]]": f"list[{ARRAY}]",
     "list(zip(*[[mx.ones(2)]]))": f"list[tuple[{ARRAY}]]",
     "{1, 2}": "set(int 1, int 2)",
     # Text
@@ -55,7 +66,7 @@ def test_an_expression_holds(expression: str, expected: str) -> None:
     source = f"""
         x = [mx.ones(2), 3]
         d = {{"a": mx.ones(2), "b": 3}}
-        def f(i, k, n, s: str, c):
+        async def f(i, k, n, s: str, c):
             reveal({expression})
     """
     assert revealed(source) == expected
@@ -67,6 +78,7 @@ GROWING = {
         "from collections import deque\nx = deque([mx.ones(2)], maxlen=3)\nreveal(x[0])",
         ARRAY,
     ),
+    "extended list": ("x = []\nx.extend([mx.ones(2)])\nreveal(x[0])", ARRAY),
 }
 
 
@@ -91,10 +103,6 @@ def test_a_changed_list_forgets_which_item_stands_where(change: str) -> None:
     assert revealed(source) != "int 3"
 
 
-def test_an_extended_list_holds_the_new_items() -> None:
-    assert revealed("x = []\nx.extend([mx.ones(2)])\nreveal(x[0])") == ARRAY
-
-
 @pytest.mark.parametrize("change", ["d.update({'a': mx.ones(2)})", "d.update(a=mx.ones(2))"])
 def test_an_updated_dict_forgets_what_its_keys_held(change: str) -> None:
     assert revealed(f"d = {{'a': 3}}\n{change}\nreveal(d['a'])") != "int 3"
@@ -109,3 +117,22 @@ def test_deep_nesting_is_cut_short(wrapped: str) -> None:
 
 def test_a_string_that_doubles_is_cut_short() -> None:
     assert revealed("s = 'a'\n" + "s = s + s\n" * 60 + "reveal(s)") == "str"
+
+
+def test_yield_from_passes_items_on() -> None:
+    source = """
+        def f():
+            yield mx.ones(2)
+        def g():
+            yield from f()
+        for y in g():
+            reveal(y)
+    """
+    assert revealed(source) == "array[float32]"
+
+
+def test_a_comprehension_counts_as_a_loop() -> None:
+    source = "def f(xs: list[mx.array]):\n    return [x.item() for x in xs]"
+    (fact,) = facts_of(source, CallFact)
+    assert fact.place.loops == 1
+    assert fact.place.loop_names == {"x"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,57 +20,56 @@ from embercoach.metal.source import (
 )
 from tests.metal.test_source import assert_map
 
+SOURCE = "'S\\n!'"
+
+
+def assert_same(
+    template: str,
+    python: Callable[[str, Any], str],
+    made: Callable[[FoldedText, Any], FoldedText],
+    refused: Collection[str] = (),
+) -> None:
+    """Fill a template in with Python and with what is tested, from a text of another literal.
+
+    Args:
+        template: of a literal.
+        python: the template and the text to the result.
+        made: the same for folded texts.
+        refused: parts of templates that are left alone on purpose.
+    """
+    sources = [f'"""{template}"""', SOURCE]
+    text = FoldedText.of_literal(SOURCE, 1)
+    try:
+        expected = python(template, text.text)
+    except (LookupError, TypeError, ValueError, OverflowError):
+        expected = None
+    try:
+        result = made(FoldedText.of_literal(sources[0], 0), text)
+    except UnfoldableError:
+        assert expected is None or any(part in template for part in refused)
+        return
+    assert result.text == expected
+    assert_map(result, sources)
+
+
 FIELDS = st.sampled_from(
     [
-        *(
-            "{}",
-            "{0}",
-            "{1}",
-            "{n}",
-            "{s}",
-            "{n:>4}",
-            "{s!r:>9}",
-            "{n:04d}",
-            "{x:.2f}",
-            "{b}",
-            "{!s}",
-        ),
-        *(
-            "{{",
-            "}}",
-            "{",
-            "}",
-            "a",
-            "\n",
-            " ",
-            "{n.real}",
-            "{s[0]}",
-            "{missing}",
-            "{n:{n}}",
-            "{s:d}",
-        ),
+        *("{}", "{0}", "{1}", "{n}", "{s}", "{n:>4}", "{s!r:>9}", "{n:04d}", "{x:.2f}", "{b}"),
+        *("{!s}", "{{", "}}", "{", "}", "a", "\n", " ", "{n.real}", "{s[0]}", "{missing}"),
+        *("{n:{n}}", "{s:d}"),
     ]
 )
 
 
 @given(st.lists(FIELDS, max_size=6).map("".join), st.booleans())
 def test_format(template, mapped) -> None:
-    sources = [f'"""{template}"""', "'S\\n!'"]
-    piece = FoldedText.of_literal(sources[1], 1)
-    plain = {"n": 3, "x": 1.5, "b": True, "s": piece.text}
-    known = {**plain, "s": piece if mapped else piece.text}
-    try:
-        expected = template.format("P", 7, **plain)
-    except (LookupError, ValueError):
-        expected = None
-    try:
-        result = format_text(FoldedText.of_literal(sources[0], 0), ["P", 7], known)
-    except UnfoldableError:
-        # Fields that look into their value are left alone on purpose.
-        assert expected is None or any(f in template for f in ("n.real", "s[0]", "n:{n}"))
-        return
-    assert result.text == expected
-    assert_map(result, sources)
+    plain = {"n": 3, "x": 1.5, "b": True}
+    assert_same(
+        template,
+        lambda text, s: text.format("P", 7, **plain, s=s),
+        lambda text, s: format_text(text, ["P", 7], {**plain, "s": s if mapped else s.text}),
+        ("n.real", "s[0]", "n:{n}"),  # fields that look into their value
+    )
 
 
 CONVERSIONS = st.sampled_from(
@@ -78,66 +79,38 @@ CONVERSIONS = st.sampled_from(
 
 @given(st.lists(CONVERSIONS, max_size=5).map("".join), st.lists(st.integers(0, 300), max_size=5))
 def test_percent_with_a_tuple(template, numbers) -> None:
-    source = f'"""{template}"""'
-    try:
-        expected = template % tuple(numbers)
-    except (TypeError, ValueError, OverflowError):
-        expected = None
-    try:
-        result = percent(FoldedText.of_literal(source, 0), numbers)
-    except UnfoldableError:
-        assert expected is None or "*" in template or "%c" in template
-        return
-    assert result.text == expected
-    assert_map(result, [source])
+    assert_same(
+        template,
+        lambda text, _: text % tuple(numbers),
+        lambda text, _: percent(text, numbers),
+        ("*", "%c"),
+    )
 
 
-@given(
-    st.lists(
-        st.sampled_from(["%(n)s", "%(s)s", "%(n)03d", "%(x)d", "%%", "a", " ", "%s", "%(n"]),
-        max_size=5,
-    ).map("".join)
-)
+BY_KEY = st.sampled_from(["%(n)s", "%(s)s", "%(n)03d", "%(x)d", "%%", "a", " ", "%s", "%(n"])
+
+
+@given(st.lists(BY_KEY, max_size=5).map("".join))
 def test_percent_with_a_dictionary(template) -> None:
-    sources = [f'"""{template}"""', "'S\\n!'"]
-    text = FoldedText.of_literal(sources[1], 1)
-    try:
-        expected = template % {"n": 3, "s": text.text}
-    except (TypeError, ValueError, KeyError):
-        expected = None
-    try:
-        result = percent(FoldedText.of_literal(sources[0], 0), {"n": 3, "s": text})
-    except UnfoldableError:
-        assert expected is None or "%s" in template
-        return
-    assert result.text == expected
-    assert_map(result, sources)
+    assert_same(
+        template,
+        lambda text, s: text % {"n": 3, "s": s},
+        lambda text, s: percent(text, {"n": 3, "s": s}),
+        ("%s",),
+    )
 
 
-@given(
-    st.lists(
-        st.sampled_from(["$n", "${s}", "$$", "$missing", "$", "${", "a", " ", "1", "$1", "$N"]),
-        max_size=6,
-    ).map("".join),
-    st.booleans(),
-)
+NAMES = st.sampled_from(["$n", "${s}", "$$", "$missing", "$", "${", "a", " ", "1", "$1", "$N"])
+
+
+@given(st.lists(NAMES, max_size=6).map("".join), st.booleans())
 def test_substitute(template, safe) -> None:
-    sources = [f'"""{template}"""', "'S\\n!'"]
-    text = FoldedText.of_literal(sources[1], 1)
-    plain = {"n": 3, "s": text.text}
-    made = string.Template(template)
-    try:
-        expected = made.safe_substitute(plain) if safe else made.substitute(plain)
-    except (KeyError, ValueError):
-        expected = None
-    try:
-        folded = FoldedText.of_literal(sources[0], 0)
-        result = substitute(folded, {"n": 3, "s": text}, safe=safe)
-    except UnfoldableError:
-        assert expected is None
-        return
-    assert result.text == expected
-    assert_map(result, sources)
+    method = "safe_substitute" if safe else "substitute"
+    assert_same(
+        template,
+        lambda text, s: getattr(string.Template(text), method)({"n": 3, "s": s}),
+        lambda text, s: substitute(text, {"n": 3, "s": s}, safe=safe),
+    )
 
 
 @pytest.mark.parametrize(

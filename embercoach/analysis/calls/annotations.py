@@ -158,10 +158,6 @@ def _union(frame: Frame, arguments: list[cst.BaseExpression]) -> Value:
     return join_all(evaluate_annotation(frame, a) for a in arguments)
 
 
-def _optional(frame: Frame, arguments: list[cst.BaseExpression]) -> Value:
-    return join_all((evaluate_annotation(frame, arguments[0]), NONE))
-
-
 def _tuple(frame: Frame, arguments: list[cst.BaseExpression]) -> Value:
     if len(arguments) == 2 and isinstance(arguments[1], cst.Ellipsis):
         return Sequence("tuple", evaluate_annotation(frame, arguments[0]))
@@ -194,7 +190,9 @@ def _literal(frame: Frame, arguments: list[cst.BaseExpression]) -> Value:
 
 _GENERIC: dict[str, Fn[[Frame, list[cst.BaseExpression]], Value]] = {
     "typing.Union": _union,
-    "typing.Optional": _optional,
+    "typing.Optional": lambda frame, arguments: join_all(
+        (evaluate_annotation(frame, arguments[0]), NONE)
+    ),
     "typing.Tuple": _tuple,
     "builtins.tuple": _tuple,
     "typing.Callable": _callable,

@@ -406,11 +406,6 @@ def _callable(
     return callee.result
 
 
-def _torch(frame: Frame, node: cst.Call, callee: Torch, arguments: tuple[Argument, ...]) -> Value:
-    """Return the result of a module that was moved to a device."""
-    return Torch(callee.devices, is_tensor=False)
-
-
 def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argument, ...]) -> Value:
     """Return a launch returns a list with one array an output."""
     dtypes = keyword_value(arguments, "output_dtypes") or UNKNOWN
@@ -451,7 +446,8 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     Callable: _callable,
     Kernel: _kernel,
     Wrapped: _wrapped,
-    Torch: _torch,
+    # A module that was moved to a device.
+    Torch: lambda _frame, _node, callee, _arguments: Torch(callee.devices, is_tensor=False),
     Union: _union,
 }
 

@@ -282,10 +282,6 @@ def _type(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return Class(value.info) if isinstance(value, Instance) else UNKNOWN
 
 
-def _bytes(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return Bytes(_pulls(node, arguments))
-
-
 _HANDLERS: dict[str, _Handler] = {
     "int": _cast("int"),
     "float": _cast("float"),
@@ -322,9 +318,10 @@ _HANDLERS: dict[str, _Handler] = {
     "getattr": _getattr,
     "super": _super,
     "type": _type,
-    "memoryview": _bytes,
-    "bytes": _bytes,
-    "bytearray": _bytes,
+    **dict.fromkeys(
+        ("memoryview", "bytes", "bytearray"),
+        lambda frame, node, arguments: Bytes(_pulls(node, arguments)),
+    ),
 }
 
 
@@ -553,8 +550,7 @@ _SPECIAL: dict[str, _Handler] = {
     "mlx.core.metal.is_available": lambda frame, node, given: (
         BOOL if frame.must is None else Number("bool", True)
     ),
-    "mlx.core.vjp": _immediate,
-    "mlx.core.jvp": _immediate,
+    **dict.fromkeys(("mlx.core.vjp", "mlx.core.jvp"), _immediate),
     "mlx.utils.tree_map": _tree_map,
     "mlx.utils.tree_map_with_path": _tree_map,
     "mlx.utils.tree_flatten": _tree_flatten,

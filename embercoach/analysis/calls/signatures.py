@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.inheritance import MODULE_CLASS, lineage
 from embercoach.analysis.values.lattice import Class, Symbol
 from embercoach.analysis.values.memo import kept_for_file
@@ -142,7 +142,7 @@ def _fields(cls: ClassInfo) -> dict[str, bool | None] | None:
     """
     found: dict[str, bool | None] = {}
     for name, value, annotation in _declared(cls):
-        kind = _kind(annotation)
+        kind = annotation_kind(annotation)
         if kind == "KW_ONLY":
             return None
         if kind == "ClassVar":
@@ -159,10 +159,10 @@ def _fields(cls: ClassInfo) -> dict[str, bool | None] | None:
     return found
 
 
-def _kind(annotation: cst.BaseExpression) -> str:
+def annotation_kind(annotation: cst.BaseExpression) -> str:
     """Return the last name of an annotation without its arguments, also of one in quotes."""
     if isinstance(annotation, cst.SimpleString):
-        return annotation.raw_value.partition("[")[0].rpartition(".")[2]
+        return str(evaluated(annotation)).partition("[")[0].rpartition(".")[2]
     whole = annotation.value if isinstance(annotation, cst.Subscript) else annotation
     return (dotted(whole) or "").rpartition(".")[2]
 

@@ -12,10 +12,10 @@ import libcst as cst
 
 from embercoach.analysis.calls import kernel_objects
 from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.calls.signatures import annotation_kind
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import (
@@ -221,7 +221,7 @@ def _fields(cls: ClassInfo, before: int) -> Iterator[_Parameter]:
         for line in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
             if not isinstance(line, cst.AnnAssign) or not isinstance(line.target, cst.Name):
                 continue
-            kind = _annotated_as(line.annotation.annotation)
+            kind = annotation_kind(line.annotation.annotation)
             if kind == "KW_ONLY":
                 keywords_only = True
             described = line.value if isinstance(line.value, cst.Call) else None
@@ -236,14 +236,6 @@ def _fields(cls: ClassInfo, before: int) -> Iterator[_Parameter]:
 def _decorator(cls: ClassInfo) -> cst.Call | None:
     calls = (d.decorator for d in cls.node.decorators)
     return next((call for call in calls if isinstance(call, cst.Call)), None)
-
-
-def _annotated_as(annotation: cst.BaseExpression) -> str:
-    """Return the last name of an annotation, without the contents of its brackets."""
-    if isinstance(annotation, cst.SimpleString):
-        return str(evaluated(annotation)).partition("[")[0].rpartition(".")[2]
-    outer = annotation.value if isinstance(annotation, cst.Subscript) else annotation
-    return (dotted(outer) or "").rpartition(".")[2]
 
 
 def _keyword(call: cst.Call | None, name: str) -> cst.BaseExpression | None:

@@ -274,22 +274,6 @@ def _item_of_dict(frame: Frame, base: Dict, subscript: Subscript) -> Value:
     return join_all(parts_of(base))
 
 
-def _item_of_any(frame: Frame, base: Union, subscript: Subscript) -> Value:
-    return join_all([_item(frame, o, subscript) for o in base.options if o is not NONE])
-
-
-def _item_of_array(frame: Frame, base: Array, subscript: Subscript) -> Value:
-    return element_of(frame, base)
-
-
-def _item_of_tree(frame: Frame, base: Tree, subscript: Subscript) -> Value:
-    return base.held
-
-
-def _item_of_numpy(frame: Frame, base: Numpy, subscript: Subscript) -> Value:
-    return Numpy(base.kind, False, base.pulls, base.dtype)
-
-
 def _same(frame: Frame, base: Value, subscript: Subscript) -> Value:
     return base
 
@@ -297,10 +281,12 @@ def _same(frame: Frame, base: Value, subscript: Subscript) -> Value:
 _ITEMS: dict[type, Fn[[Frame, Any, Subscript], Value]] = {
     Sequence: _item_of_sequence,
     Dict: _item_of_dict,
-    Union: _item_of_any,
-    Array: _item_of_array,
-    Tree: _item_of_tree,
-    Numpy: _item_of_numpy,
+    Union: lambda frame, base, subscript: join_all(
+        [_item(frame, o, subscript) for o in base.options if o is not NONE]
+    ),
+    Array: lambda frame, base, _subscript: element_of(frame, base),
+    Tree: lambda _frame, base, _subscript: base.held,
+    Numpy: lambda _frame, base, _subscript: Numpy(base.kind, False, base.pulls, base.dtype),
     Torch: _same,
     ArrayAt: _same,
     Setting: _same,
@@ -373,14 +359,6 @@ def _integer(frame: Frame, node: cst.Integer) -> Value:
     except ValueError:  # more digits than Python converts
         const = None
     return Number("int", None if const is None or const > operators.LARGEST else const)
-
-
-def _float(frame: Frame, node: cst.Float) -> Value:
-    return Number("float", float(node.value))
-
-
-def _imaginary(frame: Frame, node: cst.Imaginary) -> Value:
-    return Number("complex", complex(node.value.replace("_", "").lower()))
 
 
 def _concatenated(frame: Frame, node: cst.ConcatenatedString) -> Value:
@@ -591,8 +569,10 @@ EVALUATORS |= {
     cst.Attribute: _attribute,
     cst.Call: calls.evaluate_call,
     cst.Integer: _integer,
-    cst.Float: _float,
-    cst.Imaginary: _imaginary,
+    cst.Float: lambda _frame, node: Number("float", float(node.value)),
+    cst.Imaginary: lambda _frame, node: Number(
+        "complex", complex(node.value.replace("_", "").lower())
+    ),
     cst.SimpleString: strings.of_literal,
     cst.ConcatenatedString: _concatenated,
     cst.FormattedString: _formatted,

@@ -102,10 +102,6 @@ def library_name(name: str) -> Any:
     return LibraryName(mlx_api.canonical(name) if name.startswith("mlx.") else name)
 
 
-def _of_library(site: ShapeSite, owner: LibraryName, name: str) -> Any:
-    return library_name(f"{owner.name}.{name}")
-
-
 def _of_options(site: ShapeSite, owner: Options, name: str) -> Any:
     found = [
         attribute_of(site, option, name)
@@ -260,15 +256,6 @@ def _of_super(site: ShapeSite, owner: SuperValue, name: str) -> Any:
     return LibraryMethod(owner, f"builtins.object.{name}")
 
 
-def _of_transformed(site: ShapeSite, owner: TransformedFunction, name: str) -> Any:
-    """``@f.vjp``."""
-    return LibraryName("builtins.decorator") if name in ("vjp", "jvp", "vmap") else UNKNOWN
-
-
-def _of_dtype(site: ShapeSite, owner: DTypeValue, name: str) -> Any:
-    return ANY_INT if name == "size" else UNKNOWN
-
-
 def _of_host_array(site: ShapeSite, owner: HostArray, name: str) -> Any:
     if name == "shape":
         return sizes_of(owner.shape)
@@ -283,15 +270,17 @@ def _method(site: ShapeSite, owner: Any, name: str) -> LibraryMethod:
 #: By the type of the owner: its attributes; those of other values are unknown.
 _HANDLERS: dict[type, Callable[[ShapeSite, Any, str], Any]] = {
     ObjectReference: _of_object,
-    LibraryName: _of_library,
+    LibraryName: lambda _site, owner, name: library_name(f"{owner.name}.{name}"),
     ShapedArray: _of_array,
     Place: _of_place,
     Options: _of_options,
     ModuleValue: _of_module,
     ClassValue: _of_class,
     SuperValue: _of_super,
-    TransformedFunction: _of_transformed,
-    DTypeValue: _of_dtype,
+    TransformedFunction: lambda _site, _owner, name: (  # ``@f.vjp``
+        LibraryName("builtins.decorator") if name in ("vjp", "jvp", "vmap") else UNKNOWN
+    ),
+    DTypeValue: lambda _site, _owner, name: ANY_INT if name == "size" else UNKNOWN,
     HostArray: _of_host_array,
     ListReference: _method,
     DictReference: _method,

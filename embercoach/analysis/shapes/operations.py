@@ -100,10 +100,6 @@ def _of_list(machine: Machine, value: ListReference) -> Items:
     return held if type(held) is Items else Items(None)
 
 
-def _of_iterator(machine: Machine, value: Iterator) -> Items:
-    return Items(value.items, value.common)
-
-
 def _of_dict(machine: Machine, value: DictReference) -> Items:
     held = machine.heap.read(value.number)
     if type(held) is Entries and not held.is_open:
@@ -140,10 +136,6 @@ def _of_object(machine: Machine, value: ObjectReference) -> Items:
     return Items(None)
 
 
-def _of_string(machine: Machine, value: str) -> Items:
-    return Items(None, ANY_STR)
-
-
 def _of_options(machine: Machine, value: Options) -> Items:
     parts = [iterated_items(machine, option) for option in value.values if option is not None]
     return parts[0] if len(parts) == 1 else Items(None)
@@ -152,12 +144,12 @@ def _of_options(machine: Machine, value: Options) -> Items:
 _HANDLERS: dict[type, Callable[[Machine, Any], Items]] = {
     tuple: _of_tuple,
     ListReference: _of_list,
-    Iterator: _of_iterator,
+    Iterator: lambda _machine, value: Items(value.items, value.common),
     DictReference: _of_dict,
     ShapedArray: _of_array,
     HostArray: _of_host_array,
     ObjectReference: _of_object,
-    str: _of_string,
+    str: lambda _machine, _value: Items(None, ANY_STR),
     Options: _of_options,
 }
 

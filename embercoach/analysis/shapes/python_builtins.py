@@ -292,10 +292,6 @@ def _abs(call: ShapeCall) -> Any:
     return ANY_INT if is_integer(value) else ANY_FLOAT
 
 
-def _bool(call: ShapeCall) -> Any:
-    return truth_of(call.machine, call.arguments[0]) if call.arguments else False
-
-
 def _divmod(call: ShapeCall) -> Any:
     if len(call.arguments) != 2:
         return UNKNOWN
@@ -379,7 +375,9 @@ HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     "math.pow": _constant(ANY_FLOAT),
     "builtins.float": _constant(ANY_FLOAT),
     "builtins.str": _constant(ANY_STR),
-    "builtins.bool": _bool,
+    "builtins.bool": lambda call: (
+        bool(call.arguments) and truth_of(call.machine, call.arguments[0])
+    ),
     "builtins.round": _round,
     "builtins.abs": _abs,
     "builtins.min": _extreme(least),

@@ -88,11 +88,6 @@ class SizeSymbol:
         """How many operations are inside each other: none."""
         return 0
 
-    @property
-    def symbols(self) -> frozenset[SizeSymbol]:
-        """The symbol itself."""
-        return frozenset((self,))
-
     def __repr__(self) -> str:
         """Return the name."""
         return self.name
@@ -169,7 +164,7 @@ class SizeExpr:
             found: set[SizeSymbol] = set()
             for factors in self.terms:
                 for atom in factors:
-                    if type(atom) is SizeSymbol:
+                    if isinstance(atom, SizeSymbol):
                         found.add(atom)
                     else:
                         found |= atom.symbols

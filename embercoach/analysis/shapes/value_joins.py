@@ -310,10 +310,6 @@ def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -
     return tuple(joiner.value(x, y, name) for x, y in zip(a, b, strict=True))
 
 
-def _iterators(joiner: Joiner, a: Iterator, b: Iterator, name: str) -> Iterator:
-    return Iterator(None, joiner.any_of([*_held(a), *_held(b)]))
-
-
 def _dtypes(joiner: Joiner, a: DTypeValue, b: DTypeValue, name: str) -> DTypeValue:
     return DTypeValue(None)
 
@@ -323,7 +319,7 @@ _JOINS: dict[type, Callable[[Joiner, Any, Any, str], Any]] = {
     ShapedArray: Joiner.array,
     tuple: _tuples,
     DTypeValue: _dtypes,
-    Iterator: _iterators,
+    Iterator: lambda joiner, a, b, _name: Iterator(None, joiner.any_of([*_held(a), *_held(b)])),
 }
 
 

@@ -162,7 +162,7 @@ class SourceLines:
         return self.texts[node.lineno - 1][: self.column(node.lineno, node.col_offset)]
 
 
-_BINARY: dict[type[ast.operator], cst.BaseBinaryOp] = {
+BINARY: dict[type[ast.operator], cst.BaseBinaryOp] = {
     ast.Add: cst.Add(),
     ast.Sub: cst.Subtract(),
     ast.Mult: cst.Multiply(),
@@ -235,9 +235,6 @@ class ExpressionConverter:
         self.parsed_expressions.append(ParsedExpression(made, node.lineno, column))
         return made
 
-    def _name(self, node: ast.Name) -> cst.Name:
-        return cst.Name(node.id)
-
     def _attribute(self, node: ast.Attribute) -> cst.Attribute:
         return cst.Attribute(self.expression(node.value), cst.Name(node.attr), DOT)
 
@@ -272,14 +269,9 @@ class ExpressionConverter:
             for n in nodes
         ]
 
-    def _tuple(self, node: ast.Tuple) -> cst.Tuple:
-        return cst.Tuple(self._elements(node.elts), OPEN, CLOSE)
-
-    def _list(self, node: ast.List) -> cst.List:
-        return cst.List(self._elements(node.elts), _OPEN_SQUARE, _CLOSE_SQUARE)
-
-    def _set(self, node: ast.Set) -> cst.Set:
-        return cst.Set(self._elements(node.elts), _OPEN_CURLY, _CLOSE_CURLY)
+    def _display(self, node: ast.Tuple | ast.List | ast.Set) -> Any:
+        kind, brackets = _IN_BRACKETS[type(node)]
+        return kind(self._elements(node.elts), *brackets)
 
     def _dict(self, node: ast.Dict) -> cst.Dict:
         elements: list[cst.BaseDictElement] = []
@@ -352,7 +344,7 @@ class ExpressionConverter:
 
     def _binary(self, node: ast.BinOp) -> cst.BinaryOperation:
         left, right = self.expression(node.left), self.expression(node.right)
-        return cst.BinaryOperation(left, _BINARY[type(node.op)], right, OPEN, CLOSE)
+        return cst.BinaryOperation(left, BINARY[type(node.op)], right, OPEN, CLOSE)
 
     def _boolean(self, node: ast.BoolOp) -> cst.BaseExpression:
         """``a and b and c``: flat to ``ast``, a chain that nests to the left in libcst."""
@@ -388,28 +380,14 @@ class ExpressionConverter:
         both = self.expression(node.target), self.expression(node.value)
         return cst.NamedExpr(*both, OPEN, CLOSE, SPACE, SPACE)
 
-    def _await(self, node: ast.Await) -> cst.Await:
-        return cst.Await(self.expression(node.value), OPEN, CLOSE, SPACE)
-
-    def _yield(self, node: ast.Yield) -> cst.Yield:
-        return cst.Yield(self.optional(node.value), OPEN, CLOSE, SPACE)
-
     def _yield_from(self, node: ast.YieldFrom) -> cst.Yield:
         given = cst.From(self.expression(node.value), EMPTY, SPACE)
         return cst.Yield(given, OPEN, CLOSE, SPACE)
 
-    def _list_of(self, node: ast.ListComp) -> cst.ListComp:
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Any:
+        kind, brackets = _IN_BRACKETS[type(node)]
         element = self.expression(node.elt)
-        return cst.ListComp(element, self._loops(node.generators), _OPEN_SQUARE, _CLOSE_SQUARE)
-
-    def _set_of(self, node: ast.SetComp) -> cst.SetComp:
-        element = self.expression(node.elt)
-        return cst.SetComp(element, self._loops(node.generators), _OPEN_CURLY, _CLOSE_CURLY)
-
-    def _generator(self, node: ast.GeneratorExp) -> cst.GeneratorExp:
-        return cst.GeneratorExp(
-            self.expression(node.elt), self._loops(node.generators), OPEN, CLOSE
-        )
+        return kind(element, self._loops(node.generators), *brackets)
 
     def _dict_of(self, node: ast.DictComp) -> cst.DictComp:
         both = self.expression(node.key), self.expression(node.value)
@@ -481,12 +459,12 @@ class ExpressionConverter:
         return cst.Annotation(self.expression(node), SPACE, SPACE)
 
     _CONVERTERS: ClassVar[dict[type[ast.expr], Callable[[ExpressionConverter, Any], Any]]] = {
-        ast.Name: _name,
+        ast.Name: lambda _self, node: cst.Name(node.id),
         ast.Attribute: _attribute,
         ast.Constant: _constant,
-        ast.Tuple: _tuple,
-        ast.List: _list,
-        ast.Set: _set,
+        ast.Tuple: _display,
+        ast.List: _display,
+        ast.Set: _display,
         ast.Dict: _dict,
         ast.Call: _call,
         ast.Subscript: _subscript,
@@ -497,12 +475,12 @@ class ExpressionConverter:
         ast.IfExp: _conditional,
         ast.Lambda: _lambda,
         ast.NamedExpr: _walrus,
-        ast.Await: _await,
-        ast.Yield: _yield,
+        ast.Await: lambda self, node: cst.Await(self.expression(node.value), OPEN, CLOSE, SPACE),
+        ast.Yield: lambda self, node: cst.Yield(self.optional(node.value), OPEN, CLOSE, SPACE),
         ast.YieldFrom: _yield_from,
-        ast.ListComp: _list_of,
-        ast.SetComp: _set_of,
-        ast.GeneratorExp: _generator,
+        ast.ListComp: _comprehension,
+        ast.SetComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
         ast.DictComp: _dict_of,
     }
 
@@ -516,3 +494,11 @@ _STAR = cst.ParamStar()
 _SLASH = cst.ParamSlash()
 _OPEN_SQUARE, _CLOSE_SQUARE = cst.LeftSquareBracket(), cst.RightSquareBracket()
 _OPEN_CURLY, _CLOSE_CURLY = cst.LeftCurlyBrace(), cst.RightCurlyBrace()
+_IN_BRACKETS: dict[type[ast.expr], tuple[Callable[..., Any], tuple[Any, Any]]] = {
+    ast.Tuple: (cst.Tuple, (OPEN, CLOSE)),
+    ast.List: (cst.List, (_OPEN_SQUARE, _CLOSE_SQUARE)),
+    ast.Set: (cst.Set, (_OPEN_CURLY, _CLOSE_CURLY)),
+    ast.ListComp: (cst.ListComp, (_OPEN_SQUARE, _CLOSE_SQUARE)),
+    ast.SetComp: (cst.SetComp, (_OPEN_CURLY, _CLOSE_CURLY)),
+    ast.GeneratorExp: (cst.GeneratorExp, (OPEN, CLOSE)),
+}

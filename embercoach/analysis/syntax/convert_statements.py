@@ -9,6 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.syntax.convert_expressions import (
     ASYNC,
+    BINARY,
     DOT,
     EMPTY,
     EQUAL,
@@ -26,19 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _AUGMENTED: dict[type[ast.operator], cst.BaseAugOp] = {
-    ast.Add: cst.AddAssign(),
-    ast.Sub: cst.SubtractAssign(),
-    ast.Mult: cst.MultiplyAssign(),
-    ast.MatMult: cst.MatrixMultiplyAssign(),
-    ast.Div: cst.DivideAssign(),
-    ast.Mod: cst.ModuloAssign(),
-    ast.Pow: cst.PowerAssign(),
-    ast.LShift: cst.LeftShiftAssign(),
-    ast.RShift: cst.RightShiftAssign(),
-    ast.BitOr: cst.BitOrAssign(),
-    ast.BitXor: cst.BitXorAssign(),
-    ast.BitAnd: cst.BitAndAssign(),
-    ast.FloorDiv: cst.FloorDivideAssign(),
+    kind: getattr(cst, f"{type(operator).__name__}Assign")() for kind, operator in BINARY.items()
 }
 
 
@@ -254,9 +243,6 @@ class _Converter(ExpressionConverter):
         final = cst.Finally(self.suite(node.finalbody), (), EMPTY) if node.finalbody else None
         return cst.Try(self.suite(node.body), handlers, self._else(node.orelse), final, (), EMPTY)
 
-    def _return(self, node: ast.Return) -> cst.Return:
-        return cst.Return(self.optional(node.value), SPACE)
-
     def _delete(self, node: ast.Delete) -> cst.Del:
         if len(node.targets) == 1:
             return cst.Del(self.expression(node.targets[0]), SPACE)
@@ -302,26 +288,12 @@ class _Converter(ExpressionConverter):
             whitespace_after_import=SPACE,
         )
 
-    def _global(self, node: ast.Global) -> cst.Global:
-        return cst.Global([cst.NameItem(cst.Name(n)) for n in node.names], SPACE)
-
-    def _nonlocal(self, node: ast.Nonlocal) -> cst.Nonlocal:
-        return cst.Nonlocal([cst.NameItem(cst.Name(n)) for n in node.names], SPACE)
-
-    def _expression_statement(self, node: ast.Expr) -> cst.Expr:
-        return cst.Expr(self.expression(node.value))
-
-    def _pass(self, node: ast.Pass) -> cst.Pass:
-        return cst.Pass()
-
-    def _break(self, node: ast.Break) -> cst.Break:
-        return cst.Break()
-
-    def _continue(self, node: ast.Continue) -> cst.Continue:
-        return cst.Continue()
+    def _global(self, node: ast.Global | ast.Nonlocal) -> cst.Global | cst.Nonlocal:
+        names = [cst.NameItem(cst.Name(name)) for name in node.names]
+        return (cst.Global if type(node) is ast.Global else cst.Nonlocal)(names, SPACE)
 
     _SIMPLE: ClassVar[dict[type[ast.stmt], Callable[[_Converter, Any], Any]]] = {
-        ast.Return: _return,
+        ast.Return: lambda self, node: cst.Return(self.optional(node.value), SPACE),
         ast.Delete: _delete,
         ast.Assign: _assign,
         ast.AugAssign: _augmented,
@@ -331,11 +303,11 @@ class _Converter(ExpressionConverter):
         ast.Import: _import,
         ast.ImportFrom: _import_from,
         ast.Global: _global,
-        ast.Nonlocal: _nonlocal,
-        ast.Expr: _expression_statement,
-        ast.Pass: _pass,
-        ast.Break: _break,
-        ast.Continue: _continue,
+        ast.Nonlocal: _global,
+        ast.Expr: lambda self, node: cst.Expr(self.expression(node.value)),
+        ast.Pass: lambda _self, _node: cst.Pass(),
+        ast.Break: lambda _self, _node: cst.Break(),
+        ast.Continue: lambda _self, _node: cst.Continue(),
     }
     _COMPOUND: ClassVar[dict[type[ast.stmt], Callable[[_Converter, Any], Any]]] = {
         ast.FunctionDef: _function,

@@ -222,10 +222,8 @@ def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
 DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 
 
-def small_statements(
-    suite: cst.CSTNode, closed: tuple[type, ...] = DEFINITIONS
-) -> Iterator[cst.BaseSmallStatement]:
-    """The simple statements of a suite and of those nested in it, but for the ``closed`` kinds."""
+def small_statements(suite: cst.CSTNode) -> Iterator[cst.BaseSmallStatement]:
+    """The simple statements of a suite and of those nested in it, but for those of definitions."""
     pending: list[cst.CSTNode] = [suite]
     while pending:
         node = pending.pop()
@@ -234,7 +232,7 @@ def small_statements(
             yield from node.body  # type: ignore[attr-defined]
         elif kind is cst.IndentedBlock or kind is cst.Module:
             pending.extend(reversed(node.body))  # type: ignore[attr-defined]
-        elif kind not in closed:
+        elif kind not in DEFINITIONS:
             for name in ("finalbody", "orelse", "body"):
                 inner = getattr(node, name, None)
                 if inner is not None:

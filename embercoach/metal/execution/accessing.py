@@ -163,16 +163,11 @@ def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -
         m.epoch += 1
         return
     m.versions[place.root] = m.versions.get(place.root, 0) + 1
-    written = written_number(m, value)
+    written = value if isinstance(value, LaneValue) else None
+    if isinstance(value, Bundle):
+        written = m.pool.symbol("vector", value.parts)
     m.taint(state, place, written)
     m.note(state, "write", place, written, spot)
-
-
-def written_number(m: Machine, value: Result) -> LaneValue | None:
-    """Return a written value as one number, None for what is none."""
-    if isinstance(value, LaneValue):
-        return value
-    return m.pool.symbol("vector", value.parts) if isinstance(value, Bundle) else None
 
 
 def update(m: Machine, state: State, place: Pointer, value: LaneValue | None, node: Call) -> None:
@@ -349,16 +344,13 @@ def number(m: Machine, state: State, result: Result, node: Expression) -> LaneVa
         passed = result.root is not None and result.root.kind in ("input", "metadata")
         if passed and result.offset.constant == 0:
             # A 0-d input is a reference: its name represents its value.
-            loaded = load(m, state, result._replace(type=_scalar_type(result.type)), node.spot)
+            scalar = replace(result.type, width=1, dimensions=(), pointer=False, reference=False)
+            loaded = load(m, state, result._replace(type=scalar), node.spot)
             return loaded if isinstance(loaded, LaneValue) else m.pool.unknown()
         return m.pool.symbol("address", (result.root, result.member, result.offset))
     if isinstance(result, Bundle):
         return m.pool.symbol("vector", result.parts)
     return m.pool.unknown()
-
-
-def _scalar_type(kind: Type) -> Type:
-    return replace(kind, width=1, dimensions=(), pointer=False, reference=False)
 
 
 def converted(m: Machine, value: LaneValue, origin: Type, kind: Type) -> LaneValue:

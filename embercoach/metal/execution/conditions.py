@@ -13,7 +13,6 @@ from embercoach.metal.execution.values import (
     GROUP_AXES,
     WITHIN,
     LaneValue,
-    Reach,
     SymbolPool,
     UnknownNumber,
 )
@@ -46,11 +45,6 @@ class Condition(NamedTuple):
 
     symbol: UnknownNumber
     holds: bool
-
-    @property
-    def reach(self) -> Reach:
-        """For which threads it is the same."""
-        return self.symbol.reach
 
     @property
     def varies(self) -> bool:

@@ -82,7 +82,9 @@ def loop(m: Machine, state: State, node: Loop) -> None:
     if not state.lanes:
         return
     exits: list[State] = []
-    allowed = m.pool.steps + _allowance(m, node)
+    # More steps where the loop may have findings.
+    left = max(m.budget - m.pool.steps, 0)
+    allowed = m.pool.steps + left // (2 if _synchronizes(m, node) else _QUIET)
     turns = opened = 0
     tested = node.kind != "do"
     while state.lanes:
@@ -113,12 +115,6 @@ def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
         state.lanes &= ~path.lanes
     if state.lanes:
         _skip(m, state, node)
-
-
-def _allowance(m: Machine, node: Loop) -> int:
-    """Return steps that the loop may take: more where it may have findings."""
-    left = max(m.budget - m.pool.steps, 0)
-    return left // 2 if _synchronizes(m, node) else left // _QUIET
 
 
 def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:

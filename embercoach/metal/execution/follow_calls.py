@@ -41,7 +41,7 @@ from embercoach.metal.program.walk import base
 from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.path_state import Binding, State
@@ -72,7 +72,9 @@ def call_library(m: Machine, state: State, node: Call) -> Result:
         return _among_lanes(m, state, node, operation)
     given, designated = _given(m, state, node)
     if name in _WRITING:
-        _forget_targets(m, state, node, designated)
+        for place in designated:
+            if place is not None and place.memory == "thread" and place.root in state.variables:
+                accessing.store(m, state, place._replace(known=False), m.pool.unknown(), node.spot)
     elif any(isinstance(g, Pointer) and g.memory != "constant" for g in given) and not all(
         _is_input(g) for g in given if isinstance(g, Pointer)
     ):
@@ -95,14 +97,6 @@ def _given(m: Machine, state: State, node: Call) -> tuple[list[Result], list[Poi
         given.append(places.held(m, state, argument, found))
         designated.append(found.place)
     return given, designated
-
-
-def _forget_targets(
-    m: Machine, state: State, node: Call, designated: Iterable[Pointer | None]
-) -> None:
-    for place in designated:
-        if place is not None and place.memory == "thread" and place.root in state.variables:
-            accessing.store(m, state, place._replace(known=False), m.pool.unknown(), node.spot)
 
 
 def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:

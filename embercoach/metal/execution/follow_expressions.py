@@ -320,18 +320,15 @@ def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | No
         return value, None
     old: Result = ZERO
     if node.operator != "=" or node.postfix:
-        old = _current(m, state, place, node)
+        if place.memory == "thread" and isinstance(node.target, Name):
+            old = evaluate(m, state, node.target)
+        else:
+            old = accessing.load(m, state, place, node.target.spot)
     if node.operator != "=":
         value = combined(m, state, node.operator[:-1], old, value, node)
     value = fitted(m, state, value, place.type, node.value)
     accessing.store(m, state, place, value, node.spot)
     return old if node.postfix else value, place
-
-
-def _current(m: Machine, state: State, place: Pointer, node: Assign) -> Result:
-    if place.memory == "thread" and isinstance(node.target, Name):
-        return evaluate(m, state, node.target)
-    return accessing.load(m, state, place, node.target.spot)
 
 
 def _scattered(m: Machine, state: State, node: Assign, found: places.Designation) -> None:

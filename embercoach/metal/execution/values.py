@@ -91,11 +91,6 @@ class UnknownNumber(Struct, frozen=True, eq=False):
     operands: tuple[object, ...] = ()
     origin: ValueOrigin = NOWHERE
 
-    @property
-    def reach(self) -> Reach:
-        """For which threads it is the same."""
-        return reach_of(self.bits)
-
 
 class LaneValue(NamedTuple):
     """A number: what is known of it for each thread, plus multiples of unknowns.

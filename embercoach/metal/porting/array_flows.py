@@ -508,7 +508,12 @@ class Keys:
             kind, parts = (node.field,), (node.base,)
         elif isinstance(node, Call) and not node.functions and node.name in OF_VALUES:
             kind, parts = (node.name,), node.arguments
-        elif isinstance(node, Index) and _is_constant_array(node.base):
+        elif (
+            isinstance(node, Index)
+            and isinstance(node.base, Name)
+            and node.base.variable.kind == "parameter"
+            and node.base.variable.constant  # nothing changes its elements
+        ):
             kind, parts = ("[]",), (node.base, node.index)
         else:
             return None
@@ -646,8 +651,3 @@ def _is_scalar(node: Index) -> bool:
     array = node.base.variable if isinstance(node.base, Name) else None
     is_passed = array is not None and array.kind == "parameter"
     return is_passed and isinstance(node.index, NumberLiteral)
-
-
-def _is_constant_array(node: Expression) -> bool:
-    """Return whether nothing changes the elements of an array: a constant one that is passed."""
-    return isinstance(node, Name) and node.variable.kind == "parameter" and node.variable.constant

@@ -148,11 +148,6 @@ class KernelNames:
         known = name in self._file.scopes.macros.mentioned or name in ATTRIBUTES or name in NAMED
         return not known and name not in self._unbound and name not in set(declared)
 
-    def names_field(self, part: SyntaxNode, name: str) -> bool:
-        """Return whether a part takes a field of this name."""
-        field = part.get("field")
-        return field is not None and self.parsed.word(field) == name
-
     def component(self, use: SyntaxNode, array: ArrayArgument) -> Edit:
         """Return the edit that turns the use of a vector into that of its components."""
         above = self.parsed.parent(use)
@@ -165,11 +160,6 @@ class KernelNames:
             return self.replaced(use, array.name)
         values = ", ".join(f"{array.name}[{at}]" for at in range(array.size))
         return self.replaced(use, f"{array.element}({values})")
-
-    @property
-    def body(self) -> SyntaxNode:
-        """The body, from brace to brace."""
-        return self._body
 
     def replaced(self, part: SyntaxNode, text: str) -> Edit:
         """Return the edit that replaces a part."""
@@ -506,7 +496,9 @@ class _Port:
         uses = self._names.uses(array.parameter.declaration)
         if array.field:
             above = [self._names.parsed.parent(use) for use in uses]
-            uses = [part for part in above if part and self._names.names_field(part, array.field)]
+            fields = [(part, part.get("field")) for part in above if part]
+            word = self._names.parsed.word
+            uses = [part for part, field in fields if field and word(field) == array.field]
         if array.is_vector:
             return [self._names.component(use, array) for use in uses]
         return [self._names.replaced(use, element) for use in uses]

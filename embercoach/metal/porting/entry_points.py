@@ -387,17 +387,15 @@ class _Reader:
         declaration = self._scopes.bindings[declarator.name.start]
         _plain_name(declaration.name, declaration.place)
         constant = declaration.address_space == "constant" or parsed.is_constant(part)
+        end = parsed.place(part).end
+        rest = self._text[end : self._text.find("\n", end)].lstrip(" \t,)")
         return KernelParameter(
             declaration,
             constant,
             declarator,
             tuple(parsed.declared_marks(part)),
-            self._comment_after(parsed.place(part).end),
+            rest.strip("/* \t") if rest.startswith(("//", "/*")) else "",
         )
-
-    def _comment_after(self, end: int) -> str:
-        rest = self._text[end : self._text.find("\n", end)].lstrip(" \t,)")
-        return rest.strip("/* \t") if rest.startswith(("//", "/*")) else ""
 
     def _template(self, whole: SyntaxNode) -> Iterator[TemplateParameter]:
         listed = whole.get("parameters") if whole.kind == "template_declaration" else None

@@ -116,15 +116,12 @@ def _included(text: str, name: str, read: Read, seen: set[str]) -> FlatText:
         new = FlatText("", ((name, 1),))
         if file[0] not in seen:
             seen.add(file[0])
-            own = _beside_preamble(file[1], text) if _is_preamble(file[1]) else file[1]
+            # A file that is a copy of what MLX puts in front of a kernel.
+            is_preamble = all(name in file[1] for name in _OF_PREAMBLE)
+            own = _beside_preamble(file[1], text) if is_preamble else file[1]
             new = _included(own.rstrip("\n"), file[0], read, seen)
         splices.append(_Splice(*_stretch(found, one), new))
     return _spliced(flat, splices)
-
-
-def _is_preamble(text: str) -> bool:
-    """Return whether a file is a copy of what MLX puts in front of a kernel."""
-    return all(name in text for name in _OF_PREAMBLE)
 
 
 def _beside_preamble(text: str, includer: str) -> str:

@@ -37,19 +37,14 @@ def call(work: Lowering, part: SyntaxNode) -> Expression:
         if work.lookup(work.word(callee)) is None and callee.kind == "identifier":
             kind = work.named_type(work.word(callee))
             if kind is not None and len(arguments.inner) > 1:
-                return _cast_of_commas(work, part, kind, arguments)
+                # ``(float2)(1, 2)``: a comma expression that is cast.
+                operands = [work.expression(argument) for argument in arguments.inner]
+                commas = work.opaque(part, "a cast of a comma expression", *operands)
+                return Cast(commas, kind, work.spot(part))
     given = tuple(work.expression(argument) for argument in arguments.inner)
     if callee.kind == "field_expression":
         return _method(work, part, callee, given)
     return _named_call(work, part, callee, given)
-
-
-def _cast_of_commas(
-    work: Lowering, part: SyntaxNode, kind: Type, arguments: SyntaxNode
-) -> Expression:
-    """``(float2)(1, 2)``: a comma expression that is cast."""
-    given = [work.expression(argument) for argument in arguments.inner]
-    return Cast(work.opaque(part, "a cast of a comma expression", *given), kind, work.spot(part))
 
 
 def _named_call(

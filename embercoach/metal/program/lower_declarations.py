@@ -236,7 +236,7 @@ def _declared(
         yield from _bindings(work, declarator, initial, whole)
         return
     if declarator.name is None:
-        yield _opaque(work, whole, "a declaration without a plain name")
+        yield Opaque("a declaration without a plain name", work.spot(whole))
         return
     if declarator.function is not None:
         yield from _like_function(work, part, declarator, whole)
@@ -245,10 +245,6 @@ def _declared(
         yield from work.rules.named_lambda(work, declarator.name, initial)
         return
     yield declared(work, part, declarator, initial, whole)
-
-
-def _opaque(work: Lowering, part: SyntaxNode, why: str) -> Opaque:
-    return Opaque(why, work.spot(part))
 
 
 def _bindings(
@@ -260,7 +256,7 @@ def _bindings(
     for name in declarator.bindings:
         variable = Variable(work.word(name), "local", UNKNOWN, work.spot(name), loops=work.loops)
         work.declare(variable.name, variable)
-    yield _opaque(work, whole, "a structured binding")
+    yield Opaque("a structured binding", work.spot(whole))
 
 
 def _like_function(
@@ -271,7 +267,7 @@ def _like_function(
     given = [] if parameters is None else parameters.inner
     values = [_as_value(work, item) for item in given]
     if declarator.name is None or not values or not all(values):
-        yield _opaque(work, whole, "the declaration of a function in a body")
+        yield Opaque("the declaration of a function in a body", work.spot(whole))
         return
     kind = _declared_type(work, part, replace(declarator, function=None), None)
     parts = tuple(work.expression(value) for value in values if value is not None)
@@ -513,15 +509,11 @@ def _member(
         if parts.function is not None:
             pending.append(_Method(item, parts, template, scope))
         elif static:
-            _static(work, item, struct, parts)
+            # Methods see a constant by its name, others through the struct.
+            found = declared(work, item, parts, item.get("default_value"), item)
+            work.constants.append(found)
+            work.scopes[0][f"{struct}::{found.variable.name}"] = found.variable
         else:
             kind = typing.shaped(work, typing.written_type(work, item), parts)
             spot = work.spot(parts.name)
             fields.append(Variable(work.word(parts.name), "field", kind, spot))
-
-
-def _static(work: Lowering, item: SyntaxNode, struct: str, parts: Declarator) -> None:
-    """A constant of a struct: methods see it by its name, others through the struct."""
-    found = declared(work, item, parts, item.get("default_value"), item)
-    work.constants.append(found)
-    work.scopes[0][f"{struct}::{found.variable.name}"] = found.variable

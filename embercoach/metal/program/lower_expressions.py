@@ -143,17 +143,14 @@ def _cast_first(
     """``(T)-a * b``: the cast binds to the first operand of what follows."""
     operands = _operands(work, right) if right.kind == "binary_expression" else None
     if operands is None:
-        return Cast(_prefixed(work, symbol, right), kind, work.spot(part))
+        operand, spot = work.expression(right), work.spot(right)
+        if symbol == "*":
+            return Cast(dereferenced(work, operand, right), kind, work.spot(part))
+        result = types.unary(symbol, operand.type)
+        return Cast(Unary(symbol, operand, result, spot), kind, work.spot(part))
     left, inner, rest = operands
     first = _cast_first(work, part, kind, symbol, left)
     return _operation(work, part, inner, first, work.expression(rest))
-
-
-def _prefixed(work: Lowering, symbol: str, part: SyntaxNode) -> Expression:
-    operand = work.expression(part)
-    if symbol == "*":
-        return dereferenced(work, operand, part)
-    return Unary(symbol, operand, types.unary(symbol, operand.type), work.spot(part))
 
 
 def dereferenced(work: Lowering, operand: Expression, part: SyntaxNode) -> Expression:

@@ -306,7 +306,11 @@ def _given(
             return "template", kind, "", number
     for given in names.inputs:
         if given.name == name:
-            return "input", _input_type(given), "", None
+            # One of unknown rank counts as a pointer.
+            scalar, reference = dtype_type(given.dtype).scalar, given.declarator == "&"
+            space = given.address_space
+            kind = Type(scalar, pointer=not reference, space=space, reference=reference)
+            return "input", kind, "", None
         if name in shape_names(given.name):
             return "metadata", _metadata_type(given.name, name), "", None
     for output in names.outputs:
@@ -318,12 +322,6 @@ def _given(
     if name in ATTRIBUTES:
         return "attribute", NAMED[ATTRIBUTES[name]], name, None
     return None
-
-
-def _input_type(given: Input) -> Type:
-    """Return the type of an input; one of unknown rank counts as a pointer."""
-    scalar, reference = dtype_type(given.dtype).scalar, given.declarator == "&"
-    return Type(scalar, pointer=not reference, space=given.address_space, reference=reference)
 
 
 def _metadata_type(owner: str, name: str) -> Type:

@@ -196,13 +196,6 @@ def decayed(kind: Type) -> Type:
     return Type(kind.scalar, kind.width, pointer=True, space=kind.space, packed=kind.packed)
 
 
-def pointer_to(kind: Type) -> Type:
-    """Return the type of the address of something."""
-    if is_address(kind):
-        return Type(None, pointer=True, space=kind.space)
-    return replace(kind, pointer=True, reference=False)
-
-
 def element(kind: Type) -> Type:
     """Return the type of ``x[i]``."""
     if kind.dimensions:
@@ -252,11 +245,9 @@ def _floating(left: Type, right: Type) -> Type:
         return Type(number.scalar) if is_integer(other) else UNKNOWN
     if left.scalar == right.scalar:
         return Type(left.scalar)
-    for wider in ("double", "float"):
-        if wider in (left.scalar, right.scalar):
-            return Type(wider)
     # There is no conversion between half and bfloat.
-    return UNKNOWN
+    wider = [name for name in ("double", "float") if name in (left.scalar, right.scalar)]
+    return Type(wider[0]) if wider else UNKNOWN
 
 
 def _integer(left: Type, right: Type) -> Type:
@@ -297,7 +288,9 @@ def _on_addresses(operator: str, left: Type, right: Type) -> Type:
 def unary(operator: str, operand: Type) -> Type:
     """Return the type of ``-x``, ``+x``, ``~x``, ``!x`` or ``&x``."""
     if operator == "&":
-        return pointer_to(operand)
+        if is_address(operand):
+            return Type(None, pointer=True, space=operand.space)
+        return replace(operand, pointer=True, reference=False)
     if operator == "!":
         return Type("bool", operand.width)
     return promoted(operand) if not is_address(operand) else UNKNOWN

@@ -123,11 +123,7 @@ def _sized(words: list[str]) -> Type:
     if longs > 1:
         # Metal has no such type.
         return Type("unsigned long long" if unsigned else "long long")
-    scalar = "int"
-    for word in ("char", "short", "long", "double"):
-        if word in words:
-            scalar = word
-            break
+    scalar = next((word for word in ("char", "short", "long", "double") if word in words), "int")
     return Type(f"u{scalar}" if unsigned else scalar)
 
 

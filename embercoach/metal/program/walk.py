@@ -476,9 +476,8 @@ def _by_sums(first: int, by: int, operator: str, last: int) -> int | None:
     if by == 0:
         return None
     if operator == "!=":
-        return (
-            (last - first) // by if (last - first) % by == 0 and (last - first) // by >= 0 else None
-        )
+        trips, rest = divmod(last - first, by)
+        return trips if rest == 0 and trips >= 0 else None
     if (by > 0) != (operator in ("<", "<=")):
         return None
     distance = (last - first) * (1 if by > 0 else -1) + (operator in ("<=", ">="))

@@ -122,7 +122,8 @@ def _outside_of_braces(parsed: Parsed, names: list[SyntaxNode]) -> Iterator[Synt
 def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[SyntaxNode]:
     """Yield the variables of a declaration at file scope that are not in ``constant`` memory."""
     kind, space = part.get("type"), parsed.space(part)
-    if kind is None or space in ("constant", "threadgroup") or _is_extern(parsed, part):
+    is_extern = _has_storage(parsed, part, "extern")
+    if kind is None or space in ("constant", "threadgroup") or is_extern:
         return  # KERNEL-MEMORY-002 reports threadgroup variables
     written = parsed.word(kind)
     if written in _HANDLES or written in macros.names:
@@ -131,15 +132,12 @@ def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[Synt
     if not attributes:
         yield from _variables(part)
     elif all("buffer(" in attribute for attribute in attributes):
-        yield from _names(part)  # the host binds arguments of entry points alone
+        # The host binds arguments of entry points alone.
+        yield from _variables(part, addresses=True)
 
 
-def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:
-    """Yield the names of a declaration that hold values, not addresses."""
-    yield from _names(part, addresses=False)
-
-
-def _names(part: SyntaxNode, *, addresses: bool = True) -> Iterator[SyntaxNode]:
+def _variables(part: SyntaxNode, *, addresses: bool = False) -> Iterator[SyntaxNode]:
+    """Yield the names of a declaration that hold values, those of addresses where these count."""
     for declarator in part.all("declarator"):
         parts, _ = unpack_initialized(declarator)
         name = parts.name
@@ -150,18 +148,15 @@ def _names(part: SyntaxNode, *, addresses: bool = True) -> Iterator[SyntaxNode]:
             yield name
 
 
-def _is_extern(parsed: Parsed, part: SyntaxNode) -> bool:
-    return any(
-        c.kind == "storage_class_specifier" and parsed.word(c) == "extern" for c in part.parts
-    )
+def _has_storage(parsed: Parsed, part: SyntaxNode, word: str) -> bool:
+    return any(c.kind == "storage_class_specifier" and parsed.word(c) == word for c in part.parts)
 
 
 def _is_static(parsed: Parsed, part: SyntaxNode) -> bool:
     """Return whether a local keeps its value between calls: ``static``, and not a constant."""
-    static = any(
-        c.kind == "storage_class_specifier" and parsed.word(c) == "static" for c in part.parts
-    )
-    return static and parsed.space(part) is None and not parsed.is_constant(part)
+    if parsed.space(part) is not None or parsed.is_constant(part):
+        return False
+    return _has_storage(parsed, part, "static")
 
 
 def _strong_orders(parsed: Parsed, call: SyntaxNode) -> Iterator[SyntaxNode]:
@@ -643,7 +638,11 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         calls=tuple(found.calls),
         functions=tuple(found.functions),
         directives=tuple(found.directives),
-        marks=tuple(_marks(parsed)),
+        marks=tuple(
+            mark
+            for part in parsed.of_kinds("attribute_declaration")
+            for mark in parsed.attribute_marks(part)
+        ),
         macros=macros,
         attribute_uses=tuple(found.attribute_uses),
         numbers=frozenset(_numbers(parsed)),
@@ -659,11 +658,6 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
 def _refused(text: str, kind: Text, problem: str) -> MetalText:
     everything = (TextSpan(0, len(text), 1, 1),)
     return MetalText(text, everything, names_known=False, kind=kind, refusal=problem)
-
-
-def _marks(parsed: Parsed) -> Iterator[AttributeMark]:
-    for part in parsed.of_kinds("attribute_declaration"):
-        yield from parsed.attribute_marks(part)
 
 
 def _numbers(parsed: Parsed) -> Iterator[int]:

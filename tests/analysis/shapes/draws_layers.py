@@ -164,7 +164,6 @@ def flags(draw: Draw, *names: str) -> dict[str, bool]:
 
 @layers("Linear")
 def linear(draw: Draw) -> Any:
-    """Sizes, and an input."""
     made = dims(draw), dims(draw)
     return made, flags(draw, "bias"), (features(draw, made[0]),), {}
 
@@ -178,7 +177,6 @@ def sharded(draw: Draw) -> Any:
 
 @layers("Bilinear", may_raise=True)
 def bilinear(draw: Draw) -> Any:
-    """Sizes, and two inputs with the same first axes."""
     first, second, outer = (Size(draw.randint(1, 4)) for _ in range(3))
     batch = filled(draw.shape(0, 2))
     # Rows of another size are reshaped, where their number allows it.
@@ -189,7 +187,6 @@ def bilinear(draw: Draw) -> Any:
 
 @layers("Identity")
 def identity(draw: Draw) -> Any:
-    """Any array."""
     return (1, 2), {}, (draw.array(),), {}
 
 
@@ -204,7 +201,6 @@ def embedding(draw: Draw) -> Any:
 
 @layers("Embedding", method="as_linear")
 def as_linear(draw: Draw) -> Any:
-    """An input."""
     made = Size(draw.randint(1, 6)), dims(draw)
     return made, {}, (features(draw, made[1]),), {}
 
@@ -219,21 +215,18 @@ def norm_options(draw: Draw, *names: str) -> dict[str, Any]:
 
 @layers("RMSNorm")
 def rms_norm(draw: Draw) -> Any:
-    """A size, and an input."""
     size = dims(draw)
     return (size,), norm_options(draw), (features(draw, size),), {}
 
 
 @layers("LayerNorm")
 def layer_norm(draw: Draw) -> Any:
-    """The same, with flags."""
     made, options, called, named = rms_norm(draw)
     return made, options | flags(draw, "affine", "bias"), called, named
 
 
 @layers("InstanceNorm", may_raise=True)
 def instance_norm(draw: Draw) -> Any:
-    """A size, and an input (N, ..., C) without empty axes, which a reshape refuses."""
     size = Size(draw.randint(1, 6))
     shape = (*filled(draw.shape(1 if draw.wrong() else 2, 4)), near(draw, size) or 1)
     return (size,), norm_options(draw, "affine"), (draw.array(shape, kind(draw)),), {}
@@ -251,7 +244,6 @@ def group_norm(draw: Draw) -> Any:
 
 @layers("BatchNorm", may_raise=True)
 def batch_norm(draw: Draw) -> Any:
-    """An input of more than one element for each feature, as training needs."""
     size = Size(draw.randint(1, 6))
     least = 2 if draw.chance(0.9) else 0
     shape = (*(draw.randint(2, 4) for _ in range(draw.rank(least - 1, 4))), near(draw, size) or 1)
@@ -264,7 +256,6 @@ def batch_norm(draw: Draw) -> Any:
 @layers("Dropout")
 @layers("Dropout2d", "Dropout3d")
 def dropout(draw: Draw) -> Any:
-    """A probability, and an input."""
     p = draw.choice((0.5, 0.1, 0, 0.0, 0.9, 1.0 if draw.wrong() else 0.2))
     least = 2 if draw.chance(0.1) else 3
     return (p,), {}, (draw.array(least=least, dtype=draw.choice(("float32", "bfloat16"))),), {}
@@ -275,7 +266,6 @@ def dropout(draw: Draw) -> Any:
 
 @layers("RoPE", may_raise=True)
 def rope(draw: Draw) -> Any:
-    """An even number of dims, up to the last size."""
     size = Size(draw.choice((2, 4, 4, 6, 3)))
     x = draw.array(
         (*draw.shape(1 if draw.wrong() else 2, 3), size + draw.choice((0, 0, 2))), kind(draw)
@@ -290,14 +280,12 @@ def rope(draw: Draw) -> Any:
 
 @layers("SinusoidalPositionalEncoding")
 def sinusoidal(draw: Draw) -> Any:
-    """An even number of dims."""
     size = Size(draw.choice((2, 4, 6, 8, 3 if draw.wrong() else 2, 0 if draw.wrong() else 2)))
     return (size,), flags(draw, "cos_first", "full_turns"), (draw.array(),), {}
 
 
 @layers("ALiBi", may_raise=True)
 def alibi(draw: Draw) -> Any:
-    """Scores, and a mask."""
     shape = filled(draw.shape(2, 4)) if draw.chance(0.2) else filled(draw.shape(4, 4))
     scores = draw.floats(shape)
     named: dict[str, Any] = {}
@@ -308,7 +296,6 @@ def alibi(draw: Draw) -> Any:
 
 @draws("mlx.nn.ALiBi.create_alibi_matrix", run=nn.ALiBi.create_alibi_matrix)
 def alibi_matrix(draw: Draw) -> Call:
-    """Lengths, heads and an offset."""
     lengths = (draw.size(), draw.size(), Size(draw.randint(1, 4)))
     offset = (draw.size(),) if draw.chance(0.3) else ()
     return (*lengths, *offset), draw.maybe(0.3, dtype=DTypeValue("float16"))
@@ -374,7 +361,6 @@ for _axes in (1, 2, 3):
 
 @layers("Upsample", may_raise=True)
 def upsample(draw: Draw) -> Any:
-    """A factor for all spatial axes, or one for each."""
     axes = draw.randint(1, 3)
     among = (2, 3, 2.0, 1.5, 0.5, 2.5)
     factor: Any = draw.choice(among)
@@ -402,7 +388,6 @@ def steps(draw: Draw, size: int) -> tuple[tuple[int, ...], ShapedArray]:
 
 @layers("RNN", "GRU", may_raise=True)
 def recurrent(draw: Draw) -> Any:
-    """Sizes, an input, and a state."""
     inner, hidden = Size(draw.randint(1, 5)), Size(draw.randint(1, 5))
     batch, x = steps(draw, inner)
     state = draw.array((*batch, near(draw, hidden) or 1), "float32")
@@ -411,7 +396,6 @@ def recurrent(draw: Draw) -> Any:
 
 @layers("LSTM", may_raise=True)
 def lstm(draw: Draw) -> Any:
-    """Sizes, an input, a state and a cell."""
     made, options, called, named = recurrent(draw)
     if "hidden" in named and draw.chance(0.7):
         named["cell"] = draw.array(named["hidden"].shape.head, "float32")
@@ -451,7 +435,6 @@ def multi_head_attention(draw: Draw) -> Any:
     run=nn.MultiHeadAttention.create_additive_causal_mask,
 )
 def additive_mask(draw: Draw) -> Call:
-    """A length."""
     return (draw.size(),), draw.maybe(0.3, dtype=DTypeValue("float16"))
 
 
@@ -471,21 +454,18 @@ def blocks(draw: Draw) -> tuple[int, Size, ShapedArray, int]:
 
 @layers("TransformerEncoderLayer", may_raise=True)
 def encoder_layer(draw: Draw) -> Any:
-    """Sizes, an input and a mask."""
     heads, size, x, length = blocks(draw)
     return (size, heads), flags(draw, "norm_first"), (x, causal(draw, length)), {}
 
 
 @layers("TransformerEncoder", may_raise=True)
 def encoder(draw: Draw) -> Any:
-    """Some layers."""
     made, options, called, named = encoder_layer(draw)
     return (draw.randint(1, 2), *made), options, called, named
 
 
 @layers("TransformerDecoderLayer", may_raise=True)
 def decoder_layer(draw: Draw) -> Any:
-    """Sizes, an input, a memory and masks."""
     heads, size, x, length = blocks(draw)
     memory = draw.array((2, 3, near(draw, size) or 1), x.dtype or "")
     return (size, heads), {}, (x, memory, causal(draw, length), None), {}
@@ -493,14 +473,12 @@ def decoder_layer(draw: Draw) -> Any:
 
 @layers("TransformerDecoder", may_raise=True)
 def decoder(draw: Draw) -> Any:
-    """Some layers."""
     made, options, called, named = decoder_layer(draw)
     return (draw.randint(1, 2), *made), options, called, named
 
 
 @layers("Transformer", may_raise=True)
 def transformer(draw: Draw) -> Any:
-    """An input and an output."""
     heads, size, x, length = blocks(draw)
     memory = draw.array((2, 3, near(draw, size) or 1), x.dtype or "")
     named = {"num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -520,7 +498,6 @@ def quantized(draw: Draw) -> dict[str, Any]:
 
 @layers("QuantizedLinear", may_raise=True)
 def quantized_linear(draw: Draw) -> Any:
-    """Sizes, and an input."""
     made = Size(draw.choice((64, 128, 32))), Size(draw.randint(1, 5))
     x = draw.floats((*draw.shape(0, 3), near(draw, made[0])))
     return made, {**quantized(draw), **flags(draw, "bias")}, (x,), {}
@@ -528,21 +505,18 @@ def quantized_linear(draw: Draw) -> Any:
 
 @layers("QuantizedEmbedding", may_raise=True)
 def quantized_embedding(draw: Draw) -> Any:
-    """Indices."""
     made = Size(draw.randint(1, 5)), Size(draw.choice((64, 128, 32)))
     return made, quantized(draw), (draw.array(filled(draw.shape(1)), "int32"),), {}
 
 
 @layers("QuantizedEmbedding", method="as_linear", may_raise=True)
 def quantized_as_linear(draw: Draw) -> Any:
-    """An input."""
     made, options, _, _ = quantized_embedding(draw)
     return made, options, (draw.floats((2, near(draw, made[1]))),), {}
 
 
 @layers("QQLinear", may_raise=True)
 def qq_linear(draw: Draw) -> Any:
-    """Sizes, and an input."""
     made = Size(draw.choice((64, 128, 32))), Size(draw.randint(1, 5))
     x = draw.floats((*draw.shape(1, 3), near(draw, made[0])))
     return made, {}, (x,), {}
@@ -555,7 +529,6 @@ def qq_linear(draw: Draw) -> Any:
 @functions("softshrink", "silu", "log_sigmoid", "gelu", "gelu_approx", "gelu_fast_approx", "selu")
 @functions("mish", "tanh", "hardswish", "hard_tanh", "hard_shrink", "step")
 def activation(draw: Draw) -> Call:
-    """Any array."""
     return (draw.array(),), {}
 
 
@@ -563,13 +536,11 @@ def activation(draw: Draw) -> Call:
 @layers("Softshrink", "SiLU", "LogSigmoid", "SELU", "Mish", "Tanh", "Hardswish", "HardTanh")
 @layers("HardShrink", "Step")
 def activation_layer(draw: Draw) -> Any:
-    """Any array."""
     return (), {}, (draw.array(),), {}
 
 
 @layers("GELU")
 def gelu(draw: Draw) -> Any:
-    """One of four kinds."""
     return (draw.choice(("none", "precise", "tanh", "fast", "other")),), {}, (draw.array(),), {}
 
 
@@ -582,7 +553,6 @@ def softmax(draw: Draw) -> Call:
 
 @layers("Softmax", "Softmin", "LogSoftmax", may_raise=True)
 def softmax_layer(draw: Draw) -> Any:
-    """An array."""
     return (), {}, (draw.array(filled(draw.shape())),), {}
 
 
@@ -605,14 +575,12 @@ def glu_layer(draw: Draw) -> Any:
 
 @functions("prelu")
 def prelu(draw: Draw) -> Call:
-    """A slope that broadcasts."""
     x = draw.array()
     return (x, draw.array(draw.broadcasting(x.shape.head))), {}
 
 
 @layers("PReLU")
 def prelu_layer(draw: Draw) -> Any:
-    """As many slopes as features, or one."""
     x = draw.array(least=1)
     return (Size(near(draw, x.shape.head[-1])),) if draw.chance() else (), {}, (x,), {}
 
@@ -636,7 +604,6 @@ def same(draw: Draw, array: ShapedArray) -> ShapedArray:
     "losses.mse_loss", "losses.l1_loss", "losses.smooth_l1_loss", "losses.binary_cross_entropy"
 )
 def alike(draw: Draw) -> Call:
-    """Two arrays of one shape."""
     x = draw.array(dtype=draw.choice(("float32", "float16", "bfloat16", "int32")))
     y = same(draw, x)
     y = ShapedArray(y.shape, "float32" if y.dtype == "complex64" else y.dtype)
@@ -666,7 +633,6 @@ def cross_entropy(draw: Draw) -> Call:
 
 @functions("losses.nll_loss", may_raise=True)
 def nll_loss(draw: Draw) -> Call:
-    """Classes of the other axes."""
     x = draw.array(filled(draw.shape(1)))
     axis = draw.axis(x) if draw.chance(0.3) else -1
     rank = len(x.shape.head)
@@ -681,7 +647,6 @@ def nll_loss(draw: Draw) -> Call:
 
 @functions("losses.gaussian_nll_loss")
 def gaussian(draw: Draw) -> Call:
-    """Three arrays of one shape."""
     x = draw.floats()
     y, z = same(draw, x), same(draw, x)
     others = (ShapedArray(one.shape, draw.choice(("float32", "float16"))) for one in (y, z))
@@ -697,27 +662,23 @@ def meeting(draw: Draw) -> tuple[ShapedArray, ShapedArray]:
 
 @functions("losses.hinge_loss", "losses.huber_loss", "losses.log_cosh_loss")
 def elementwise(draw: Draw) -> Call:
-    """Two arrays that broadcast."""
     return meeting(draw), reduction(draw)
 
 
 @functions("losses.kl_div_loss", may_raise=True)
 def kl_div_loss(draw: Draw) -> Call:
-    """An axis."""
     x, y = meeting(draw)
     return (x, y), reduction(draw) | draw.maybe(0.3, axis=draw.axis(x))
 
 
 @functions("losses.cosine_similarity_loss", may_raise=True)
 def cosine(draw: Draw) -> Call:
-    """An axis."""
     x, y = meeting(draw)
     return (x, y), {**reduction(draw), "axis": draw.axis(x)}
 
 
 @functions("losses.triplet_loss", may_raise=True)
 def triplet(draw: Draw) -> Call:
-    """Three arrays that broadcast."""
     x, y = meeting(draw)
     z = draw.floats(tuple(size or 1 for size in draw.broadcasting(x.shape.head)) or (1,))
     return (x, y, z), reduction(draw) | draw.maybe(0.3, axis=draw.axis(x))
@@ -725,7 +686,6 @@ def triplet(draw: Draw) -> Call:
 
 @functions("losses.margin_ranking_loss")
 def margin(draw: Draw) -> Call:
-    """Three arrays of one shape."""
     x = draw.floats()
     y, z = (ShapedArray(same(draw, x).shape, "float32") for _ in range(2))
     return (x, y, z), reduction(draw)
@@ -744,7 +704,6 @@ def initializer(draw: Draw) -> Any:
 
 @layers("mlx.nn.init.constant")
 def constant(draw: Draw) -> Any:
-    """Any array."""
     return (0.5,), {}, (draw.array(),), {}
 
 
@@ -769,13 +728,11 @@ SWITCH = "mlx_lm.models.switch_layers"
 
 @functions("mlx_lm.models.activations.swiglu")
 def swiglu(draw: Draw) -> Call:
-    """Two arrays that broadcast."""
     return meeting(draw), {}
 
 
 @layers(f"{SWITCH}.SwitchLinear", may_raise=True)
 def switch_linear(draw: Draw) -> Any:
-    """Experts, chosen for rows."""
     inner, outer = Size(draw.randint(1, 4)), Size(draw.randint(1, 4))
     chosen = draw.shape(1, 2)
     x = draw.floats((*draw.broadcasting(chosen), draw.length(), near(draw, inner)))
@@ -785,7 +742,6 @@ def switch_linear(draw: Draw) -> Any:
 
 @layers(f"{SWITCH}.SwitchGLU", f"{SWITCH}.SwitchMLP", may_raise=True)
 def switch_glu(draw: Draw) -> Any:
-    """Experts, chosen for each position."""
     inner, hidden = Size(draw.randint(1, 4)), Size(draw.randint(1, 4))
     batch = draw.shape(1, 2)
     x = draw.floats((*batch, near(draw, inner)))
@@ -795,13 +751,11 @@ def switch_glu(draw: Draw) -> Any:
 
 @functions("mlx_lm.models.base.create_causal_mask")
 def causal_mask(draw: Draw) -> Call:
-    """A length, an offset, and paddings."""
     return (draw.size(), draw.size()), draw.maybe(0.2, left_padding=draw.array((2,), "int32"))
 
 
 @layers("mlx_lm.models.cache.KVCache", method="update_and_fetch", open_sizes=True)
 def cache(draw: Draw) -> Any:
-    """Keys and values."""
     keys = draw.floats((*filled(draw.shape(3, 3)), draw.randint(1, 4)))
     return (), {}, (keys, ShapedArray(ArrayShape((*keys.shape.head[:3], 3)), keys.dtype)), {}
 
@@ -821,6 +775,5 @@ def rope_run(size: int, x: mx.array) -> mx.array:
 
 @draws("mlx_lm.models.rope_utils.initialize_rope", run=rope_run, infer=rope_made, may_raise=True)
 def mlx_lm_rope(draw: Draw) -> Call:
-    """An even number of dims, up to the last size."""
     size = Size(draw.choice((2, 4, 6, 3)))
     return (size, draw.array((*draw.shape(2, 3), size + draw.choice((0, 2))), kind(draw))), {}

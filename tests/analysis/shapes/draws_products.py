@@ -59,7 +59,6 @@ def addmm(draw: Draw) -> Call:
 
 @draws("inner")
 def inner(draw: Draw) -> Call:
-    """Arrays with the same last size."""
     a = draw.array(dtype=kind(draw))
     last = a.shape.head[-1:]
     shape = (*draw.shape(0, 2), *(near(draw, n) for n in last)) if draw.chance(0.93) else ()
@@ -68,13 +67,11 @@ def inner(draw: Draw) -> Call:
 
 @draws("outer")
 def outer(draw: Draw) -> Call:
-    """Any arrays."""
     return (draw.array(most=3), draw.array(most=3)), {}
 
 
 @draws("tensordot")
 def tensordot(draw: Draw) -> Call:
-    """A number of axes, or pairs of axes."""
     common, count = draw.shape(0, 3), 0
     first, last = draw.shape(0, 2), draw.shape(0, 2)
     count = len(common) if draw.chance(0.93) else draw.randint(-1, 4)
@@ -103,7 +100,6 @@ def tensordot(draw: Draw) -> Call:
 
 @draws("einsum", may_raise=True)
 def einsum(draw: Draw) -> Call:
-    """Subscripts over few letters, with ellipses and repeated letters."""
     letters = "ijkabB"[: draw.randint(2, 6)]
     sizes = {letter: draw.length() or 2 for letter in letters}  # 0 and 1 depend on the order
     wide = tuple(size or 2 for size in draw.shape(0, 2))
@@ -144,7 +140,6 @@ def batched_indices(draw: Draw, shape: tuple[int, ...]) -> ShapedArray:
 
 @draws("gather_mm")
 def gather_mm(draw: Draw) -> Call:
-    """Factors, and indices that broadcast."""
     a, b = factors(draw)
     chosen = draw.shape(0, 2)
     kwargs = draw.maybe(0.4, lhs_indices=batched_indices(draw, chosen))
@@ -157,7 +152,6 @@ def gather_mm(draw: Draw) -> Call:
 
 @draws("segmented_mm")
 def segmented_mm(draw: Draw) -> Call:
-    """Matrices, and pairs of offsets."""
     a = draw.array(draw.shape(2, 2) if draw.chance(0.93) else None, kind(draw))
     b = draw.array(draw.shape(2, 2), kind(draw))
     segments = batched_indices(draw, (*draw.shape(0, 2), 2 if draw.chance(0.9) else 3))
@@ -166,7 +160,6 @@ def segmented_mm(draw: Draw) -> Call:
 
 @draws("block_masked_mm", may_raise=True)
 def block_masked_mm(draw: Draw) -> Call:
-    """Factors of some blocks, and masks."""
     m, k, n = (draw.choice((32, 33, 64, 65, 100)) for _ in range(3))
     batch = draw.shape(0, 1)
     a, b = draw.array((*batch, m, k), "float32"), draw.array((near(draw, k), n), "float32")
@@ -204,16 +197,12 @@ def option(draw: Draw, axes: int, *among: int) -> Any:
     return draw.choice(among)
 
 
-def spatial(draw: Draw, axes: int, *, least: int = 1) -> tuple[int, ...]:
-    """Sizes of spatial axes."""
-    return tuple(draw.randint(least, 9) for _ in range(axes))
-
-
 def convolved(draw: Draw, axes: int) -> tuple[ShapedArray, ShapedArray, int]:
     """An input and a weight, and groups."""
     inner, groups, outer = channels(draw)
     # Where less than one stride is missing, MLX returns garbage: kernels fit, or not at all.
-    x = (draw.randint(0, 3), *spatial(draw, axes, least=5), near(draw, inner * groups) or 1)
+    spatial = (draw.randint(5, 9) for _ in range(axes))
+    x = (draw.randint(0, 3), *spatial, near(draw, inner * groups) or 1)
     kernel = tuple(17 if draw.chance(0.02) else draw.randint(1, 3) for _ in range(axes))
     if draw.chance(0.04):
         x = x[1:]
@@ -254,7 +243,6 @@ for _axes in (1, 2, 3):
 
 @draws("conv_general", may_raise=True)
 def conv_general(draw: Draw) -> Call:
-    """Padding that may differ at both ends."""
     axes = draw.randint(1, 3)
     x, weight, groups = convolved(draw, axes)
     padding = option(draw, axes, 0, 1, 2)
@@ -267,7 +255,6 @@ def conv_general(draw: Draw) -> Call:
 
 @draws("convolve", may_raise=True)
 def convolve(draw: Draw) -> Call:
-    """Vectors, of which the longer one is the input."""
     dtype = draw.choice(("float32", "float16", "int32"))
     shapes = [(draw.length(),) if draw.chance(0.95) else draw.shape() for _ in range(2)]
     mode = draw.choice(("full", "same", "valid", "full", "other" if draw.wrong() else "full"))
@@ -297,13 +284,11 @@ for _name in ("fft", "ifft", "rfft", "irfft"):
 
 @draws("fft.fftfreq", "fft.rfftfreq", may_raise=True)
 def frequencies(draw: Draw) -> Call:
-    """A number."""
     return (draw.size(),), draw.maybe(0.3, d=draw.choice((0.5, 2.0, 0.0)))
 
 
 @draws("fft.fftshift", "fft.ifftshift")
 def shifted(draw: Draw) -> Call:
-    """Axes."""
     x = draw.array()
     return (x, draw.axes(x)), {}
 
@@ -345,7 +330,6 @@ for _name in (
 
 @draws("linalg.solve", "linalg.solve_triangular")
 def solve(draw: Draw) -> Call:
-    """Square matrices, and right sides."""
     a = matrices(draw, is_square=True)
     shape = a.shape.head
     right: tuple[int, ...] = (near(draw, shape[-1]), draw.length())
@@ -358,7 +342,6 @@ def solve(draw: Draw) -> Call:
 
 @draws("linalg.cross", may_raise=True)
 def cross(draw: Draw) -> Call:
-    """Axes of 2 or 3 elements."""
     shape = list(draw.shape(1, 4))
     axis = draw.randrange(len(shape))
     shape[axis] = draw.choice((3, 3, 3, 2, 2, 4))
@@ -413,7 +396,6 @@ def settings(draw: Draw) -> tuple[dict[str, Any], int, int]:
 
 @draws("quantize")
 def quantize(draw: Draw) -> Call:
-    """Matrices whose last size is a multiple of the group size."""
     kwargs, groups, _ = settings(draw)
     last = groups * draw.randint(0, 3) if draw.chance(0.9) else 40
     dtype = draw.choice(("float32", "float16", "bfloat16", "float32", "int32"))
@@ -465,7 +447,6 @@ def quantized_matmul(draw: Draw) -> Call:
 
 @draws("gather_qmm", may_raise=True)
 def gather_qmm(draw: Draw) -> Call:
-    """Experts, and indices."""
     kwargs, groups, bits = settings(draw)
     columns = groups * draw.randint(1, 2)
     parts = quantized(draw, kwargs, (3, draw.randint(1, 5), columns), groups, bits)
@@ -479,7 +460,6 @@ def gather_qmm(draw: Draw) -> Call:
 
 @draws("qqmm", may_raise=True)
 def qqmm(draw: Draw) -> Call:
-    """A matrix that isn't quantized yet."""
     inner = 32 * draw.randint(1, 2)
     x = draw.array((*draw.shape(1, 3), near(draw, inner)), draw.choice(("float32", "float16")))
     return (x, draw.array((draw.randint(1, 5), inner), x.dtype)), {}
@@ -490,7 +470,6 @@ def qqmm(draw: Draw) -> Call:
 
 @draws("fast.rms_norm")
 def rms_norm(draw: Draw) -> Call:
-    """A weight of the last size."""
     x = draw.array(least=0 if draw.wrong() else 1, dtype=kind(draw))
     last = x.shape.head[-1] if x.shape.head else 1
     weight = draw.array((near(draw, last),), kind(draw)) if draw.chance(0.8) else None
@@ -499,7 +478,6 @@ def rms_norm(draw: Draw) -> Call:
 
 @draws("fast.layer_norm")
 def layer_norm(draw: Draw) -> Call:
-    """Weight and bias of the last size."""
     (x, weight, eps), _ = rms_norm(draw)
     last = x.shape.head[-1] if x.shape.head else 1
     bias = draw.array((near(draw, last),), kind(draw)) if draw.chance(0.8) else None
@@ -508,7 +486,6 @@ def layer_norm(draw: Draw) -> Call:
 
 @draws("fast.rope", may_raise=True)
 def rope(draw: Draw) -> Call:
-    """An even number of dims, up to the last size."""
     dims = draw.choice((2, 4, 4, 6, 3 if draw.wrong() else 2, 0 if draw.wrong() else 2))
     last = dims + draw.choice((0, 0, 2)) if draw.chance(0.9) else 3
     x = draw.array((*draw.shape(1 if draw.wrong() else 2, 3), last), kind(draw))
@@ -549,7 +526,6 @@ def attention(draw: Draw) -> Call:
 
 @draws("fast.cross_entropy", may_raise=True)
 def cross_entropy(draw: Draw) -> Call:
-    """Classes of the shape of the logits without the last axis."""
     logits = draw.array(least=0 if draw.wrong() else 1, dtype=kind(draw))
     targets = tuple(near(draw, n) for n in logits.shape.head[:-1])
     return (logits, draw.array(targets, draw.choice(("int32", "uint32", "int32", "float32")))), {}
@@ -557,11 +533,9 @@ def cross_entropy(draw: Draw) -> Call:
 
 @draws("distributed.all_sum", "distributed.all_max", "distributed.all_min")
 def reduced(draw: Draw) -> Call:
-    """Any array."""
     return (draw.array(),), {}
 
 
 @draws("distributed.all_gather", "distributed.sum_scatter", open_sizes=True)
 def gathered(draw: Draw) -> Call:
-    """Any array."""
     return (draw.array(),), {}

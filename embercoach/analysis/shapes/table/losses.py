@@ -10,7 +10,6 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     floating,
     promote,
-    promote_weak,
     shape_of_rank,
 )
 from embercoach.analysis.shapes.table import (
@@ -20,14 +19,17 @@ from embercoach.analysis.shapes.table import (
     layer_call,
     transfer,
 )
+from embercoach.analysis.shapes.table.activations import with_int
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import same_shape
+from embercoach.analysis.shapes.table.layer_shapes import WITHOUT_DEFAULT, bound_options
 from embercoach.analysis.shapes.table.products import integral
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced, summed_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embercoach.analysis.shapes.arrays import DType
     from embercoach.analysis.shapes.requirements import Requirements
 
 _NAMES = (
@@ -188,27 +190,6 @@ def binary_cross_entropy(
     return reduced(requirements, weighted(requirements, loss, weights), reduction)
 
 
-@losses("l1_loss", "mse_loss")
-def l1_loss(
-    requirements: Requirements, predictions: object, targets: object, reduction: object = "mean"
-) -> object:
-    """``nn.losses.mse_loss``: of arrays of one shape."""
-    return reduced(requirements, alike(requirements, predictions, targets), reduction)
-
-
-@losses("smooth_l1_loss")
-def smooth_l1_loss(
-    requirements: Requirements,
-    predictions: object,
-    targets: object,
-    beta: object = 1.0,
-    reduction: object = "mean",
-) -> object:
-    """``nn.losses.smooth_l1_loss``: of arrays of one shape."""
-    found = alike(requirements, predictions, targets)
-    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
-
-
 @losses("nll_loss")
 def nll_loss(
     requirements: Requirements,
@@ -227,21 +208,6 @@ def nll_loss(
         )
     shape = requirements.broadcast(rest, classes.shape)
     return reduced(requirements, ShapedArray(shape, given.dtype), reduction)
-
-
-@losses("gaussian_nll_loss")
-def gaussian_nll_loss(
-    requirements: Requirements,
-    inputs: object,
-    targets: object,
-    vars: object,  # noqa: A002
-    full: object = False,
-    eps: object = 1e-6,
-    reduction: object = "mean",
-) -> object:
-    """``nn.losses.gaussian_nll_loss``: of arrays of one shape."""
-    found = alike(requirements, inputs, targets, vars)
-    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
 
 
 @losses("kl_div_loss")
@@ -282,36 +248,41 @@ def triplet_loss(  # noqa: PLR0913, PLR0917
     return reduced(requirements, broadcast(requirements, *distances), reduction)
 
 
-@losses("hinge_loss")
-def hinge_loss(
-    requirements: Requirements, inputs: object, targets: object, reduction: object = "none"
-) -> object:
-    """``nn.losses.hinge_loss``: element by element."""
-    found = broadcast(requirements, inputs, targets)
-    loss = ShapedArray(found.shape, promote_weak(found.dtype, "int"))
-    return reduced(requirements, loss, reduction)
+def _elementwise(
+    meet: Callable[..., ShapedArray], arrays: str, dtype: Callable[[DType], DType], **others: object
+) -> Callable[..., object]:
+    """Make a loss of elements.
+
+    Args:
+        meet: what requires the arrays to have one shape, or to broadcast.
+        arrays: the names of their parameters.
+        dtype: that of the loss, for the one that the arrays promote to.
+        others: the defaults of the other parameters, in order.
+    """
+    names = arrays.split()
+    defaults = dict.fromkeys(names, WITHOUT_DEFAULT) | others
+
+    def loss(requirements: Requirements, *args: object, **kwargs: object) -> object:
+        options = bound_options(defaults, args, kwargs)
+        found = meet(requirements, *(options[name] for name in names))
+        made = ShapedArray(found.shape, dtype(found.dtype))
+        return reduced(requirements, made, options["reduction"])
+
+    return loss
 
 
-@losses("huber_loss")
-def huber_loss(
-    requirements: Requirements,
-    inputs: object,
-    targets: object,
-    delta: object = 1.0,
-    reduction: object = "none",
-) -> object:
-    """``nn.losses.huber_loss``: element by element."""
-    found = broadcast(requirements, inputs, targets)
-    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
-
-
-@losses("log_cosh_loss")
-def log_cosh_loss(
-    requirements: Requirements, inputs: object, targets: object, reduction: object = "none"
-) -> object:
-    """``nn.losses.log_cosh_loss``: element by element."""
-    found = broadcast(requirements, inputs, targets)
-    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
+_PAIR = "inputs targets"
+_PREDICTED = _elementwise(alike, "predictions targets", lambda dtype: dtype, reduction="mean")
+losses("l1_loss", "mse_loss")(_PREDICTED)
+losses("smooth_l1_loss")(
+    _elementwise(alike, "predictions targets", floating, beta=1.0, reduction="mean")
+)
+losses("gaussian_nll_loss")(
+    _elementwise(alike, f"{_PAIR} vars", floating, full=False, eps=1e-6, reduction="mean")
+)
+losses("hinge_loss")(_elementwise(broadcast, _PAIR, with_int, reduction="none"))
+losses("huber_loss")(_elementwise(broadcast, _PAIR, floating, delta=1.0, reduction="none"))
+losses("log_cosh_loss")(_elementwise(broadcast, _PAIR, floating, reduction="none"))
 
 
 @losses("cosine_similarity_loss")
