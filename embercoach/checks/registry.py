@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -82,7 +82,7 @@ class Report(Struct, frozen=True):
     def at(  # noqa: PLR0913 (one keyword for each field)
         cls,
         where: Located,
-        code: str,
+        code: str = "",
         *,
         message: str,
         help: str,  # noqa: A002 (the name of the field)
@@ -93,7 +93,7 @@ class Report(Struct, frozen=True):
         covers: tuple[cst.CSTNode, ...] = (),
         related: tuple[Stop, ...] = (),
     ) -> Report:
-        """Report a fact, or ``node``, an expression of it."""
+        """Report a fact, or ``node``, an expression of it, with the check's code if it has one."""
         return cls(
             code,
             node or where.node,
@@ -163,6 +163,7 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     prefixes = tuple(name for name in names if not name or name.endswith("."))
 
     def register(function: F) -> F:
+        reports = _with_code(function, codes[0]) if len(codes) == 1 else function
         annotation = next(iter(function.__annotations__.values()), None)
         for fact in str(annotation).split(" | "):
             if fact not in CHECKS:
@@ -170,13 +171,24 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
                 raise TypeError(
                     f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
                 )
-            CHECKS[fact].append(Check(function, names, prefixes))
+            CHECKS[fact].append(Check(reports, names, prefixes))
         CODES.update(codes)
         _of_call.cache_clear()
         _of_fact.cache_clear()
         return function
 
     return register
+
+
+def _with_code(function: F, code: str) -> F:
+    """Give the reports of a check that have no code the only one that it has."""
+
+    @wraps(function)
+    def reports(*subject: Any) -> Iterator[Report | MetalReport]:
+        for report in function(*subject):
+            yield report if report.code else replace(report, code=code)
+
+    return reports  # type: ignore[return-value]
 
 
 @cache

@@ -114,7 +114,6 @@ def _refused(
         shown = entry.name.rpartition(".")[2]
     yield Report.at(
         where,
-        "API-003",
         node=node,
         message=f"`{shown}()` has no parameter `{name[:24]}`",
         help=f"Use one of: {_listed(entry)}",
@@ -262,10 +261,8 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     if is_expected(module, fact.place.statement, REFUSED, broadly=True):
         return
-    yield Report(
-        "API-003",
-        fact.node,
-        fact.place,
+    yield Report.at(
+        fact,
         message=f"`{_written(fact, module)}()` {problem}",
         help=_help(fact, entry, problem),
         change=_change(fact, module, entry, problem),

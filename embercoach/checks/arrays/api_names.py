@@ -103,7 +103,6 @@ def unpacked_values(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "API-008",
         message=f"`{name}()` returns values alone, not a pair of values and indices",
         help=f"Get the indices from `{_INDICES[name]}`",
     )
@@ -156,7 +155,6 @@ def deprecated_function(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "DEPRECATED-001",
         node=fact.node.func,
         message=f"`mx.metal.{name}()` is deprecated",
         help=f"Use `mx.{name}()`, which MLX has since {instead.since}",
@@ -421,7 +419,6 @@ def property_call(fact: PropertyCallFact, module: Module) -> Iterator[Report]:
         remedy, change = "Use `optimizer.update(model, gradients)`", None
     yield Report.at(
         fact,
-        "API-004",
         message=f"`.{fact.name}` is not callable: it is a property",
         help=remedy,
         change=change,

@@ -150,7 +150,6 @@ def loss_without_model(fact: CallFact, module: Module) -> Iterator[Report]:
         calls = [call for call in calls_of(module).values() if _differentiates(call, info)]
         yield Report.at(
             calls[0] if len(calls) == 1 else fact,
-            "GRAD-002",
             message=f"gradient of `{info.name[:24]}` is zero: it does not call the model",
             help="Call the model in the function that is differentiated",
         )

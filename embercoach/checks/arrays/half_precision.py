@@ -143,7 +143,6 @@ def square_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "DTYPE-019",
         message=f"{shown} in float16 is infinite if a value exceeds 255",
         help="Cast first: `x.astype(mx.float32)`, or use `mx.fast.rms_norm`",
         subject=call.array.node,
@@ -172,7 +171,6 @@ def deviation_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     what = f"`{short}` of logits" if is_wide else f"`{short}`"
     yield Report.at(
         fact,
-        "DTYPE-019",
         message=f"{what} in float16 is infinite if the squares sum to 65520",
         help="Cast first: `x.astype(mx.float32)`",
         subject=node,
@@ -390,7 +388,6 @@ def half_cumsum(fact: CallFact, module: Module) -> Iterator[Report]:
     if array is not None and array.dtype in HALF and fact.keyword("dtype") is None:
         yield Report.at(
             fact,
-            "DTYPE-007",
             message=f"`cumsum` accumulates in {array.dtype}: large sums stop growing",
             help="Use `mx.cumsum(x.astype(mx.float32))`",
         )
@@ -500,7 +497,6 @@ def wide_mask(fact: CallFact, module: Module) -> Iterator[Report]:
     if dtype in HALF:
         yield Report.at(
             fact,
-            "DTYPE-013",
             node=mask.node,
             message=f"a float32 mask for {dtype} attention raises a ValueError",
             help="Cast it (`mask.astype(q.dtype)`), or pass a boolean mask or `mask='causal'`",

@@ -66,7 +66,6 @@ def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
         short = "async_eval" if fact.symbol == "mlx.core.async_eval" else "eval"
         yield Report.at(
             fact,
-            "HOST-PULL-011",
             message=f"`mx.{short}()` {EFFECTS['compiled']}",
             help="Evaluate the result after the compiled call",
             context="compiled",
@@ -98,7 +97,7 @@ def eval_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     if _is_training(fact, module) or _is_explained(fact, module):
         return
     message = f"`mx.eval()` synchronizes with the GPU in {where}"
-    yield Report.at(fact, "HOST-PULL-011", message=message, help=help_text, context=context)
+    yield Report.at(fact, message=message, help=help_text, context=context)
 
 
 def _is_explained(fact: CallFact, module: Module) -> bool:

@@ -54,7 +54,6 @@ def kept_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             yield Report.at(
                 kept,
-                "MEMORY-001",
                 message="slice kept as state holds the whole array in memory",
                 help="Copy it: `mx.contiguous(x[:, -n:])`",
                 context=module.purpose or "avoidable",

@@ -37,7 +37,6 @@ def masked_rows(fact: CallFact, module: Module) -> Iterator[Report]:
     if _is_outer(condition, sources):
         yield Report.at(
             fact,
-            "API-026",
             message="mask has rows of -inf alone where a position is padding: softmax gives NaN",
             help="Mask the keys alone, or use a large finite number such as -1e4",
         )

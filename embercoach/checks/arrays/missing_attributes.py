@@ -67,7 +67,6 @@ def missing_attribute(fact: MissingAttributeFact, module: Module) -> Iterator[Re
     near = get_close_matches(name, sorted(_members(cls)), n=1)
     yield Report.at(
         fact,
-        "ATTR-001",
         node=fact.node.attr,
         message=f"`{cls.name[:_LONGEST]}` has no attribute `{name[:_LONGEST]}`",
         help=f"Did you mean `{near[0][:_LONGEST]}`?"

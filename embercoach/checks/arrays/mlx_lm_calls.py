@@ -60,7 +60,6 @@ def refused_keyword(fact: CallFact, module: Module) -> Iterator[Report]:
             return
         yield Report.at(
             fact,
-            "API-030",
             node=argument.node,
             message=f"mlx-lm's `{name}()` takes no `{keyword}`",
             help=refused[keyword],

@@ -35,7 +35,6 @@ def removed_name(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
     if last and not is_expected(module, fact.place.statement, MISSING, broadly=True):
         yield Report.at(
             fact,
-            "API-030",
             message=f"`{fact.name}` was removed from `{owner}`",
             help=f"{remedy} (last in mlx-lm {last})",
         )

@@ -279,7 +279,6 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         ):
             yield Report.at(
                 fact,
-                "NN-005",
                 message="model is called in training mode: dropout and batch norm are active",
                 help="Call `model.eval()` once the weights are trained or loaded",
             )
@@ -346,7 +345,6 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         if _is_outside(fact):
             yield Report.at(
                 fact,
-                "NN-005",
                 message="model is evaluated in training mode: dropout and batch norm are active",
                 help="Call `model.eval()` before, and `model.train()` before training goes on",
             )
@@ -366,7 +364,6 @@ def dropout_of_one_call(fact: CallFact, module: Module) -> Iterator[Report]:
     if "training" not in contents_of(function.node).names and passed.isdisjoint(used):
         yield Report.at(
             fact,
-            "NN-005",
             message="dropout made in a call: `model.eval()` does not switch it off",
             help="Make it in `__init__`: `self.dropout = nn.Dropout(...)`",
         )

@@ -95,7 +95,6 @@ def _reported(
     if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
         yield Report.at(
             fact,
-            "CALL-001",
             node=refusal.node,
             message=f"`{name[:_LONGEST]}()` {refusal.problem}",
             help=refusal.remedy,

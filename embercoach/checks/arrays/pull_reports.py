@@ -139,10 +139,8 @@ def invariant_pull(
     if not _is_pure(function) or _varies(call, loop, module):
         return
     what = "computes and reads" if computes else "reads"
-    yield Report(
-        "HOST-PULL-013",
-        call.node,
-        call.place,
+    yield Report.at(
+        call,
         message=f"{what} the same value in every iteration",
         help="Call it once, before the loop",
         context="avoidable" if computes else "minor",

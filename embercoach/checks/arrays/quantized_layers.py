@@ -47,7 +47,7 @@ def packed_weight(module: Module, facts: list[Fact]) -> Iterator[Report]:
             layer = Source(node.value, contents.statement_of(node), function, module)
             if not _may_be_quantized(layer):
                 continue
-            yield Report.at(layer, "QUANT-002", node=node, message=use.message, help=use.help)
+            yield Report.at(layer, node=node, message=use.message, help=use.help)
 
 
 #: Functions that run before a model is quantized.
@@ -241,7 +241,6 @@ def missing_parameter(fact: CallFact, module: Module) -> Iterator[Report]:
         function = last_name(fact.node)
         yield Report.at(
             fact,
-            "QUANT-003",
             message=f"`{function}()` without the `{lacking[0]}` of the layer uses the default",
             help=f"Pass {', '.join(f'`{name}={shown}.{name}`' for name in lacking)}",
         )

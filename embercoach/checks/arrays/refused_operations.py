@@ -71,7 +71,6 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
         what, remedy = problem
         yield Report.at(
             fact,
-            "API-005",
             node=node,
             message=f"MLX arrays cannot be {'assigned' if stored else 'read'} by {what}",
             help=remedy,
@@ -141,7 +140,6 @@ def refused_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
         operator = f"{fact.operator}{'=' * fact.in_place}"
         yield Report.at(
             fact,
-            "API-029",
             node=other.node,
             message=f"`{operator}` of an array and {what} raises an error",
             help=_OPERANDS[what],
@@ -195,7 +193,6 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "API-009",
         message=problem,
         help="Pass the number of equal parts, or a list of the indices to split at",
     )
@@ -359,7 +356,6 @@ def linear_algebra(fact: CallFact, module: Module) -> Iterator[Report]:
     name = (fact.symbol or "").rpartition(".")[2]
     yield Report.at(
         fact,
-        "API-007",
         message=f"`mx.linalg.{name}` raises on the GPU, the default device",
         help="Pass `stream=mx.cpu`",
     )
@@ -435,7 +431,6 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if dtype.value.name not in WHOLE:
         yield Report.at(
             fact,
-            "COMPLEX-002",
             message=f"cast from complex64 to {dtype.value.name} drops the imaginary part",
             help="Use mx.real(z), mx.abs(z) for the magnitude, or z.view(mx.float32)",
         )
@@ -449,7 +444,6 @@ def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
         short = (fact.symbol or "").rpartition(".")[2]
         yield Report.at(
             fact,
-            "COMPLEX-003",
             message=f"`{short}` drops the imaginary part of its complex64 input",
             help=f"Use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
         )

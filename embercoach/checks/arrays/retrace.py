@@ -78,7 +78,6 @@ def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]
     where = "in every iteration" if loop is not None else "at every call"
     yield Report.at(
         fact,
-        "COMPILE-003",
         message=f"mx.compile result is discarded: it traces again {where}",
         help="Compile once, at module level or in `__init__`, and call the result",
     )
@@ -110,7 +109,6 @@ def made_per_iteration(call: CallFact, module: Module) -> Iterator[Report]:
             return
     yield Report.at(
         call,
-        "COMPILE-003",
         message="a new closure is compiled and traced "
         + ("at every call" if loop is None else "in every iteration"),
         help="Compile one function before the loop, and pass what changes as an array",
@@ -381,7 +379,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(argument.node, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"shape of {shown} changes: each shape traces the function again",
                 help="Pad to a fixed length, or compile with `shapeless=True`",
@@ -390,7 +387,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(argument.node, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"shape of {shown} grows with each call: each traces again",
                 help="Pass the whole buffer and a mask, or call it uncompiled",
@@ -399,7 +395,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(grown, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"list {shown} grows: each length traces the function again",
                 help="Pass an array of a fixed length: `mx.array(tokens[-n:])`",
@@ -408,7 +403,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(argument.node, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"text {shown} changes: each traces the function again",
                 help="Encode it outside, and pass arrays of one shape",

@@ -480,7 +480,6 @@ def foreign_stream(fact: CallFact, module: Module) -> Iterator[Report]:
     if evaluation_of(module).evaluates(function.node.body):
         yield Report.at(
             fact,
-            "THREAD-001",
             node=given.node,
             message="the stream belongs to another thread: evaluation raises",
             help="Use `mx.new_thread_local_stream()`, or make the stream in this thread",

@@ -51,7 +51,6 @@ def captured_after_exception(fact: CompileFact, module: Module) -> Iterator[Repo
         if found is not None:
             yield Report.at(
                 fact,
-                "COMPILE-012",
                 message="an exception in this compiled function makes its captured state unusable",
                 help="Check the arguments in a function around it that is not compiled",
                 context="compiled",
@@ -102,7 +101,6 @@ def scheduled_in_transform(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "GRAD-009",
         message=message,
         help="Schedule the evaluation in the loop that generates, or catch the ValueError here",
         context="differentiated" if function.differentiated else "compiled",
@@ -156,7 +154,6 @@ def refused_model(fact: CallFact, module: Module) -> Iterator[Report]:
     if name and not is_expected(module, fact.place.statement, REFUSED, broadly=True):
         yield Report.at(
             fact,
-            "API-003",
             node=first.node,
             message=f"`mx.{callee.transform}` raises a ValueError for a model with `nn.{name}`",
             help="Differentiate its parameters: `nn.value_and_grad(model, loss_fn)`",

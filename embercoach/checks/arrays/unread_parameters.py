@@ -167,7 +167,6 @@ def constant_passed(module: Module, facts: list[Fact]) -> Iterator[Report]:
                     statement = contents.statement_of(call)
                     yield Report.at(
                         _At(argument.value, _place(statement, function)),
-                        "PARAM-002",
                         message=f"`{name[:_LONGEST]}` is never read: a constant is passed for it",
                         help=f"Pass it on: `{name[:_LONGEST]}={name[:_LONGEST]}`",
                     )

@@ -173,7 +173,6 @@ def _reported(binding: Binding, body: _Body, module: Module) -> Iterator[Report]
         stop = Stop(binding.node, binding.statement, f"`{name[:_LONGEST]}` is computed")
         yield Report.at(
             _At(node or binding.node, body.place(statement)),
-            "UNUSED-001",
             message=f"`{name[:_LONGEST]}` is updated, and nothing uses the update",
             help="Use the updated array after it, or remove the statement",
             related=() if node is None else (stop,),
@@ -183,7 +182,6 @@ def _reported(binding: Binding, body: _Body, module: Module) -> Iterator[Report]
     if older is not None:
         yield Report.at(
             _At(binding.node, body.place(binding.statement)),
-            "UNUSED-001",
             message=f"`{name[:_LONGEST]}` is never used: `{older[:_LONGEST]}` is used after it",
             help=f"Use `{name[:_LONGEST]}` there, or remove the statement",
         )
@@ -295,7 +293,6 @@ def _overwritten(binding: Binding, body: _Body) -> Iterator[Report]:
     if all(binding in (body.reaching.before(reader, name) or ()) for reader in readers):
         yield Report.at(
             _At(binding.node, body.place(binding.statement)),
-            "UNUSED-001",
             message=f"`{name[:_LONGEST]}` is computed anew from the same arrays in each iteration",
             help=f"Pass `{name[:_LONGEST]}` to the next layer, or collect the results in a list",
         )
