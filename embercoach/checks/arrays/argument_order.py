@@ -142,13 +142,12 @@ def same_property(module: Module, _: list[Fact]) -> Iterator[Report]:
             is_pair = not _PAIRS.isdisjoint(words)
             if is_pair and other in read and read[other][1].deep_equals(found):
                 assert isinstance(method.node, cst.FunctionDef)
-                yield Report(
-                    "CALL-002",
+                yield Report.in_file(
+                    module,
                     found,
-                    module.frame.place()._replace(statement=method.node, function=method),
+                    function=method,
                     message=f"property `{name}` returns `{other}`, as the property `{other}` does",
                     help=f"Return `.{name}`",
-                    context="default",
                     change=ProposedFix(f"Return `.{name}`", False, ((found.attr, name),)),
                 )
 

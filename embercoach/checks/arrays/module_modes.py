@@ -471,13 +471,13 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
                 if effect.node in reported or leaves:
                     continue
                 reported.add(effect.node)
-                place = module.frame.place()._replace(statement=effect.statement, function=function)
-                yield Report(
-                    "NN-006",
+                yield Report.in_file(
+                    module,
                     effect.node,
-                    place,
+                    function=function,
                     message="leaves the model in evaluation mode: training goes on without",
                     help="Call `model.train()` after it, or at the start of each iteration",
+                    context=None,
                 )
 
 

@@ -296,13 +296,13 @@ def scales_dtype(module: Module, _: list[Fact]) -> Iterator[Report]:
             of_scales = isinstance(call, cst.Call) and contents_of(call.func).names & _OF_SCALES
             if of_scales or not _is_for_cast(node, contents):
                 continue
-            place = module.frame.place()._replace(statement=contents.statement_of(node))
-            yield Report(
-                "QUANT-004",
+            yield Report.in_file(
+                module,
                 node,
-                place._replace(function=function),
+                function=function,
                 message="dtype of a layer's scales: uint8 in modes such as `mxfp4` and `nvfp4`",
                 help="Use the dtype of an activation, or of a norm's weight",
+                context=None,
             )
             break
 

@@ -43,7 +43,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING
 from embercoach.analysis.work import MOST_CALLERS
-from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
+from embercoach.checks.fallbacks import REFUSED, is_attempted, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.facts import Argument, ArrayIndexFact, Fact, InvertFact, Operand
 
 
-@check("API-005")
+@check("API-005", unless=REFUSED)
 def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
     """``x[x > 0]``, ``x[np.array([0, 1])]``, ``x[1.0]``."""
     stored = _is_stored(fact)
@@ -66,7 +66,7 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
         if isinstance(value, Array) and value.dtype is None:
             value = _declared(node, fact, module) or value
         problem = _problem(value, stored=stored)
-        if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+        if problem is None:
             continue
         what, remedy = problem
         yield Report.at(
@@ -126,7 +126,7 @@ def _is_stored(fact: ArrayIndexFact) -> bool:
     return fact.node in targets_of(statement) and not isinstance(statement, cst.AugAssign)
 
 
-@check("API-029")
+@check("API-029", unless=REFUSED)
 def refused_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``logits + logit_bias`` of a dictionary, ``x * [1.0, 2.0]``."""
     for other, array in ((fact.right, fact.left), (fact.left, fact.right)):
@@ -134,8 +134,6 @@ def refused_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
         if what is None or type(array.value) is not Array:
             continue
         if is_meant_to_raise(module, fact.node):
-            continue
-        if is_expected(module, fact.place.statement, REFUSED, broadly=True):
             continue
         operator = f"{fact.operator}{'=' * fact.in_place}"
         yield Report.at(
@@ -179,7 +177,7 @@ _SIZES = frozenset(
 )
 
 
-@check("API-009", of=("mlx.core.split", ".split"))
+@check("API-009", of=("mlx.core.split", ".split"), unless=REFUSED)
 def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
     """``q, k, v = mx.split(qkv, dims, axis=-1)``, as ``torch.split`` takes the size of a part."""
     is_method = fact.symbol is None
@@ -189,7 +187,7 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
     if sections is None:
         return
     problem = _of_sizes(sections, fact, module) or _unpacked(fact, sections, module)
-    if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+    if problem is None:
         return
     yield Report.at(
         fact,
@@ -344,14 +342,12 @@ tri_inv
 ON_CPU = tuple(f"mlx.core.linalg.{name}" for name in _ON_CPU.split())
 
 
-@check("API-007", of=ON_CPU)
+@check("API-007", of=ON_CPU, unless=REFUSED | {"RuntimeError"})
 def linear_algebra(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.linalg.inv(x)`` on the default device, which is the GPU."""
     if fact.keyword("stream") is not None or any(a.star for a in fact.arguments):
         return
     if _chooses_device(module) or any(map(_chooses_device, module.imported)):
-        return
-    if is_expected(module, fact.place.statement, REFUSED | {"RuntimeError"}, broadly=True):
         return
     name = (fact.symbol or "").rpartition(".")[2]
     yield Report.at(

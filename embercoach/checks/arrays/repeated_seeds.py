@@ -369,13 +369,11 @@ def zero_seed(module: Module, _: list[Fact]) -> Iterator[Report]:
         path = dotted(tested)
         if path is None or not is_dropped or path.rpartition(".")[2] != "seed":
             continue
-        yield Report(
-            "RANDOM-009",
+        yield Report.in_file(
+            module,
             tested,
-            module.frame.place()._replace(statement=contents.statement_of(tested)),
             message="the seed 0 counts as no seed",
             help=f"Test for None: `{quoted(path, 30)} is not None`",
-            context="default",
         )
 
 

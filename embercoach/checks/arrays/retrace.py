@@ -42,7 +42,7 @@ from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.arrays.compilations import root_of
 from embercoach.checks.arrays.stale import member_path
 from embercoach.checks.arrays.varying import FEW_VALUED, Varying, grown_lists, walks_few
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _CACHES = ("lru_cache", "cache", "cached_property")
 _REPEATING = (cst.For, cst.While, cst.BaseComp, cst.FunctionDef, cst.Lambda)
 
 
-@check("COMPILE-003", of=(VALUE,))
+@check("COMPILE-003", of=(VALUE,), unless=REFUSED)
 def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(f)(x)`` in a function, or in a loop."""
     function, loop = fact.place.function, fact.place.loop
@@ -71,9 +71,7 @@ def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]
     if loop is None and function is not None and _runs_once(function, module):
         return
     body = loop if loop is not None else function.node if function is not None else module.tree
-    if not _is_discarded(fact, body, module) or is_expected(
-        module, fact.place.statement, REFUSED, broadly=True
-    ):
+    if not _is_discarded(fact, body, module):
         return
     where = "in every iteration" if loop is not None else "at every call"
     yield Report.at(

@@ -22,7 +22,7 @@ from embercoach.analysis.values.lattice import (
     is_traced,
 )
 from embercoach.checks.arrays.compilations import root_of, traced_by
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ _WITH_TUPLES = frozenset(
 _MOST_NESTED = 8
 
 
-@check("API-003")
+@check("API-003", unless=REFUSED)
 def refused_model(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.value_and_grad(loss_fn)(model, x)`` of a model with convolutions."""
     callee, first = fact.callee, fact.positional(0)
@@ -151,7 +151,7 @@ def refused_model(fact: CallFact, module: Module) -> Iterator[Report]:
     if first is None or "argn" in module.source:
         return
     name = _layer_with_tuple(first.value, _MOST_NESTED)
-    if name and not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+    if name:
         yield Report.at(
             fact,
             node=first.node,
