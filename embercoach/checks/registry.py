@@ -96,6 +96,7 @@ class Report(Struct, frozen=True):
         change: ProposedFix | None = None,
         subject: cst.CSTNode | None = None,
         covers: tuple[cst.CSTNode, ...] = (),
+        replaces: tuple[str, ...] = (),
         related: tuple[Stop, ...] = (),
     ) -> Report:
         """Report a fact, or ``node``, an expression of it, with the check's code if it has one."""
@@ -108,6 +109,7 @@ class Report(Struct, frozen=True):
             context,
             change,
             covers=covers,
+            replaces=replaces,
             subject=subject,
             related=related,
         )

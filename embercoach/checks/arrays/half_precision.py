@@ -104,10 +104,9 @@ def _small(
     sources = sources_of(module)
     const = _constant(sources.of(fact, given.node), sources)
     if const is not None and 0 < abs(const) <= _SMALLEST:
-        yield Report(
+        yield Report.at(
+            fact,
             "DTYPE-018",
-            fact.node,
-            fact.place,
             message=f"{const:g} is 0 {where}, whose smallest is 6e-08",
             help="Compute in float32, or use at least 1e-07",
             replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -244,10 +243,9 @@ def scaled_mask(fact: BinaryFact, module: Module) -> Iterator[Report]:
         if dtype is not None:
             yield from _overflow(fact, other.value, dtype)
         elif (dotted(cast.node) or "").endswith(".dtype"):
-            yield Report(
+            yield Report.at(
+                fact,
                 "DTYPE-022",
-                fact.node,
-                fact.place,
                 message=f"{const:g} is infinite in float16: the mask's zeros become NaN",
                 help="Use mx.where(keep, 0, mx.finfo(x.dtype).min), or a boolean mask",
                 replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -319,10 +317,9 @@ def _overflow(fact: Fact, value: Value, dtype: str | None) -> Iterator[Report]:
     const = number.const
     if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
-    yield Report(
+    yield Report.at(
+        fact,
         "DTYPE-006",
-        fact.node,
-        fact.place,
         message=f"{const:g} overflows {dtype} and becomes infinite",
         help="Use mx.finfo(dtype).min or .max",
         replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),

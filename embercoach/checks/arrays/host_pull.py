@@ -260,10 +260,9 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     is_reduction = name.count(".") == 1 and name[6:] in numpy_api.RAISING
     if is_reduction and type(argument.value) is Array:
         if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
-            yield Report(
+            yield Report.at(
+                fact,
                 "API-003",
-                fact.node,
-                fact.place,
                 message=f"`{short}()` raises a TypeError on an mx.array",
                 help=_mlx_twin(fact, name),
                 replaces=("HOST-PULL-003",),

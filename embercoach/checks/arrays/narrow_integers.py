@@ -408,10 +408,9 @@ def _unary(
 
 
 def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Report:
-    return Report(
+    return Report.at(
+        fact,
         "DTYPE-015",
-        fact.node,
-        fact.place,
         message=f"{shown} of {dtype} arrays wraps above {LARGEST_NARROW[dtype]}",
         help="Cast first: `x.astype(mx.int32)`, or `mx.float32`",
         subject=node,

@@ -476,10 +476,9 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         effect = "forces evaluation and synchronizes"
     else:
         effect = f"synchronizes with the GPU in every {recurrence}"
-    return Report(
+    return Report.at(
+        fact,
         code,
-        fact.node,
-        fact.place,
         message=f"{operation} {effect}",
         help=help if remedy is None or replaced else remedy.value,
         context=context or "minor",
