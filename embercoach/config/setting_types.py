@@ -429,7 +429,7 @@ SELECTOR_SEVERITIES = SettingType(_selector_severities, _selector_severities_for
 KERNEL_BUILDERS = SettingType(kernel_builders, kernel_builders_form)
 
 #: What several forms refer to.
-DEFINITIONS = {
+DEFINITIONS: dict[str, Callable[[], Form]] = {
     "selector": selector_form,
     "parameter": _parameter_form,
     "fixed-text": lambda: _fixed_form({"type": "string"}),
