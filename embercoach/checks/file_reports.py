@@ -14,7 +14,7 @@ from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import Span, outline_of
 from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError, begin_checks
-from embercoach.checks.fallbacks import is_meant_to_raise
+from embercoach.checks.fallbacks import is_expected, is_meant_to_raise
 from embercoach.checks.registry import (
     Report,
     checks_of,
@@ -106,11 +106,15 @@ def _uncovered(module: Module, found: list[Report]) -> list[Report]:
     """Return reports without those that others cover or repeat."""
     if module.path.suffix == ".pyi":  # nothing in a stub runs
         found = [report for report in found if report.code.startswith(NAMES)]
-    # Code that raises is not a finding in a test of the error.
+    # Code that raises is not a finding in a test of the error, or where the error is handled.
     found = [
         report
         for report in found
         if not (report.code.startswith(RAISES) and is_meant_to_raise(module, report.node))
+        and not (
+            report.unless
+            and is_expected(module, report.place.statement, report.unless, broadly=True)
+        )
     ]
     covered = {node for report in found for node in report.covers}
     replaced = {(code, report.node) for report in found for code in report.replaces}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.values.facts import CallFact, Fact, FactPlace, PropertyReadFact
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:
     import libcst as cst
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.origins import Stop
+    from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.metal_checks import MetalReport
     from embercoach.finding import ReadPlace
 
@@ -62,6 +65,7 @@ class Report(Struct, frozen=True):
         subject: the expression of the array that is meant; its origin becomes the finding's flow.
         related: other places that belong to the finding.
         within: what is meant, of a file that is read at the node.
+        unless: errors; there is no finding where the code around the place handles one of them.
     """
 
     code: str
@@ -77,12 +81,13 @@ class Report(Struct, frozen=True):
     subject: cst.CSTNode | None = None
     related: tuple[Stop, ...] = ()
     within: ReadPlace | None = None
+    unless: frozenset[str] = frozenset()
 
     @classmethod
     def at(  # noqa: PLR0913 (one keyword for each field)
         cls,
         where: Located,
-        code: str,
+        code: str = "",
         *,
         message: str,
         help: str,  # noqa: A002 (the name of the field)
@@ -91,9 +96,10 @@ class Report(Struct, frozen=True):
         change: ProposedFix | None = None,
         subject: cst.CSTNode | None = None,
         covers: tuple[cst.CSTNode, ...] = (),
+        replaces: tuple[str, ...] = (),
         related: tuple[Stop, ...] = (),
     ) -> Report:
-        """Report a fact, or ``node``, an expression of it."""
+        """Report a fact, or ``node``, an expression of it, with the check's code if it has one."""
         return cls(
             code,
             node or where.node,
@@ -103,9 +109,29 @@ class Report(Struct, frozen=True):
             context,
             change,
             covers=covers,
+            replaces=replaces,
             subject=subject,
             related=related,
         )
+
+    @classmethod
+    def in_file(  # noqa: PLR0913 (one keyword for each field)
+        cls,
+        module: Module,
+        node: cst.CSTNode,
+        code: str = "",
+        *,
+        message: str,
+        help: str,  # noqa: A002 (the name of the field)
+        function: FunctionInfo | None = None,
+        context: str | None = "default",
+        change: ProposedFix | None = None,
+        related: tuple[Stop, ...] = (),
+    ) -> Report:
+        """Report a node of a file, and of a function, that no fact is about."""
+        statement = contents_of(module.tree).statement_of(node)
+        place = module.frame.place()._replace(statement=statement, function=function)
+        return cls(code, node, place, message, help, context, change, related=related)
 
     def about(self, subject: cst.CSTNode) -> Report:
         """Return the report with the expression of the array that is meant."""
@@ -145,7 +171,9 @@ CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
 F = TypeVar("F", bound=Callable[..., "Iterator[Report | MetalReport]"])
 
 
-def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
+def check(
+    *codes: str, of: Iterable[str] = ("",), unless: frozenset[str] = frozenset()
+) -> Callable[[F], F]:
     """Register a check: a generator of reports about one fact, or about one file.
 
     The annotation of its first parameter is the fact's type, one of ``FACTS`` or several.
@@ -155,6 +183,7 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
         of: for calls: qualified names of library functions (``"builtins.int"``), prefixes of such
             names (``"numpy."``) and methods (``".item"``, or ``"."`` for all), and ``VALUE`` for
             calls of anything else. Any call by default.
+        unless: the errors that its findings raise, as in :class:`Report`.
 
     Raises:
         TypeError: the first parameter has another annotation.
@@ -163,6 +192,7 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     prefixes = tuple(name for name in names if not name or name.endswith("."))
 
     def register(function: F) -> F:
+        reports = _completed(function, codes[0], unless) if len(codes) == 1 else function
         annotation = next(iter(function.__annotations__.values()), None)
         for fact in str(annotation).split(" | "):
             if fact not in CHECKS:
@@ -170,13 +200,25 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
                 raise TypeError(
                     f"{function.__qualname__}: first parameter must be one of {known}, got {fact}"
                 )
-            CHECKS[fact].append(Check(function, names, prefixes))
+            CHECKS[fact].append(Check(reports, names, prefixes))
         CODES.update(codes)
         _of_call.cache_clear()
         _of_fact.cache_clear()
         return function
 
     return register
+
+
+def _completed(function: F, code: str, unless: frozenset[str]) -> F:
+    """Give the reports of a check the only code that it has, and the errors that they raise."""
+
+    @wraps(function)
+    def reports(*subject: Any) -> Iterator[Report | MetalReport]:
+        for report in function(*subject):
+            is_whole = report.code and not unless
+            yield report if is_whole else replace(report, code=code, unless=unless)
+
+    return reports  # type: ignore[return-value]
 
 
 @cache

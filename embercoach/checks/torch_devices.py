@@ -65,7 +65,6 @@ def float64_on_mps(fact: CallFact, module: Module) -> Iterator[Report]:
     assert tensor is not None
     yield Report.at(
         fact,
-        "TORCH-DTYPE-001",
         message=f"{tensor.dtype} tensor on MPS: raises a TypeError",
         help="Convert it before it is moved: `x.to(device, dtype=torch.float32)`",
     )
@@ -95,7 +94,6 @@ def numpy_of_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
     kind = "mps" if "mps" in tensor.devices else min(tensor.devices & _GPUS)
     yield Report.at(
         fact,
-        "TORCH-NUMPY-001",
         message=f"NumPy cannot read a tensor on {kind}: raises a TypeError",
         help="Copy it to the host before: `x.cpu().numpy()`",
         change=None if node is None else _by_host(node, module),

@@ -66,7 +66,6 @@ def unknown_kernel(fact: CallFact, module: Module) -> Iterator[Report]:
         kernels = ", ".join(sorted(f.name for f in text.entry_points))
         yield Report.at(
             fact,
-            "TORCH-KERNEL-001",
             node=fact.node.func,
             message="the shader source has no kernel of this name",
             help=f"Launch one of its kernels: {kernels}"[:100],
@@ -85,7 +84,6 @@ def argument_count(fact: CallFact, module: Module) -> Iterator[Report]:
     plural = "" if len(buffers) == 1 else "s"
     yield Report.at(
         fact,
-        "TORCH-KERNEL-002",
         node=unused[0].node if unused else None,
         message=f"the kernel takes {len(buffers)} argument{plural}, got {len(given)}",
         help="Drop the argument, or declare a buffer" if unused else f"Pass {missing}"[:100],
@@ -109,7 +107,6 @@ def scalar_type(fact: CallFact, module: Module) -> Iterator[Report]:
         if is_float or is_int:
             yield Report.at(
                 fact,
-                "TORCH-KERNEL-003",
                 node=argument.node,
                 message=f"passed as {passed}, but the kernel reads its bytes as {parameter.type}",
                 help=_remedy(parameter.type, index, is_int=is_int),

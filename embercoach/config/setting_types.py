@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TEXTS = ("name", "source", "header")
 LISTS = ("input_names", "output_names")
 FLAGS = ("ensure_row_contiguous", "atomic_outputs")
+#: The parameters that a table with a value may be for, by the name of its form.
+FIXED = {"fixed-text": TEXTS, "fixed-list": LISTS, "fixed-flag": FLAGS}
 #: Positions of a function's arguments; larger ones are refused.
 MOST_PARAMETERS = 1_000
 
@@ -131,32 +133,31 @@ def kernel_builders_form() -> dict[str, Any]:
 
 
 def _origin_form(parameter: str) -> dict[str, Any]:
-    forms: list[dict[str, Any]] = [
-        {"type": "string", "pattern": f"^{_NAME}$"},
-        {"type": "integer", "minimum": 0, "maximum": MOST_PARAMETERS},
-    ]
-    value: dict[str, Any] | None = None
-    if parameter in TEXTS:
-        value = {"type": "string"}
-    elif parameter in LISTS:
-        value = {"type": "array", "items": {"type": "string"}}
-    elif parameter in FLAGS:
-        value = {"type": "boolean"}
-    if value is not None:
-        properties = {"value": value}
-        forms.append(
-            {
-                "type": "object",
-                "required": ["value"],
-                "additionalProperties": False,
-                "properties": properties,
-            }
-        )
+    names = (name for name, parameters in FIXED.items() if parameter in parameters)
+    forms = [_defined(name) for name in ("parameter", *names)]
     return {
         "description": f"Source of metal_kernel's `{parameter}`: a parameter of the "
         "wrapper by its name or by its position from 0"
-        + (", or { value = ... }: what is always passed." if value else "."),
+        + (", or { value = ... }: what is always passed." if len(forms) > 1 else "."),
         "anyOf": forms,
+    }
+
+
+def _parameter_form() -> dict[str, Any]:
+    return {
+        "anyOf": [
+            {"type": "string", "pattern": f"^{_NAME}$"},
+            {"type": "integer", "minimum": 0, "maximum": MOST_PARAMETERS},
+        ]
+    }
+
+
+def _fixed_form(value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["value"],
+        "additionalProperties": False,
+        "properties": {"value": value},
     }
 
 
@@ -428,4 +429,10 @@ SELECTOR_SEVERITIES = SettingType(_selector_severities, _selector_severities_for
 KERNEL_BUILDERS = SettingType(kernel_builders, kernel_builders_form)
 
 #: What several forms refer to.
-DEFINITIONS = {"selector": selector_form}
+DEFINITIONS: dict[str, Callable[[], Form]] = {
+    "selector": selector_form,
+    "parameter": _parameter_form,
+    "fixed-text": lambda: _fixed_form({"type": "string"}),
+    "fixed-list": lambda: _fixed_form(_list_of({"type": "string"})),
+    "fixed-flag": lambda: _fixed_form({"type": "boolean"}),
+}

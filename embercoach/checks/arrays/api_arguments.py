@@ -31,7 +31,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.values.promotion import DTYPES, FLOATING
 from embercoach.analysis.work import MOST_CALLS
-from embercoach.checks.fallbacks import REFUSED, is_expected, is_patched
+from embercoach.checks.fallbacks import REFUSED, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -49,7 +49,7 @@ _LONGEST_NAME = 32
 _REMOVES = ("pop", "popitem", "clear", "__delitem__")
 
 
-@check("API-003")
+@check("API-003", unless=REFUSED)
 def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
     """``optim.Adam(**config)`` of a dictionary with ``"lr"``."""
     starred = [argument for argument in fact.arguments if argument.star == "**"]
@@ -66,7 +66,7 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
         for name, where, node in dict.fromkeys(_keys(passed, fact, module)):
             if name not in accepted and name not in given:
                 shown = module.parsed.code(fact.node.func)
-                yield from _refused(where, node, name, known[0], module, shown)
+                yield _refused(where, node, name, known[0], shown)
 
 
 _PAIR = "clip_grad_norm"
@@ -86,13 +86,12 @@ def pair_of_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 if ends and all(end and end.name == f"mlx.optimizers.{_PAIR}" for end in ends):
                     yield Report.at(
                         passed,
-                        "API-003",
                         message=f"`{_PAIR}` returns gradients and their norm: a pair is no tree",
                         help=f"Unpack its result: `grads, norm = optim.{_PAIR}(...)`",
                     )
 
 
-@check("API-003", of=("functools.partial",))
+@check("API-003", of=("functools.partial",), unless=REFUSED)
 def refused_in_partial(fact: CallFact, module: Module) -> Iterator[Report]:
     """``partial(nn.LayerNorm, elementwise_affine=False)``."""
     first = fact.positional(0)
@@ -102,19 +101,14 @@ def refused_in_partial(fact: CallFact, module: Module) -> Iterator[Report]:
     accepted = {param.name for param in entry.params}
     for argument in fact.arguments:
         if argument.keyword is not None and argument.keyword not in accepted:
-            yield from _refused(fact, argument.node, argument.keyword, entry, module)
+            yield _refused(fact, argument.node, argument.keyword, entry)
 
 
-def _refused(
-    where: Fact, node: cst.CSTNode, name: str, entry: ApiEntry, module: Module, shown: str = ""
-) -> Iterator[Report]:
-    if is_expected(module, where.place.statement, REFUSED, broadly=True):
-        return
+def _refused(where: Fact, node: cst.CSTNode, name: str, entry: ApiEntry, shown: str = "") -> Report:
     if not shown or len(shown) > _LONGEST_NAME:
         shown = entry.name.rpartition(".")[2]
-    yield Report.at(
+    return Report.at(
         where,
-        "API-003",
         node=node,
         message=f"`{shown}()` has no parameter `{name[:24]}`",
         help=f"Use one of: {_listed(entry)}",
@@ -240,7 +234,7 @@ _DTYPE_PROBLEM = "takes an MLX dtype as"
 MOST_LISTED = 60  # characters of parameters in a help text
 
 
-@check("API-003", of=("mlx.", *METHODS))
+@check("API-003", of=("mlx.", *METHODS), unless=REFUSED)
 def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.sum(x, dim=0)``, ``mx.where(mask)``, ``mx.default_device(mx.cpu)``."""
     entry = fact.entry
@@ -260,12 +254,8 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
     owner, _, name = _written(fact, module).rpartition(".")
     if is_patched(module, owner, name):
         return
-    if is_expected(module, fact.place.statement, REFUSED, broadly=True):
-        return
-    yield Report(
-        "API-003",
-        fact.node,
-        fact.place,
+    yield Report.at(
+        fact,
         message=f"`{_written(fact, module)}()` {problem}",
         help=_help(fact, entry, problem),
         change=_change(fact, module, entry, problem),

@@ -157,7 +157,6 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
         if _is_kept(given, fact.place) or _harmed(given, sources, set()):
             yield Report.at(
                 fact,
-                "INDEX-005",
                 node=given.node,
                 message=f"`{quoted(fact.function.name, LONGEST)}()` changes this array in place",
                 help="Pass a copy, `mx.array(x)`, or compute a new array in the function",
@@ -218,7 +217,6 @@ _CONSTANTS = (cst.BaseNumber, cst.BaseString, cst.List, cst.Tuple)
 def _changed(fact: Fact, node: cst.Name, what: str, *related: Stop) -> Report:
     return Report.at(
         fact,
-        "INDEX-005",
         message=f"in-place update changes the {what} `{quoted(node.value, LONGEST)}`",
         help=HELP,
         subject=node,

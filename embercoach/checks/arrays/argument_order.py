@@ -87,7 +87,6 @@ def _reported(fact: Call | CallFact, first: Passed, second: Passed) -> Report:
     name = last_name(fact.node)[:_LONGEST]
     return Report.at(
         fact,
-        "CALL-002",
         node=node,
         message=f"`{name}()` gets `{_text(node)}` for its parameter `{parameter[:_LONGEST]}`",
         help=f"Exchange the arguments for `{parameter[:_LONGEST]}` and `{other[:_LONGEST]}`",
@@ -109,7 +108,6 @@ def exchanged_results(fact: LocalCall | ProjectCall, module: Module) -> Iterator
         first = targets[found[0]]
         yield Report.at(
             fact,
-            "CALL-002",
             node=first,
             message=f"`{_text(first)}` is bound to the result `{names[found[0]][:_LONGEST]}`",
             help="Unpack the results in the order of the function's `return`",
@@ -144,13 +142,12 @@ def same_property(module: Module, _: list[Fact]) -> Iterator[Report]:
             is_pair = not _PAIRS.isdisjoint(words)
             if is_pair and other in read and read[other][1].deep_equals(found):
                 assert isinstance(method.node, cst.FunctionDef)
-                yield Report(
-                    "CALL-002",
+                yield Report.in_file(
+                    module,
                     found,
-                    module.frame.place()._replace(statement=method.node, function=method),
+                    function=method,
                     message=f"property `{name}` returns `{other}`, as the property `{other}` does",
                     help=f"Return `.{name}`",
-                    context="default",
                     change=ProposedFix(f"Return `.{name}`", False, ((found.attr, name),)),
                 )
 

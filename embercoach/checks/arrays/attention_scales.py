@@ -37,7 +37,6 @@ def scaled_twice(fact: CallFact, module: Module) -> Iterator[Report]:
     if any(_is_scale(factor, scale, sources) for factor in factors):
         yield Report.at(
             fact,
-            "API-023",
             node=given["scale"].node,
             message="queries are scaled twice: before attention, and by its `scale`",
             help="Pass the unscaled queries, or `scale=1.0`",

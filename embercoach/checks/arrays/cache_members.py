@@ -38,13 +38,11 @@ def cache_members(module: Module, _: list[Fact]) -> Iterator[Report]:
             continue
         statement = contents.statement_of(node)
         if _is_made(node.value.value, statement, contents, module):
-            yield Report(
-                "CACHE-001",
+            yield Report.in_file(
+                module,
                 node,
-                module.frame.place()._replace(statement=statement),
                 message="`step` is how far a cache's buffers grow at once, not how much it holds",
                 help="Read `.offset`, the number of tokens in the cache",
-                context="default",
                 change=ProposedFix("Read `.offset`", False, ((node.attr, "offset"),)),
             )
 
@@ -218,13 +216,12 @@ def _aliased(
 ) -> Report:
     shown = quoted(read.value, 20)
     used = Stop(read, contents.statement_of(read), "the name is the offset after the update here")
-    return Report(
-        "CACHE-002",
+    return Report.in_file(
+        module,
         assigned.value,
-        module.frame.place()._replace(statement=assigned),
+        "CACHE-002",
         message=f"`{shown}` changes with the cache, where that keeps its offset as an array",
         help=f"Copy it: `{quoted(cache, 20)}.offset + 0`",
-        context="default",
         related=(used,),
     )
 
@@ -249,13 +246,11 @@ def mask_of_all_caches(module: Module, _: list[Fact]) -> Iterator[Report]:
                 cache = given.value
                 if _is_list(cache, contents):
                     shown = quoted(cache, 20)
-                    yield Report(
-                        "CACHE-003",
+                    yield Report.in_file(
+                        module,
                         given,
-                        module.frame.place()._replace(statement=contents.statement_of(call)),
                         message=f"mask made from the list `{shown}` leaves out padding and windows",
                         help=f"Pass the cache of a layer, such as `{shown}[0]`",
-                        context="default",
                     )
 
 
@@ -315,13 +310,11 @@ def cache_arguments(module: Module, _: list[Fact]) -> Iterator[Report]:
         found = module.frame.lookup(first)
         whole = f"{found.name}{dot}{rest}" if isinstance(found, Symbol) else ""
         if whole in [f"{one}.KVCache" for one in _OWNERS]:
-            yield Report(
-                "CACHE-004",
+            yield Report.in_file(
+                module,
                 call,
-                module.frame.place()._replace(statement=contents.statement_of(call)),
                 message="`KVCache()` takes no arguments",
                 help="Write `KVCache()`: it takes the sizes from the first keys",
-                context="default",
             )
 
 
@@ -362,9 +355,7 @@ def cache_left_out(module: Module, _: list[Fact]) -> Iterator[Report]:
             made = _made(Source(value, statement, function, module), is_made)
             if made is None or _is_for_none(made, cache, contents):
                 continue
-            statement = contents.statement_of(made)
-            place = module.frame.place()._replace(statement=statement, function=function)
-            yield Report("CACHE-005", made, place, message, remedy, context="default")
+            yield Report.in_file(module, made, function=function, message=message, help=remedy)
             break
 
 

@@ -80,7 +80,6 @@ def compiled_method(fact: CompileFact, module: Module) -> Iterator[Report]:
         bound = f"self.{info.name}" + (", inputs=[self.state]" if is_module else "")
         yield Report.at(
             fact,
-            "COMPILE-008",
             message="mx.compile of a method: its result is never bound to the instance",
             help=f"Set `self._{info.name.strip('_')} = mx.compile({bound})` in `__init__`",
         )
@@ -511,7 +510,6 @@ def imported_update(fact: CompileFact, module: Module) -> Iterator[Report]:
             if "opt" in owner.lower() and _is_outer(owner, info):
                 yield Report.at(
                     fact,
-                    "COMPILE-005",
                     message=f"`{info.name[:20]}()` updates `{owner[:12]}`, "
                     "which `outputs=` of mx.compile lacks",
                     help=_states((info,), module),
@@ -550,7 +548,6 @@ def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
                 continue
             yield Report.at(
                 inner,
-                "COMPILE-006",
                 message="stores a traced array outside of the compiled function",
                 help=RETURN if _is_added(target) else RETURN_OR_CAPTURE,
                 context="compiled",
@@ -603,7 +600,7 @@ def leaking_import(fact: CompileFact, module: Module) -> Iterator[Report]:
             message = f"`{info.name[:20]}()` {stored} outside of the compiled function"
         else:
             continue
-        yield Report.at(fact, "COMPILE-006", message=message, help=RETURN_OR_CAPTURE)
+        yield Report.at(fact, message=message, help=RETURN_OR_CAPTURE)
         return
 
 
@@ -754,7 +751,6 @@ def uncaptured_statistics(fact: CompileFact, module: Module) -> Iterator[Report]
         if _runs(fact, name, module) and _has_norm(owner, module):
             yield Report.at(
                 fact,
-                "COMPILE-005",
                 message=f"batch norm updates `{name}`, which `outputs=` of mx.compile lacks"[:80],
                 help=f"Add `{name}.state` to `outputs=` as well",
                 context="compiled",

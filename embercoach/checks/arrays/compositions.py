@@ -680,7 +680,6 @@ def masked_exponential(fact: BinaryFact, module: Module) -> Iterator[Report]:
         ):
             yield Report.at(
                 fact,
-                "NAN-001",
                 message="`exp` overflows where the mask is 0: infinity times 0 is NaN",
                 help="Mask before: `mx.exp(mx.where(mask, x, -mx.inf))`",
             )

@@ -227,10 +227,11 @@ def _is_rank(use: cst.Name, inside: Contents) -> bool:
 
 def _again(change: cst.BaseExpression, module: Module) -> Report:
     what = "adds to" if isinstance(change, cst.BinaryOperation) else "transposes"
-    return Report(
-        "WEIGHTS-001",
+    return Report.in_file(
+        module,
         change,
-        module.frame.place(),
+        "WEIGHTS-001",
         message=f"`sanitize` {what} weights that a converted checkpoint has in this form",
         help="Test the shape or the layout too: converted weights come back when they are loaded",
+        context=None,
     )

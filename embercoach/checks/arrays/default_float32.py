@@ -189,7 +189,6 @@ def optimizer_scalar(fact: BinaryFact, module: Module) -> Iterator[Report]:
         if name is not None and not module.is_test and not is_cast_back(fact, module):
             yield Report.at(
                 fact,
-                "DTYPE-025",
                 node=scalar.node,
                 message=f"{name} is float32: half-precision parameters become float32",
                 help="Cast it: `.astype(gradient.dtype)`",

@@ -39,7 +39,6 @@ def zero_deviation(fact: BinaryFact | CallFact, module: Module) -> Iterator[Repo
         return
     yield Report.at(
         fact,
-        "API-024",
         message="division by a standard deviation, which is 0 for equal values",
         help="Add a small number to it: `/ (std + 1e-6)`",
     )

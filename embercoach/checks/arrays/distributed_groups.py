@@ -49,7 +49,6 @@ def group_as_number(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 text = module.parsed.code(operand)
                 yield Report.at(
                     source,
-                    "API-025",
                     message="group of processes used as a number",
                     help="Use its size: `group.size()`",
                     context="default",

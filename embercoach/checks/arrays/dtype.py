@@ -356,7 +356,6 @@ def numpy_scalars_in_list(fact: CallFact, module: Module) -> Iterator[Report]:
     if any(n.scalar and n.dtype not in ("float64", "complex128") for n in numpy):
         yield Report.at(
             fact,
-            "DTYPE-005",
             message="`mx.array()` of a list of NumPy scalars raises a ValueError",
             help="Use mx.array(np.array(values)), or Python numbers (.tolist())",
         )

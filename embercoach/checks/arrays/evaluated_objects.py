@@ -42,7 +42,6 @@ def evaluated_object(fact: CallFact, module: Module) -> Iterator[Report]:
             change = ProposedFix("Evaluate the state of the optimizer", safe=False, edits=edits)
         yield Report.at(
             fact,
-            "API-027",
             node=argument.node,
             message=f"`mx.eval` evaluates nothing of {shown}",
             help="Pass its arrays, such as `optimizer.state`, or a list of them",

@@ -496,7 +496,6 @@ def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
         given = "n" if name == "irfft" else "s"
         yield Report.at(
             fact,
-            "FFT-NORM-003",
             message=f"`{name}` without `{given}=` shortens signals of odd length",
             help="Pass the length of the signal: mx.fft.irfft(spectrum, n=x.shape[-1])",
         )

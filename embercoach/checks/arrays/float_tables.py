@@ -64,7 +64,6 @@ def float_table(module: Module, facts: list[Fact]) -> Iterator[Report]:
             seen.add((id(function), kind))
             yield Report.at(
                 fact,
-                "DTYPE-020",
                 node=table.node,
                 message=f"float32 {kind} promotes half-precision activations to float32",
                 help=_HELP,
@@ -202,7 +201,6 @@ def wide_attention_mask(fact: CallFact, module: Module) -> Iterator[Report]:
     if not _is_of_parameters(fact, mask.node, module):
         yield Report.at(
             fact,
-            "DTYPE-023",
             node=mask.node,
             message="a float32 mask raises a ValueError if the queries are half precision",
             help="Cast it (`mask.astype(q.dtype)`), or pass a boolean mask or `mask='causal'`",

@@ -10,7 +10,6 @@ from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.function_summaries import frame_of, reached_by
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, FactPlace
+    from embercoach.analysis.values.facts import Fact
     from embercoach.analysis.values.lattice import Value
     from embercoach.checks.registry import Located
 
@@ -150,7 +149,6 @@ def loss_without_model(fact: CallFact, module: Module) -> Iterator[Report]:
         calls = [call for call in calls_of(module).values() if _differentiates(call, info)]
         yield Report.at(
             calls[0] if len(calls) == 1 else fact,
-            "GRAD-002",
             message=f"gradient of `{info.name[:24]}` is zero: it does not call the model",
             help="Call the model in the function that is differentiated",
         )
@@ -317,19 +315,14 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         for node in contents.of(cst.Assign, cst.Subscript):
             if _unpacks(node, primals):
-                yield Report(
-                    "GRAD-004",
+                yield Report.in_file(
+                    module,
                     node,
-                    _place_in(info, contents.statement_of(node)),
+                    function=info,
+                    context=None,
                     message=f"`{primals[:16]}` is the array itself, not a tuple of arguments",
                     help=f"Use `{primals}` as the array, without unpacking or indexing it",
                 )
-
-
-def _place_in(info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
-    frame = Frame(info.module, info, record=False)
-    frame.statement = statement
-    return frame.place()
 
 
 def _custom_function(info: FunctionInfo) -> FunctionInfo | None:

@@ -395,7 +395,6 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     if short == "sum":
         yield Report.at(
             fact,
-            "GRAPH-BREAK-007",
             message="builtin `sum()` adds one graph node per element",
             help=f"Use {INSTEAD[name]}",
             context=context_of(fact.place, module),

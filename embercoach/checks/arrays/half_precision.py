@@ -104,10 +104,9 @@ def _small(
     sources = sources_of(module)
     const = _constant(sources.of(fact, given.node), sources)
     if const is not None and 0 < abs(const) <= _SMALLEST:
-        yield Report(
+        yield Report.at(
+            fact,
             "DTYPE-018",
-            fact.node,
-            fact.place,
             message=f"{const:g} is 0 {where}, whose smallest is 6e-08",
             help="Compute in float32, or use at least 1e-07",
             replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -143,7 +142,6 @@ def square_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "DTYPE-019",
         message=f"{shown} in float16 is infinite if a value exceeds 255",
         help="Cast first: `x.astype(mx.float32)`, or use `mx.fast.rms_norm`",
         subject=call.array.node,
@@ -172,7 +170,6 @@ def deviation_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     what = f"`{short}` of logits" if is_wide else f"`{short}`"
     yield Report.at(
         fact,
-        "DTYPE-019",
         message=f"{what} in float16 is infinite if the squares sum to 65520",
         help="Cast first: `x.astype(mx.float32)`",
         subject=node,
@@ -246,10 +243,9 @@ def scaled_mask(fact: BinaryFact, module: Module) -> Iterator[Report]:
         if dtype is not None:
             yield from _overflow(fact, other.value, dtype)
         elif (dotted(cast.node) or "").endswith(".dtype"):
-            yield Report(
+            yield Report.at(
+                fact,
                 "DTYPE-022",
-                fact.node,
-                fact.place,
                 message=f"{const:g} is infinite in float16: the mask's zeros become NaN",
                 help="Use mx.where(keep, 0, mx.finfo(x.dtype).min), or a boolean mask",
                 replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -321,10 +317,9 @@ def _overflow(fact: Fact, value: Value, dtype: str | None) -> Iterator[Report]:
     const = number.const
     if (isinstance(const, float) and not math.isfinite(const)) or abs(const) < largest:
         return
-    yield Report(
+    yield Report.at(
+        fact,
         "DTYPE-006",
-        fact.node,
-        fact.place,
         message=f"{const:g} overflows {dtype} and becomes infinite",
         help="Use mx.finfo(dtype).min or .max",
         replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
@@ -390,7 +385,6 @@ def half_cumsum(fact: CallFact, module: Module) -> Iterator[Report]:
     if array is not None and array.dtype in HALF and fact.keyword("dtype") is None:
         yield Report.at(
             fact,
-            "DTYPE-007",
             message=f"`cumsum` accumulates in {array.dtype}: large sums stop growing",
             help="Use `mx.cumsum(x.astype(mx.float32))`",
         )
@@ -500,7 +494,6 @@ def wide_mask(fact: CallFact, module: Module) -> Iterator[Report]:
     if dtype in HALF:
         yield Report.at(
             fact,
-            "DTYPE-013",
             node=mask.node,
             message=f"a float32 mask for {dtype} attention raises a ValueError",
             help="Cast it (`mask.astype(q.dtype)`), or pass a boolean mask or `mask='causal'`",

@@ -128,7 +128,6 @@ def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
             if array is not None and array.dtype not in FLOATING:
                 yield Report.at(
                     fact,
-                    "HOST-PULL-010",
                     node=argument.node,
                     message=f"`{name}` entries must be ints, got an mx.array",
                     help=f"Compute `{name}` from `.shape`, as three Python ints",

@@ -66,7 +66,6 @@ def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
         short = "async_eval" if fact.symbol == "mlx.core.async_eval" else "eval"
         yield Report.at(
             fact,
-            "HOST-PULL-011",
             message=f"`mx.{short}()` {EFFECTS['compiled']}",
             help="Evaluate the result after the compiled call",
             context="compiled",
@@ -98,7 +97,7 @@ def eval_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     if _is_training(fact, module) or _is_explained(fact, module):
         return
     message = f"`mx.eval()` synchronizes with the GPU in {where}"
-    yield Report.at(fact, "HOST-PULL-011", message=message, help=help_text, context=context)
+    yield Report.at(fact, message=message, help=help_text, context=context)
 
 
 def _is_explained(fact: CallFact, module: Module) -> bool:
@@ -261,10 +260,9 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
     is_reduction = name.count(".") == 1 and name[6:] in numpy_api.RAISING
     if is_reduction and type(argument.value) is Array:
         if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
-            yield Report(
+            yield Report.at(
+                fact,
                 "API-003",
-                fact.node,
-                fact.place,
                 message=f"`{short}()` raises a TypeError on an mx.array",
                 help=_mlx_twin(fact, name),
                 replaces=("HOST-PULL-003",),

@@ -41,14 +41,12 @@ def flag_compared_to_none(module: Module, _: list[Fact]) -> Iterator[Report]:
             if _is_flag(node.left, function, module):
                 name = quoted(module.parsed.code(node.left), _LONGEST)
                 outcome = "true" if isinstance(target.operator, cst.IsNot) else "false"
-                statement = contents.statement_of(node)
-                yield Report(
-                    "LOGIC-001",
+                yield Report.in_file(
+                    module,
                     node,
-                    module.frame.place()._replace(statement=statement, function=function),
+                    function=function,
                     message=f"`{name}` is True or False: this test is always {outcome}",
                     help=f"Test its value: `if {name}`",
-                    context="default",
                 )
 
 
@@ -102,13 +100,12 @@ def early_end(module: Module, _: list[Fact]) -> Iterator[Report]:
             # Parentheses at the start are around what is meant.
             is_plain = not module.parsed.code(value).startswith("(")
             if isinstance(first.body, (cst.Call, cst.Tuple)) and is_alike and is_plain:
-                yield Report(
-                    "LOGIC-002",
+                yield Report.in_file(
+                    module,
                     value,
-                    module.frame.place()._replace(statement=statement, function=function),
+                    function=function,
                     message="the conditional expression ends at the comma: one name gets all of it",
                     help="Put the values after `else` in parentheses: `else (None, None)`",
-                    context="default",
                 )
 
 
@@ -127,13 +124,12 @@ def dropped_expressions(module: Module, _: list[Fact]) -> Iterator[Report]:
             path = dotted(node) if isinstance(node, cst.Attribute) else None
             name = (path or "").removeprefix(f"{function.parameters[0].name}.")
             if name != path and _is_stored(function.cls, name):
-                yield Report(
-                    "LOGIC-004",
+                yield Report.in_file(
+                    module,
                     value,
-                    module.frame.place()._replace(statement=statement, function=function),
+                    function=function,
                     message=f"`{quoted(module.parsed.code(value), _LONGEST)}` alone has no effect",
                     help=f"Assign it: `{quoted(path or '', _LONGEST)} = ...`, or remove it",
-                    context="default",
                 )
 
 

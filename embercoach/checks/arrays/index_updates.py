@@ -49,9 +49,9 @@ def chained_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
     base = fact.node.value
     if _is_part(sources_of(module).of(fact, base), module):
         change = _in_one(fact.node, fact.place, module)
-        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, change=change, subject=base)
+        yield Report.at(fact, message=MESSAGE, help=HELP, change=change, subject=base)
     elif isinstance(base, cst.Name) and _is_unread_part(base.value, fact, module):
-        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=base)
+        yield Report.at(fact, message=MESSAGE, help=HELP, subject=base)
 
 
 @check("INDEX-002")
@@ -59,7 +59,7 @@ def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``row = a[0]; row += 1``."""
     name = fact.left.node
     if fact.in_place and isinstance(name, cst.Name) and _is_unread_part(name.value, fact, module):
-        yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=name)
+        yield Report.at(fact, message=MESSAGE, help=HELP, subject=name)
 
 
 @check("INDEX-002")
@@ -73,7 +73,7 @@ def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
         if given is None or given.statement is not source.statement:
             continue
         if _is_part(given, module):
-            yield Report.at(fact, "INDEX-002", node=given.node, message=MESSAGE, help=HELP)
+            yield Report.at(fact, node=given.node, message=MESSAGE, help=HELP)
 
 
 def _is_part(source: Source, module: Module) -> bool:
@@ -235,7 +235,6 @@ def repeated_update(fact: BinaryFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "INDEX-003",
         node=target,
         message="an update through an index array counts repeated indices once",
         help=f"Use `x = x.at[index].{method}(value)`, which accumulates",

@@ -54,7 +54,6 @@ def kept_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             yield Report.at(
                 kept,
-                "MEMORY-001",
                 message="slice kept as state holds the whole array in memory",
                 help="Copy it: `mx.contiguous(x[:, -n:])`",
                 context=module.purpose or "avoidable",
@@ -131,11 +130,10 @@ def grown_cache(module: Module, facts: list[Fact]) -> Iterator[Report]:
             added = _added(node, module)
             if added not in names or dotted(node.targets[0].target) not in returned:
                 continue
-            place = module.frame.place()._replace(statement=node, function=function)
-            yield Report(
-                "MEMORY-002",
+            yield Report.in_file(
+                module,
                 node.value,
-                place,
+                function=function,
                 message="cache grown by `mx.concatenate`: each call copies all of it",
                 help="Allocate in steps, and assign to a slice: `self.keys[:, :, i:j] = keys`",
                 context=module.purpose or "avoidable",

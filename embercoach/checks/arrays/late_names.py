@@ -57,13 +57,12 @@ def _report(late: Late, name: str, contents: Contents, module: Module) -> Report
     is_generator = isinstance(late, cst.GeneratorExp)
     kind = "generator" if is_generator else "function"
     bound = f"Bind the value now: a parameter `{name}={name}`"
-    return Report(
-        "LOOP-004",
+    return Report.in_file(
+        module,
         late.name if isinstance(late, cst.FunctionDef) else late,
-        module.frame.place()._replace(statement=contents.statement_of(late)),
+        "LOOP-004",
         message=f"this {kind} reads `{name}` after the loop: each gets its last value",
         help="Make a list of it" if is_generator else bound,
-        context="default",
     )
 
 

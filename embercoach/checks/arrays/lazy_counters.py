@@ -54,10 +54,10 @@ def unevaluated_counter(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 and _is_left_out(name, function, cls, module)
                 and not _is_used(name, function)
             ):
-                yield Report(
-                    "LAZY-007",
+                yield Report.in_file(
+                    module,
                     statement.target,
-                    module.frame.place()._replace(statement=statement, function=function),
+                    function=function,
                     message=f"`{quoted(f'self.{name}', 24)}` is never evaluated: its graph grows"
                     " in each call",
                     help="Count in a Python number, and apply that where the array is read",

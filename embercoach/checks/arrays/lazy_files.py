@@ -46,7 +46,6 @@ def overwritten_file(fact: CallFact, module: Module) -> Iterator[Report]:
     name = f"`{shown}`" if len(shown) <= 20 else "the file"
     yield Report.at(
         fact,
-        "LAZY-004",
         message=f"{name} is overwritten before its lazy arrays are read: its data is lost",
         help=f"Evaluate what is loaded first: `mx.eval({loaded or 'weights'})`",
         change=_change(loaded, fact, module),

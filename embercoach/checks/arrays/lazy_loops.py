@@ -159,7 +159,6 @@ def unevaluated_update(fact: CallFact | LocalCall, module: Module) -> Iterator[R
             optimizer = owner or optimizer
         yield Report.at(
             fact,
-            "LAZY-002",
             message="the loop updates parameters and evaluates nothing: its graph grows",
             help=f"End each iteration with `mx.eval({model}.parameters(), {optimizer}.state)`",
         )
@@ -288,7 +287,6 @@ def unevaluated_state(fact: CallFact, module: Module) -> Iterator[Report]:
     if not evaluation.may_evaluate(outermost.body.body, {path, *holders}):
         yield Report.at(
             fact,
-            "LAZY-006",
             message="the loop never evaluates the optimizer's state: its graph grows",
             help=f"Add it to the evaluation: `mx.eval(model.parameters(), {path}.state)`",
         )
@@ -315,7 +313,6 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if _keeps_graphs(node, place, module):
                 yield Report.at(
                     fact,
-                    "LAZY-001",
                     node=node,
                     message="no element is evaluated: the graphs of all batches are kept",
                     help="Evaluate each element: `.item()`, or a loop with `mx.eval()`",
@@ -394,7 +391,6 @@ def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if is_long(loop) and _fills_cache(fact, cache, loop, module):
                 yield Report.at(
                     fact,
-                    "LAZY-001",
                     message=_MESSAGE.format(cache),
                     help=f"Call `mx.eval([layer.state for layer in {cache}])` in each iteration",
                 )

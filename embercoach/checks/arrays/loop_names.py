@@ -62,13 +62,12 @@ def _replaced(
             target.value, after
         ):
             name = quoted(target.value, _LONGEST)
-            yield Report(
-                "LOOP-002",
+            yield Report.in_file(
+                module,
                 target,
-                module.frame.place()._replace(statement=statement),
+                "LOOP-002",
                 message=f"each iteration replaces `{name}`: only the last one's entries are left",
                 help=f"Create `{name}` before the loop, and add entries: `{name}.update(...)`",
-                context="default",
             )
 
 
@@ -88,13 +87,12 @@ def _taken_over(
             continue
         if isinstance(made.targets[0].target, cst.Name) and _is_read(name, after):
             shown = quoted(name, _LONGEST)
-            yield Report(
-                "LOOP-003",
+            yield Report.in_file(
+                module,
                 loop.target,
-                module.frame.place()._replace(statement=loop),
+                "LOOP-003",
                 message=f"loop variable `{shown}` replaces a result that is used after the loop",
                 help="Give the loop variable another name",
-                context="default",
                 related=(Stop(made, made, "the result is computed here"),),
             )
 

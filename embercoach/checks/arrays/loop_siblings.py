@@ -82,13 +82,12 @@ def _in_loop(
 def _stale(part: _Part, new: _Part, inside: Contents, module: Module) -> Report:
     read = inside.uses(part.name)[0]
     name, other = quoted(part.name, _LONGEST), quoted(new.name, _LONGEST)
-    return Report(
-        "LOOP-001",
+    return Report.in_file(
+        module,
         read,
-        module.frame.place()._replace(statement=inside.statement_of(read)),
+        "LOOP-001",
         message=f"`{name}` is that of before the loop, which renews `{other}` alone",
         help=f"Assign `{name}` where the loop assigns `{other}`",
-        context="default",
         related=(
             Stop(part.statement, part.statement, "both are parts of this result"),
             Stop(new.statement, new.statement, "the loop renews one of them here"),

@@ -14,7 +14,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_module
 from embercoach.analysis.values.lattice import Function, Instance, Unknown, options
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.calls.signatures import Signature
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact, FactPlace
+    from embercoach.analysis.values.facts import CallFact, Fact
     from embercoach.analysis.values.lattice import Value
+    from embercoach.checks.registry import Located
 
 
 class _Callback(NamedTuple):
@@ -62,7 +63,7 @@ _OF_FUNCTIONS = {
 _MAPS = ("mlx.utils.tree_map", "mlx.utils.tree_map_with_path")
 
 
-@check("API-028", of=tuple(_OF_FUNCTIONS))
+@check("API-028", of=tuple(_OF_FUNCTIONS), unless=REFUSED)
 def refused_by_callback(fact: CallFact, module: Module) -> Iterator[Report]:
     """``tree_map(lambda x: 0.5 * x, old, new)``."""
     symbol = fact.symbol or ""
@@ -79,10 +80,10 @@ def refused_by_callback(fact: CallFact, module: Module) -> Iterator[Report]:
         value = None if argument is None else argument.value
         if argument is not None and isinstance(value, Function):
             function = _Given(value.info, is_bound=value.bound is not None)
-            yield from _refused(callback, argument.node, function, fact.place, module)
+            yield from _refused(callback, argument.node, function, fact)
 
 
-@check("API-028")
+@check("API-028", unless=REFUSED)
 def refused_by_callback_of_module(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``model.apply(lambda path, x: x.astype(mx.float16))``."""
     if "mlx" not in module.source or not any(f".{one}(" in module.source for one in _OF_MODULES):
@@ -99,7 +100,7 @@ def refused_by_callback_of_module(module: Module, _: list[Fact]) -> Iterator[Rep
                 given = None if node is None else _function(node, function, module)
                 if node is None or given is None:
                     continue
-                reports = [*_refused(callback, node, given, owner.place, module)]
+                reports = [*_refused(callback, node, given, owner)]
                 if reports and _is_for_module(name, owner, given.info):
                     yield from reports
 
@@ -137,22 +138,15 @@ def _by_node(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
 
 
 def _refused(
-    callback: _Callback,
-    node: cst.BaseExpression,
-    function: _Given,
-    place: FactPlace,
-    module: Module,
+    callback: _Callback, node: cst.BaseExpression, function: _Given, where: Located
 ) -> Iterator[Report]:
     signature = signature_of(function.info, is_bound=function.is_bound)
     if signature is None or _takes(len(callback.given), signature):
         return
-    if is_expected(module, place.statement, REFUSED, broadly=True):
-        return
     count = len(callback.given)
-    yield Report(
-        "API-028",
-        node,
-        place,
+    yield Report.at(
+        where,
+        node=node,
         message=f"MLX calls this function with {count} argument{'s' * (count != 1)}, "
         f"it takes {_counted(signature)}",
         help=f"Take {', '.join(f'the {one}' for one in callback.given[:_MOST_LISTED])} alone",

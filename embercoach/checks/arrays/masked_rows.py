@@ -38,7 +38,6 @@ def masked_rows(fact: CallFact, module: Module) -> Iterator[Report]:
         if masked is second and _is_outer(condition, sources):
             yield Report.at(
                 fact,
-                "API-026",
                 message="mask has rows of -inf alone at padded positions: softmax gives NaN",
                 help="Mask the keys alone, or use a large finite number such as -1e4",
             )
@@ -66,7 +65,6 @@ def masked_diagonal(fact: CallFact, module: Module) -> Iterator[Report]:
 def _without_diagonal(fact: CallFact) -> Report:
     return Report.at(
         fact,
-        "API-026",
         message="mask hides the diagonal: a row is -inf alone, and its softmax NaN",
         help="Keep a position's own key: `mx.triu(..., k=1)`, or a strict comparison",
     )

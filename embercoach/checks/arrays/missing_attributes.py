@@ -21,7 +21,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage, subclasses
 from embercoach.analysis.values.lattice import Class, Instance, Symbol
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.checks.fallbacks import MISSING, attributes_set_in, is_expected, reached_sources
+from embercoach.checks.fallbacks import MISSING, attributes_set_in, reached_sources
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _OF_MODULES = frozenset(dir(dict))
 _LONGEST = 28
 
 
-@check("ATTR-001")
+@check("ATTR-001", unless=MISSING)
 def missing_attribute(fact: MissingAttributeFact, module: Module) -> Iterator[Report]:
     """``self.query_proj`` of a class that defines ``quant_proj``."""
     cls, name = fact.cls, fact.name
@@ -62,12 +62,9 @@ def missing_attribute(fact: MissingAttributeFact, module: Module) -> Iterator[Re
         return
     if not _is_certain(fact, module):
         return
-    if is_expected(module, fact.place.statement, MISSING, broadly=True):
-        return
     near = get_close_matches(name, sorted(_members(cls)), n=1)
     yield Report.at(
         fact,
-        "ATTR-001",
         node=fact.node.attr,
         message=f"`{cls.name[:_LONGEST]}` has no attribute `{name[:_LONGEST]}`",
         help=f"Did you mean `{near[0][:_LONGEST]}`?"
@@ -88,7 +85,7 @@ _BUILT_IN: dict[type[cst.CSTNode], type] = {
 }
 
 
-@check("ATTR-001")
+@check("ATTR-001", unless=MISSING)
 def attribute_of_literal(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``caches = []``, then ``caches.manager = manager``."""
     contents = contents_of(module.tree)
@@ -107,20 +104,14 @@ def attribute_of_literal(module: Module, _: list[Fact]) -> Iterator[Report]:
         types = () if name in _OF_MODULES else _types_of(owner, contents)
         if not types or any(hasattr(one, name) for one in types):
             continue
-        statement = contents.statement_of(node)
-        if not is_expected(module, statement, MISSING, broadly=True):
-            near = get_close_matches(name, dir(types[0]), n=1)
-            remedy = f"Did you mean `{near[0]}`?" if near else "Remove it, or convert the object"
-            yield Report(
-                "ATTR-001",
-                node.attr,
-                module.frame.place()._replace(statement=statement),
-                message=f"a `{types[0].__name__}` has no attribute `{name[:_LONGEST]}`",
-                help="Use a variable, or an object of a class for both"
-                if node in targets
-                else remedy,
-                context="default",
-            )
+        near = get_close_matches(name, dir(types[0]), n=1)
+        remedy = f"Did you mean `{near[0]}`?" if near else "Remove it, or convert the object"
+        yield Report.in_file(
+            module,
+            node.attr,
+            message=f"a `{types[0].__name__}` has no attribute `{name[:_LONGEST]}`",
+            help="Use a variable, or an object of a class for both" if node in targets else remedy,
+        )
 
 
 _SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)

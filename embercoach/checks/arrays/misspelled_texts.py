@@ -53,13 +53,11 @@ def misspelled_text(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue  # a table may have the names of a checkpoint as they are
             if any(one in contents_of(statement) for one in texts[meant[0]]):
                 continue  # it replaces one spelling by the other
-            yield Report(
-                "LOGIC-003",
+            yield Report.in_file(
+                module,
                 node,
-                module.frame.place()._replace(statement=statement),
                 message=f"`{quoted(text, 24)}` stands here alone, and is misspelled",
                 help=f"Did you mean `{quoted(meant[0], 40)}`?",
-                context="default",
             )
 
 

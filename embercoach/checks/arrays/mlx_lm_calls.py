@@ -60,7 +60,6 @@ def refused_keyword(fact: CallFact, module: Module) -> Iterator[Report]:
             return
         yield Report.at(
             fact,
-            "API-030",
             node=argument.node,
             message=f"mlx-lm's `{name}()` takes no `{keyword}`",
             help=refused[keyword],
@@ -83,11 +82,11 @@ def misused_result(fact: CallFact, module: Module) -> Iterator[Report]:
         elif name == _PROCESSORS_OF:
             text = "`make_logits_processors()` returns a list, which is not callable"
             remedy = "Write `for process in processors: logits = process(tokens, logits)`"
-            yield _report(call, statement, module, text, remedy)
+            yield Report.in_file(module, call, "API-030", message=text, help=remedy)
         elif _unpacks_cache(statement, call):
             text = "mlx-lm's models return the logits alone, not a pair with the cache"
             remedy = "Pass `cache=make_prompt_cache(model)`, which the call updates in place"
-            yield _report(call, statement, module, text, remedy)
+            yield Report.in_file(module, call, "API-030", message=text, help=remedy)
 
 
 def _uses(fact: CallFact, module: Module) -> tuple[Contents, list[cst.BaseExpression]]:
@@ -152,7 +151,7 @@ def _member_of_torch(
         statement = contents.statement_of(node)
         if not is_expected(module, statement, MISSING, broadly=True):
             text = f"MLX layers have no `.{name}`"
-            yield _report(node, statement, module, text, MODULE_ADVICE[name], "API-002")
+            yield Report.in_file(module, node, "API-002", message=text, help=MODULE_ADVICE[name])
 
 
 @check("API-030", of=(_PACKAGE,))
@@ -172,15 +171,14 @@ def generated_item(fact: CallFact, module: Module) -> Iterator[Report]:
     if any(last_name(call) in ("isinstance", "hasattr", "getattr", "type") for call in body.calls):
         return  # an item may be of another release
     for use in body.uses(target.value):
-        statement = body.statement_of(use)
         if name == "stream_generate" and _is_text(use, body):
             text = "`stream_generate()` yields responses, not texts"
-            yield _report(use, statement, module, text, "Write `response.text`")
+            yield Report.in_file(module, use, message=text, help="Write `response.text`")
         parent = body.parent_of(use)
         is_read = isinstance(parent, cst.Attribute) and parent.attr.value in _OF_ARRAYS
         if name == "generate_step" and is_read and isinstance(parent, cst.Attribute):
             text = "`generate_step()` yields tokens as Python ints"
-            yield _report(parent, statement, module, text, "Remove the method")
+            yield Report.in_file(module, parent, message=text, help="Remove the method")
 
 
 _OF_ARRAYS = ("item", "tolist", "astype", "reshape", "squeeze")
@@ -193,15 +191,3 @@ def _is_text(use: cst.Name, body: Contents) -> bool:
         return isinstance(parent.operator, (cst.AddAssign, cst.Add))
     call = body.parent_of(parent) if isinstance(parent, cst.Arg) else None
     return isinstance(call, cst.Call) and last_name(call) == "print"
-
-
-def _report(
-    node: cst.CSTNode,
-    statement: cst.CSTNode,
-    module: Module,
-    message: str,
-    remedy: str,
-    code: str = "API-030",
-) -> Report:
-    place = module.frame.place()._replace(statement=statement)
-    return Report(code, node, place, message=message, help=remedy, context="default")

@@ -15,7 +15,7 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.mlx_api.replacements import MLX_LM_GONE
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import Symbol, Value, options
-from embercoach.checks.fallbacks import MISSING, REFUSED, is_expected
+from embercoach.checks.fallbacks import MISSING, REFUSED
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 _CACHES = "mlx_lm.models.cache."
 
 
-@check("API-030")
+@check("API-030", unless=MISSING)
 def removed_name(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
     """``from mlx_lm.utils import make_kv_caches``."""
     owner = fact.owner.name if isinstance(fact.owner, Symbol) else ""
     last, remedy = MLX_LM_GONE.get(f"{owner}.{fact.name}", ("", ""))
-    if last and not is_expected(module, fact.place.statement, MISSING, broadly=True):
+    if last:
         yield Report.at(
             fact,
-            "API-030",
             message=f"`{fact.name}` was removed from `{owner}`",
             help=f"{remedy} (last in mlx-lm {last})",
         )
@@ -45,7 +44,7 @@ def removed_name(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
 _SMALL = frozenset(("mlx", "mlx_audio", "mlx_embeddings", "mlx_lm", "mlx_vlm", "mlx_whisper"))
 
 
-@check("API-030")
+@check("API-030", unless=MISSING)
 def other_case(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``from mlx_LM import load``: names of modules are compared by case on all systems."""
     contents = contents_of(module.tree)
@@ -55,15 +54,12 @@ def other_case(module: Module, _: list[Fact]) -> Iterator[Report]:
         first = (dotted(named) or "").partition(".")[0]
         if first in _SMALL or first.lower() not in _SMALL:
             continue
-        is_own = module.import_module(first, 0) is not None
-        if not is_own and not is_expected(module, node, MISSING, broadly=True):
-            yield Report(
-                "API-030",
+        if module.import_module(first, 0) is None:
+            yield Report.in_file(
+                module,
                 node,
-                module.frame.place()._replace(statement=node),
                 message=f"no module `{first}`: names of modules are case-sensitive",
                 help=f"Write `{first.lower()}`",
-                context="default",
             )
 
 
@@ -82,13 +78,13 @@ _MADE = {
 }
 
 
-@check("API-030", of=(_CACHES, VALUE))
+@check("API-030", of=(_CACHES, VALUE), unless=REFUSED)
 def refused_by_cache(fact: CallFact, module: Module) -> Iterator[Report]:
     """``ArraysCache()``, ``BatchRotatingKVCache(max_size)``."""
-    yield from _refused(fact.node, _cache_of(fact.callee), fact.place.statement, module)
+    yield from _refused(fact.node, _cache_of(fact.callee), module)
 
 
-@check("API-030")
+@check("API-030", unless=REFUSED)
 def refused_by_base(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``super().__init__()`` in a class of ArraysCache."""
     for cls in module.classes:
@@ -98,10 +94,10 @@ def refused_by_base(module: Module, _: list[Fact]) -> Iterator[Report]:
         for call in () if contents is None else contents.calls:
             owner = call.func.value if isinstance(call.func, cst.Attribute) else None
             if last_name(call) == "__init__" and owner is not None and last_name(owner) == "super":
-                yield from _refused(call, name, contents_of(module.tree).statement_of(call), module)
+                yield from _refused(call, name, module)
 
 
-def _refused(call: cst.Call, name: str, statement: cst.CSTNode, module: Module) -> Iterator[Report]:
+def _refused(call: cst.Call, name: str, module: Module) -> Iterator[Report]:
     """Yield the call of a class of caches that misses an argument."""
     parameters = _MADE.get(name)
     if parameters is None or any(argument.star for argument in call.args):
@@ -109,10 +105,9 @@ def _refused(call: cst.Call, name: str, statement: cst.CSTNode, module: Module) 
     named = {one.keyword.value for one in call.args if one.keyword is not None}
     given = {*parameters.names[: len(call.args) - len(named)], *named}
     missed = [one for one in parameters.names[: parameters.required] if one not in given]
-    if missed and not is_expected(module, statement, REFUSED, broadly=True):
-        place = module.frame.place()._replace(statement=statement)
+    if missed:
         text, remedy = f"mlx-lm's `{name}` needs `{missed[0]}`", f"Pass `{missed[0]}=`"
-        yield Report("API-030", call, place, message=text, help=remedy, context="default")
+        yield Report.in_file(module, call, message=text, help=remedy)
 
 
 def _cache_of(value: Value) -> str:

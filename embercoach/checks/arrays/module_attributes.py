@@ -50,7 +50,6 @@ def replaced_call(fact: InstanceCallFact, module: Module) -> Iterator[Report]:
     """``layer.__call__ = f``."""
     yield Report.at(
         fact,
-        "NN-007",
         message="`__call__` set on an instance: calls of the module never run it",
         help="Replace the module by one that wraps it, or set `__call__` of a subclass",
     )
@@ -200,7 +199,6 @@ def optimizer_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     if model is not None and model not in contents_of(body).assigned:
         yield Report.at(
             fact,
-            "NN-009",
             message="optimizer made in every iteration: its state is lost after each step",
             help="Make the optimizer once, before the loop",
         )
@@ -233,7 +231,6 @@ def gradients_as_parameters(fact: CallFact, module: Module) -> Iterator[Report]:
     if held and all(_is_gradient(binding.value, module) for binding in held):
         yield Report.at(
             fact,
-            "NN-010",
             message=f"`update({given.node.value})` replaces the parameters by gradients",
             help="Use `optimizer.update(model, grads)`",
         )
@@ -424,7 +421,6 @@ def constant_parameter(fact: AttributeFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "NN-002",
         message=f"constant array `{quoted(fact.name, MOST_QUOTED)}` is a trainable parameter",
         help="Begin its name with `_` and `mx.eval()` it, or call "
         "`self.freeze(keys=[...], recurse=False)`",
@@ -490,7 +486,6 @@ def layers_in_tuple(fact: AttributeFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "NN-003",
         message="layers in a tuple are not found by parameters(): never trained or loaded",
         help="Use a list",
     )
@@ -544,7 +539,6 @@ def private_layer(fact: AttributeFact, module: Module) -> Iterator[Report]:
     if has_parameters(fact.value) or _lists_layers(fact.value):
         yield Report.at(
             fact,
-            "NN-004",
             message="layer under a private name is not found by parameters()",
             help="Drop the underscore, unless the layer is never trained, saved or loaded",
         )

@@ -279,7 +279,6 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         ):
             yield Report.at(
                 fact,
-                "NN-005",
                 message="model is called in training mode: dropout and batch norm are active",
                 help="Call `model.eval()` once the weights are trained or loaded",
             )
@@ -346,7 +345,6 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         if _is_outside(fact):
             yield Report.at(
                 fact,
-                "NN-005",
                 message="model is evaluated in training mode: dropout and batch norm are active",
                 help="Call `model.eval()` before, and `model.train()` before training goes on",
             )
@@ -366,7 +364,6 @@ def dropout_of_one_call(fact: CallFact, module: Module) -> Iterator[Report]:
     if "training" not in contents_of(function.node).names and passed.isdisjoint(used):
         yield Report.at(
             fact,
-            "NN-005",
             message="dropout made in a call: `model.eval()` does not switch it off",
             help="Make it in `__init__`: `self.dropout = nn.Dropout(...)`",
         )
@@ -474,13 +471,13 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
                 if effect.node in reported or leaves:
                     continue
                 reported.add(effect.node)
-                place = module.frame.place()._replace(statement=effect.statement, function=function)
-                yield Report(
-                    "NN-006",
+                yield Report.in_file(
+                    module,
                     effect.node,
-                    place,
+                    function=function,
                     message="leaves the model in evaluation mode: training goes on without",
                     help="Call `model.train()` after it, or at the start of each iteration",
+                    context=None,
                 )
 
 

@@ -134,7 +134,6 @@ def cast_fraction(fact: CallFact, module: Module) -> Iterator[Report]:
     if ends and all(_is_below_one(end, sources) for end in ends):
         yield Report.at(
             fact,
-            "DTYPE-017",
             message=f"values below 1 become 0 in {dtype.name}",
             help="Compare them (`p > 0.5`), or scale or round them first",
             subject=fact.receiver_node,
@@ -168,7 +167,6 @@ def float_take(fact: CallFact, module: Module) -> Iterator[Report]:
     if array.dtype in FLOATING:
         yield Report.at(
             fact,
-            "INDEX-006",
             node=indices.node,
             message=f"{array.dtype} indices raise: indices must be integers",
             help="Divide with `//`, or cast with `.astype(mx.int32)`",
@@ -228,7 +226,6 @@ def float64_on_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
     if "cpu" not in module.source:  # the device may be set anywhere in the file
         yield Report.at(
             fact,
-            "DTYPE-009",
             message="float64 is not supported on the GPU",
             help="Use float32, or compute on the CPU: `with mx.stream(mx.cpu):`",
         )
@@ -411,10 +408,9 @@ def _unary(
 
 
 def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Report:
-    return Report(
+    return Report.at(
+        fact,
         "DTYPE-015",
-        fact.node,
-        fact.place,
         message=f"{shown} of {dtype} arrays wraps above {LARGEST_NARROW[dtype]}",
         help="Cast first: `x.astype(mx.int32)`, or `mx.float32`",
         subject=node,

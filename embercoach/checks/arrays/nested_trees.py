@@ -68,7 +68,7 @@ def iterated_tree(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 owners = (dotted(one.value) for one in reads if one.attr.value in _PARAMETERS)
                 owner = next(filter(None, owners), "model")
                 advice = f"Use `{owner}.freeze()` or `{owner}.unfreeze()` in place of the loop"
-            yield Report.at(source, "API-022", message=message, help=advice, covers=(use,))
+            yield Report.at(source, message=message, help=advice, covers=(use,))
 
 
 def _gets(source: Source) -> str | None:
@@ -167,7 +167,6 @@ def dotted_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             yield Report.at(
                 source,
-                "API-022",
                 node=node,
                 message="dotted key of a nested tree: it is never there",
                 help="Look it up before `tree_unflatten`, in the flat dictionary",
@@ -209,7 +208,6 @@ def flat_list(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             yield Report.at(
                 source,
-                "API-022",
                 node=call,
                 message=f"`tree_flatten` returns a list of pairs, without `.{func.attr.value}()`",
                 help="Use the list, or `dict(tree_flatten(tree))`",
@@ -229,7 +227,6 @@ def unpacked_list(fact: CallFact, module: Module) -> Iterator[Report]:
     if isinstance(target, cst.Tuple) and len(target.elements) == len(("leaves", "structure")):
         yield Report.at(
             fact,
-            "API-022",
             message="`tree_flatten()` returns a list of pairs, not leaves and a structure",
             help="Assign the list to one name: `leaves = tree_flatten(tree)`",
         )
@@ -254,7 +251,6 @@ def flat_update(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if calls and all(one is not None and one.name == "mlx.core.load" for one in calls):
                 yield Report.at(
                     source,
-                    "API-022",
                     node=call,
                     message="`update()` takes a nested tree: a file's dotted keys match nothing",
                     help="Use `model.load_weights(list(weights.items()))`",
@@ -285,7 +281,6 @@ def saved_tree(fact: CallFact, module: Module) -> Iterator[Report]:
             name = (fact.symbol or "").rpartition(".")[2]
             yield Report.at(
                 fact,
-                "API-022",
                 message=f"`mx.{name}()` raises `std::bad_cast` for nested parameters",
                 help="Use `model.save_weights(path)`, or pass `dict(tree_flatten(parameters))`",
             )

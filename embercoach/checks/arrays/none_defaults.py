@@ -44,14 +44,12 @@ def unusable_default(module: Module, _: list[Fact]) -> Iterator[Report]:
             use = next(found, None)
             if use is None or _is_passed_by_all(name, function, module):
                 continue
-            statement = contents.statement_of(use)
-            yield Report(
-                "PARAM-003",
+            yield Report.in_file(
+                module,
                 use,
-                module.frame.place()._replace(statement=statement, function=function),
+                function=function,
                 message=f"the default None of `{name[:_LONGEST]}` raises an error here",
                 help="Give it a default that can be used, test for None, or require it",
-                context="default",
             )
 
 

@@ -59,10 +59,9 @@ def operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 def _report(fact: Fact, module: Module, message: str) -> Iterator[Report]:
     if not is_caught(module, fact.place.statement, REFUSED):
-        yield Report(
+        yield Report.at(
+            fact,
             "DTYPE-021",
-            fact.node,
-            fact.place,
             message=message,
             help=_HELP,
             replaces=("API-003", "HOST-PULL-002", "HOST-PULL-003", "HOST-PULL-004"),

@@ -14,7 +14,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
-from embercoach.checks.fallbacks import MISSING, is_expected
+from embercoach.checks.fallbacks import MISSING
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
@@ -37,7 +37,7 @@ _PARSES = ("parse_args", "parse_known_args")
 _ROUNDS = 4  # calls that a namespace is followed through
 
 
-@check("ATTR-002")
+@check("ATTR-002", unless=MISSING)
 def undefined_option(module: Module, _: list[Fact]) -> Iterator[Report]:
     """``args.adapter_file`` where the parser has ``--adapter-path``."""
     source = module.source
@@ -51,27 +51,23 @@ def undefined_option(module: Module, _: list[Fact]) -> Iterator[Report]:
     contents = file.contents
     known = options | {t.attr.value for t in contents.targets if isinstance(t, cst.Attribute)}
     known |= {node.value[1:-1] for node in contents.of(cst.SimpleString)}
-    place, order = module.frame.place(), {node: at for at, node in enumerate(contents)}
+    order = {node: at for at, node in enumerate(contents)}
     given = [order[node] for node in file.given_away()]
     for node in contents.of(cst.Attribute):
         name = node.attr.value
         if name in known or name.startswith("_") or not file.is_namespace(node.value):
             continue
-        statement = contents.statement_of(node)
         if min(given, default=len(order)) < order[node]:
             continue  # a function of another file may have set it
-        if not is_expected(module, statement, MISSING, broadly=True):
-            near = get_close_matches(name, sorted(options), n=1)
-            yield Report(
-                "ATTR-002",
-                node.attr,
-                place._replace(statement=statement),
-                message=f"no option of the parser defines `{quoted(name, _LONGEST)}`",
-                help=f"Did you mean `{quoted(near[0], _LONGEST)}`?"
-                if near
-                else "Add the option, or read the one that the parser has",
-                context="default",
-            )
+        near = get_close_matches(name, sorted(options), n=1)
+        yield Report.in_file(
+            module,
+            node.attr,
+            message=f"no option of the parser defines `{quoted(name, _LONGEST)}`",
+            help=f"Did you mean `{quoted(near[0], _LONGEST)}`?"
+            if near
+            else "Add the option, or read the one that the parser has",
+        )
 
 
 class _File:

@@ -69,7 +69,6 @@ def inexact_packing(module: Module, facts: list[Fact]) -> Iterator[Report]:
             found.add(node)
             yield Report.at(
                 source,
-                "QUANT-001",
                 node=node,
                 message=f"size of packed weights is incorrect for {_listed(inexact)} bits",
                 help=_HELP,

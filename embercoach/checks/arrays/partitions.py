@@ -46,7 +46,6 @@ def partition_slice(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             yield Report.at(
                 source,
-                "API-021",
                 message=problem.message,
                 help=problem.help,
                 change=_minus_one(fact, module) if problem.is_one_more else None,

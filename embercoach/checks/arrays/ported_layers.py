@@ -34,7 +34,6 @@ def interleaved_groups(fact: CallFact, module: Module) -> Iterator[Report]:
         return  # both kinds of groups are the same
     yield Report.at(
         fact,
-        "NN-014",
         message="groups of `nn.GroupNorm` are interleaved, unlike PyTorch's",
         help="Pass `pytorch_compatible=True` if the weights are PyTorch's",
     )
@@ -77,7 +76,6 @@ def depthwise_without_groups(fact: CallFact, module: Module) -> Iterator[Report]
     shown = text if len(text) <= _LONGEST and "\n" not in text else "in_channels"
     yield Report.at(
         fact,
-        "NN-015",
         message=f"`{name[:_LONGEST]}` is a full convolution: it has one group",
         help=f"Pass `groups={shown}`",
     )
@@ -120,7 +118,7 @@ def unpacked_result(fact: CallFact, module: Module) -> Iterator[Report]:
         remedy = "Assign the result to one name"
     else:
         return
-    yield Report.at(fact, "NN-016", message=text, help=remedy)
+    yield Report.at(fact, message=text, help=remedy)
 
 
 def _second(target: cst.CSTNode) -> cst.BaseExpression | None:

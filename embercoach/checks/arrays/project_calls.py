@@ -22,7 +22,7 @@ from embercoach.analysis.values.lattice import (
     Union,
     Value,
 )
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Refusal(NamedTuple):
     remedy: str
 
 
-@check("CALL-001")
+@check("CALL-001", unless=REFUSED)
 def refused_by_function(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
     """``attention(x, mask=mask)`` of a function of the project without ``mask``."""
     if not _is_certain(fact, module):
@@ -66,16 +66,16 @@ def refused_by_function(fact: LocalCall | ProjectCall, module: Module) -> Iterat
         return
     is_made = function.name == "__init__" and last_name(fact.node) != "__init__"
     name = function.cls.name if is_made and function.cls is not None else _name(fact.node, function)
-    yield from _reported(fact, refusal, name, module)
+    yield _reported(fact, refusal, name)
 
 
-@check("CALL-001")
+@check("CALL-001", unless=REFUSED)
 def refused_by_class(fact: ClassCall, module: Module) -> Iterator[Report]:
     """``ModelArgs(dim=8, layers=2)`` of a dataclass without ``layers``."""
     signature = generated_signature(fact.cls)
     refusal = None if signature is None else _refusal(fact.node, signature)
     if refusal is not None:
-        yield from _reported(fact, refusal, fact.cls.name, module)
+        yield _reported(fact, refusal, fact.cls.name)
 
 
 def _is_certain(fact: LocalCall | ProjectCall, module: Module) -> bool:
@@ -89,17 +89,13 @@ def _is_certain(fact: LocalCall | ProjectCall, module: Module) -> bool:
     return not isinstance(callee, (Transformed, Union))
 
 
-def _reported(
-    fact: LocalCall | ProjectCall | ClassCall, refusal: _Refusal, name: str, module: Module
-) -> Iterator[Report]:
-    if not is_expected(module, fact.place.statement, REFUSED, broadly=True):
-        yield Report.at(
-            fact,
-            "CALL-001",
-            node=refusal.node,
-            message=f"`{name[:_LONGEST]}()` {refusal.problem}",
-            help=refusal.remedy,
-        )
+def _reported(fact: LocalCall | ProjectCall | ClassCall, refusal: _Refusal, name: str) -> Report:
+    return Report.at(
+        fact,
+        node=refusal.node,
+        message=f"`{name[:_LONGEST]}()` {refusal.problem}",
+        help=refusal.remedy,
+    )
 
 
 def _name(call: cst.Call, function: FunctionInfo) -> str:

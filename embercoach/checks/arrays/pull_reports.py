@@ -139,10 +139,8 @@ def invariant_pull(
     if not _is_pure(function) or _varies(call, loop, module):
         return
     what = "computes and reads" if computes else "reads"
-    yield Report(
-        "HOST-PULL-013",
-        call.node,
-        call.place,
+    yield Report.at(
+        call,
         message=f"{what} the same value in every iteration",
         help="Call it once, before the loop",
         context="avoidable" if computes else "minor",
@@ -478,10 +476,9 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         effect = "forces evaluation and synchronizes"
     else:
         effect = f"synchronizes with the GPU in every {recurrence}"
-    return Report(
+    return Report.at(
+        fact,
         code,
-        fact.node,
-        fact.place,
         message=f"{operation} {effect}",
         help=help if remedy is None or replaced else remedy.value,
         context=context or "minor",

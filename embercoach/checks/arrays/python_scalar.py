@@ -88,7 +88,6 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         )
     yield Report.at(
         fact,
-        "PYTHON-SCALAR-004",
         message=f"Python number compared with an mx.array (`{fact.operator}`)",
         help=_help(module, COMPARISONS[fact.operator], array_node, *pair),
         change=change,
@@ -129,7 +128,6 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         help_text = _help(module, name, *arrays[-1], number)
     yield Report.at(
         fact,
-        "PYTHON-SCALAR-003",
         message=f"Python number as an operand of `mx.{name}`",
         help=help_text,
         change=_argument_change(module, name, arrays, numbers),

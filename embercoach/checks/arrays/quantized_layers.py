@@ -47,7 +47,7 @@ def packed_weight(module: Module, facts: list[Fact]) -> Iterator[Report]:
             layer = Source(node.value, contents.statement_of(node), function, module)
             if not _may_be_quantized(layer):
                 continue
-            yield Report.at(layer, "QUANT-002", node=node, message=use.message, help=use.help)
+            yield Report.at(layer, node=node, message=use.message, help=use.help)
 
 
 #: Functions that run before a model is quantized.
@@ -241,7 +241,6 @@ def missing_parameter(fact: CallFact, module: Module) -> Iterator[Report]:
         function = last_name(fact.node)
         yield Report.at(
             fact,
-            "QUANT-003",
             message=f"`{function}()` without the `{lacking[0]}` of the layer uses the default",
             help=f"Pass {', '.join(f'`{name}={shown}.{name}`' for name in lacking)}",
         )
@@ -297,13 +296,13 @@ def scales_dtype(module: Module, _: list[Fact]) -> Iterator[Report]:
             of_scales = isinstance(call, cst.Call) and contents_of(call.func).names & _OF_SCALES
             if of_scales or not _is_for_cast(node, contents):
                 continue
-            place = module.frame.place()._replace(statement=contents.statement_of(node))
-            yield Report(
-                "QUANT-004",
+            yield Report.in_file(
+                module,
                 node,
-                place._replace(function=function),
+                function=function,
                 message="dtype of a layer's scales: uint8 in modes such as `mxfp4` and `nvfp4`",
                 help="Use the dtype of an activation, or of a norm's weight",
+                context=None,
             )
             break
 

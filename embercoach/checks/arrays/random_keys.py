@@ -295,7 +295,6 @@ def repeated_key(fact: CallFact, module: Module) -> Iterator[Report]:
     text = "called again"
     yield Report.at(
         fact,
-        "RANDOM-001",
         node=node,
         message=f"key `{module.parsed.code(node)}` is the same at every call",
         help="Split it at each call, and keep the new key: `key, subkey = mx.random.split(key)`",
@@ -317,7 +316,6 @@ def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report
     if is_of_older(fact, receiver_of(fact), module):
         yield Report.at(
             fact,
-            "RANDOM-001",
             message=f"`{function.name}()` draws with the same key `{key}` at every call",
             help="Split the key at each call, and keep the new one",
         )
@@ -458,7 +456,6 @@ def same_in_every_lane(fact: CallFact, module: Module) -> Iterator[Report]:
     if function is not None and function.vmapped and draws(fact) and key_of(fact) is None:
         yield Report.at(
             fact,
-            "RANDOM-002",
             message="the random numbers are the same for all elements of `mx.vmap`",
             help="Map over keys: `mx.vmap(f)(x, mx.random.split(key, len(x)))`",
         )
@@ -472,7 +469,6 @@ def written_state(fact: LibraryWrite, module: Module) -> Iterator[Report]:
     problem = "raises `TypeError`" if fact.is_item else "does not change MLX's random numbers"
     yield Report.at(
         fact,
-        "RANDOM-003",
         message=f"assignment to `mx.random.state` {problem}",
         help="Seed with `mx.random.seed(...)`, or pass keys to the functions",
     )
@@ -497,7 +493,6 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
         change = ProposedFix("Take the logarithm", False, ((node, text),))
     yield Report.at(
         fact,
-        "RANDOM-005",
         node=argument.node,
         message=f"`mx.random.categorical()` takes logits, got {_SHOWN[meaning]}",
         help="Pass the logits" if meaning == "softmax" else "Pass `mx.log(probabilities)`",
@@ -526,7 +521,6 @@ def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "RANDOM-006",
         message="the random numbers are the same in all threads",
         help="Pass a key to each thread: `mx.random.split(key, count)`",
     )

@@ -43,7 +43,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING
 from embercoach.analysis.work import MOST_CALLERS
-from embercoach.checks.fallbacks import REFUSED, is_attempted, is_expected, is_meant_to_raise
+from embercoach.checks.fallbacks import REFUSED, is_attempted, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.facts import Argument, ArrayIndexFact, Fact, InvertFact, Operand
 
 
-@check("API-005")
+@check("API-005", unless=REFUSED)
 def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
     """``x[x > 0]``, ``x[np.array([0, 1])]``, ``x[1.0]``."""
     stored = _is_stored(fact)
@@ -66,12 +66,11 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
         if isinstance(value, Array) and value.dtype is None:
             value = _declared(node, fact, module) or value
         problem = _problem(value, stored=stored)
-        if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+        if problem is None:
             continue
         what, remedy = problem
         yield Report.at(
             fact,
-            "API-005",
             node=node,
             message=f"MLX arrays cannot be {'assigned' if stored else 'read'} by {what}",
             help=remedy,
@@ -127,7 +126,7 @@ def _is_stored(fact: ArrayIndexFact) -> bool:
     return fact.node in targets_of(statement) and not isinstance(statement, cst.AugAssign)
 
 
-@check("API-029")
+@check("API-029", unless=REFUSED)
 def refused_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``logits + logit_bias`` of a dictionary, ``x * [1.0, 2.0]``."""
     for other, array in ((fact.right, fact.left), (fact.left, fact.right)):
@@ -136,12 +135,9 @@ def refused_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
             continue
         if is_meant_to_raise(module, fact.node):
             continue
-        if is_expected(module, fact.place.statement, REFUSED, broadly=True):
-            continue
         operator = f"{fact.operator}{'=' * fact.in_place}"
         yield Report.at(
             fact,
-            "API-029",
             node=other.node,
             message=f"`{operator}` of an array and {what} raises an error",
             help=_OPERANDS[what],
@@ -181,7 +177,7 @@ _SIZES = frozenset(
 )
 
 
-@check("API-009", of=("mlx.core.split", ".split"))
+@check("API-009", of=("mlx.core.split", ".split"), unless=REFUSED)
 def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
     """``q, k, v = mx.split(qkv, dims, axis=-1)``, as ``torch.split`` takes the size of a part."""
     is_method = fact.symbol is None
@@ -191,11 +187,10 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
     if sections is None:
         return
     problem = _of_sizes(sections, fact, module) or _unpacked(fact, sections, module)
-    if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+    if problem is None:
         return
     yield Report.at(
         fact,
-        "API-009",
         message=problem,
         help="Pass the number of equal parts, or a list of the indices to split at",
     )
@@ -347,19 +342,16 @@ tri_inv
 ON_CPU = tuple(f"mlx.core.linalg.{name}" for name in _ON_CPU.split())
 
 
-@check("API-007", of=ON_CPU)
+@check("API-007", of=ON_CPU, unless=REFUSED | {"RuntimeError"})
 def linear_algebra(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.linalg.inv(x)`` on the default device, which is the GPU."""
     if fact.keyword("stream") is not None or any(a.star for a in fact.arguments):
         return
     if _chooses_device(module) or any(map(_chooses_device, module.imported)):
         return
-    if is_expected(module, fact.place.statement, REFUSED | {"RuntimeError"}, broadly=True):
-        return
     name = (fact.symbol or "").rpartition(".")[2]
     yield Report.at(
         fact,
-        "API-007",
         message=f"`mx.linalg.{name}` raises on the GPU, the default device",
         help="Pass `stream=mx.cpu`",
     )
@@ -435,7 +427,6 @@ def complex_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if dtype.value.name not in WHOLE:
         yield Report.at(
             fact,
-            "COMPLEX-002",
             message=f"cast from complex64 to {dtype.value.name} drops the imaginary part",
             help="Use mx.real(z), mx.abs(z) for the magnitude, or z.view(mx.float32)",
         )
@@ -449,7 +440,6 @@ def real_transform(fact: CallFact, module: Module) -> Iterator[Report]:
         short = (fact.symbol or "").rpartition(".")[2]
         yield Report.at(
             fact,
-            "COMPLEX-003",
             message=f"`{short}` drops the imaginary part of its complex64 input",
             help=f"Use mx.fft.{short[1:]} for a complex array, or pass mx.real(z) or mx.abs(z)",
         )

@@ -40,13 +40,11 @@ def repeated_objects(module: Module, _: list[Fact]) -> Iterator[Report]:
         if kind is None or product in reported:
             continue
         reported.add(product)
-        yield Report(
-            "NN-013",
+        yield Report.in_file(
+            module,
             product,
-            module.frame.place()._replace(statement=contents_of(module.tree).statement_of(product)),
             message=f"`*` repeats one {kind}: all entries are the same object",
             help="Make one for each entry: `[... for _ in range(n)]`",
-            context="default",
         )
 
 

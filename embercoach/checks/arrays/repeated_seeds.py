@@ -65,7 +65,6 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         if _draws_at(node, keys, module) and all(map(bound.isdisjoint, given)):
             yield Report.at(
                 fact,
-                "RANDOM-004",
                 message="the same seed in every iteration: each draws the same numbers",
                 help="Seed once, before the loop",
             )
@@ -163,7 +162,6 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
     text = "called in every iteration"
     yield Report.at(
         fact,
-        "RANDOM-004",
         message="the same seed at every call: each draws the same numbers",
         help="Seed once, before the loop, or pass a key for each call",
         related=() if call is None else (Stop(call.node, call.place.statement, text),),
@@ -321,7 +319,6 @@ def seed_in_other_file(fact: ProjectCall, module: Module) -> Iterator[Report]:
     if repeats(fact, function, sources_of(module)):
         yield Report.at(
             fact,
-            "RANDOM-004",
             message=f"`{function.name[:20]}()` seeds alike at every call: the same numbers",
             help="Seed once, before the loop",
         )
@@ -372,13 +369,11 @@ def zero_seed(module: Module, _: list[Fact]) -> Iterator[Report]:
         path = dotted(tested)
         if path is None or not is_dropped or path.rpartition(".")[2] != "seed":
             continue
-        yield Report(
-            "RANDOM-009",
+        yield Report.in_file(
+            module,
             tested,
-            module.frame.place()._replace(statement=contents.statement_of(tested)),
             message="the seed 0 counts as no seed",
             help=f"Test for None: `{quoted(path, 30)} is not None`",
-            context="default",
         )
 
 

@@ -42,7 +42,7 @@ from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.arrays.compilations import root_of
 from embercoach.checks.arrays.stale import member_path
 from embercoach.checks.arrays.varying import FEW_VALUED, Varying, grown_lists, walks_few
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _CACHES = ("lru_cache", "cache", "cached_property")
 _REPEATING = (cst.For, cst.While, cst.BaseComp, cst.FunctionDef, cst.Lambda)
 
 
-@check("COMPILE-003", of=(VALUE,))
+@check("COMPILE-003", of=(VALUE,), unless=REFUSED)
 def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(f)(x)`` in a function, or in a loop."""
     function, loop = fact.place.function, fact.place.loop
@@ -71,14 +71,11 @@ def discarded_compilation(fact: CompileFact, module: Module) -> Iterator[Report]
     if loop is None and function is not None and _runs_once(function, module):
         return
     body = loop if loop is not None else function.node if function is not None else module.tree
-    if not _is_discarded(fact, body, module) or is_expected(
-        module, fact.place.statement, REFUSED, broadly=True
-    ):
+    if not _is_discarded(fact, body, module):
         return
     where = "in every iteration" if loop is not None else "at every call"
     yield Report.at(
         fact,
-        "COMPILE-003",
         message=f"mx.compile result is discarded: it traces again {where}",
         help="Compile once, at module level or in `__init__`, and call the result",
     )
@@ -110,7 +107,6 @@ def made_per_iteration(call: CallFact, module: Module) -> Iterator[Report]:
             return
     yield Report.at(
         call,
-        "COMPILE-003",
         message="a new closure is compiled and traced "
         + ("at every call" if loop is None else "in every iteration"),
         help="Compile one function before the loop, and pass what changes as an array",
@@ -381,7 +377,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(argument.node, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"shape of {shown} changes: each shape traces the function again",
                 help="Pad to a fixed length, or compile with `shapeless=True`",
@@ -390,7 +385,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(argument.node, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"shape of {shown} grows with each call: each traces again",
                 help="Pass the whole buffer and a mask, or call it uncompiled",
@@ -399,7 +393,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(grown, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"list {shown} grows: each length traces the function again",
                 help="Pass an array of a fixed length: `mx.array(tokens[-n:])`",
@@ -408,7 +401,6 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
             shown = _shown(argument.node, module)
             yield Report.at(
                 call,
-                "COMPILE-004",
                 node=argument.node,
                 message=f"text {shown} changes: each traces the function again",
                 help="Encode it outside, and pass arrays of one shape",

@@ -144,13 +144,12 @@ def _report(
     if found is None:
         return
     remedy = remedy_of(event, code, found.node, module)
-    yield Report(
-        code,
+    yield Report.in_file(
+        module,
         found.node,
-        module.frame.place()._replace(statement=found.statement),
+        code,
         message=message_of(event, code, doubt),
         help=remedy.help,
-        context="default",
         change=remedy.change,
         related=tuple(_callers(event, module, nodes, found)),
     )
@@ -191,13 +190,12 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
         if id(event.node) in known[path]:
             continue  # it is reported for whatever is passed
         where = f" in {path.name}:{getattr(event.node, 'lineno', 0)}"
-        yield Report(
-            code,
+        yield Report.in_file(
+            module,
             call.node,
-            module.frame.place()._replace(statement=call.statement),
+            code,
             message=message_of(event, code, doubt, where),
             help=f"Pass arrays and sizes that fit: `{command(module.path)}` prints what is passed",
-            context="default",
         )
 
 

@@ -55,7 +55,6 @@ def kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Repor
         shown = quoted(holder, LONGEST)
         yield Report.at(
             fact,
-            "INDEX-004",
             message=f"in-place update also changes `{shown}`, which keeps this array",
             help=KEPT_HELP,
             subject=node,
@@ -266,7 +265,6 @@ def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Re
             shown = quoted(other, LONGEST)
             yield Report.at(
                 fact,
-                "INDEX-004",
                 message=f"in-place update also changes `{shown}`: it is the same array",
                 help=HELP,
                 subject=node,
@@ -322,7 +320,6 @@ def _repeated_item(fact: Fact, node: cst.Subscript, module: Module) -> Iterator[
         return
     yield Report.at(
         fact,
-        "INDEX-004",
         message="in-place update changes all items: `[x] * n` repeats one array",
         help="Make an array for each item: `[mx.zeros(3) for _ in range(n)]`",
         subject=node.value,

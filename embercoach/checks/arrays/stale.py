@@ -425,7 +425,6 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
         if _uses(fact, functions, model, update.function, module):
             yield Report.at(
                 fact,
-                "COMPILE-007",
                 message="weights are read when traced: optimizer updates have no effect",
                 help=HELP_WITH_STATE,
                 context="compiled",
@@ -512,7 +511,6 @@ def stale_factory(fact: CallFact, module: Module) -> Iterator[Report]:
         where: Fact = compiled[0] if len(compiled) == 1 and factory.module is module else fact
         yield Report.at(
             where,
-            "COMPILE-007",
             message="weights are read when traced: optimizer updates have no effect",
             help=HELP_WITH_STATE,
             context="compiled",

@@ -40,7 +40,6 @@ def unreached_by_gradient(module: Module, facts: list[Fact]) -> Iterator[Report]
             reported.add(place.node)
             yield Report.at(
                 place,
-                "GRAD-008",
                 message=f"`{_shown(unreached)}` gets no gradient through `{unreached.operation}()`",
                 help="Add it straight through: `q = z + mx.stop_gradient(q - z)`",
             )

@@ -424,10 +424,11 @@ def lazy_private_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 seen.add(cls)
             shown = f"`self.{name}`" if len(name) <= LONGEST_NAME else "this array"
             use = "a forward pass" if in_layer else "its use"
-            yield Report(
-                "THREAD-003",
+            yield Report.in_file(
+                module,
                 value,
-                FactPlace(made.statement, init, 0, None, NO_NAMES, NO_NAMES, False),
+                function=init,
+                context=None,
                 message=f"{shown} stays lazy: {use} in another thread raises",
                 help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays"
                 if in_layer
@@ -480,7 +481,6 @@ def foreign_stream(fact: CallFact, module: Module) -> Iterator[Report]:
     if evaluation_of(module).evaluates(function.node.body):
         yield Report.at(
             fact,
-            "THREAD-001",
             node=given.node,
             message="the stream belongs to another thread: evaluation raises",
             help="Use `mx.new_thread_local_stream()`, or make the stream in this thread",

@@ -314,7 +314,6 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if done is TimedWork.LAZY or (done is TimedWork.SCHEDULED and not timers.has_wait):
             yield Report.at(
                 fact,
-                "LAZY-003",
                 node=getattr(last, "value", last),
                 message=SCHEDULED if is_scheduled else _UNEVALUATED.format("timer ends"),
                 help="Call `mx.eval(...)` of the results at the end of the timed block",
@@ -335,7 +334,6 @@ def timed_function(fact: CallFact, module: Module) -> Iterator[Report]:
     if isinstance(found, (cst.FunctionDef, cst.Lambda)) and work_of_function(found, module) in LAZY:
         yield Report.at(
             fact,
-            "LAZY-003",
             message=_UNEVALUATED.format("`timeit` returns"),
             help="Evaluate the result in the timed function: `mx.eval(...)`",
         )
@@ -450,7 +448,6 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
         graph = f"clock stops before {what} is evaluated: only graph building is timed"
         yield Report.at(
             fact,
-            "LAZY-003",
             message=SCHEDULED if is_scheduled else graph,
             help=f"Call `mx.eval({', '.join(names) or '...'})` before the clock stops",
             change=_change(names, stop, module),

@@ -117,7 +117,6 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
             stop = Stop(call.node, call.place.statement, "draws the mask")
             yield Report.at(
                 fact if is_outside else call,
-                "COMPILE-001",
                 message=message,
                 help=_CAPTURE
                 if is_outside and not is_elsewhere
@@ -352,7 +351,6 @@ def imported_evaluation(fact: CompileFact, module: Module) -> Iterator[Report]:
         if _evaluates(info):
             yield Report.at(
                 fact,
-                "HOST-PULL-011",
                 message=in_file(
                     info.name, info.module.path.name, " calls mx.eval(): raises when traced"
                 ),

@@ -22,7 +22,7 @@ from embercoach.analysis.values.lattice import (
     is_traced,
 )
 from embercoach.checks.arrays.compilations import root_of, traced_by
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def captured_after_exception(fact: CompileFact, module: Module) -> Iterator[Repo
         if found is not None:
             yield Report.at(
                 fact,
-                "COMPILE-012",
                 message="an exception in this compiled function makes its captured state unusable",
                 help="Check the arguments in a function around it that is not compiled",
                 context="compiled",
@@ -102,7 +101,6 @@ def scheduled_in_transform(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     yield Report.at(
         fact,
-        "GRAD-009",
         message=message,
         help="Schedule the evaluation in the loop that generates, or catch the ValueError here",
         context="differentiated" if function.differentiated else "compiled",
@@ -143,7 +141,7 @@ _WITH_TUPLES = frozenset(
 _MOST_NESTED = 8
 
 
-@check("API-003")
+@check("API-003", unless=REFUSED)
 def refused_model(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.value_and_grad(loss_fn)(model, x)`` of a model with convolutions."""
     callee, first = fact.callee, fact.positional(0)
@@ -153,10 +151,9 @@ def refused_model(fact: CallFact, module: Module) -> Iterator[Report]:
     if first is None or "argn" in module.source:
         return
     name = _layer_with_tuple(first.value, _MOST_NESTED)
-    if name and not is_expected(module, fact.place.statement, REFUSED, broadly=True):
+    if name:
         yield Report.at(
             fact,
-            "API-003",
             node=first.node,
             message=f"`mx.{callee.transform}` raises a ValueError for a model with `nn.{name}`",
             help="Differentiate its parameters: `nn.value_and_grad(model, loss_fn)`",

@@ -40,7 +40,6 @@ def uncalled_forward(module: Module, facts: list[Fact]) -> Iterator[Report]:
         seen.add(fact.cls)
         yield Report.at(
             fact,
-            "NN-017",
             message=f"call of `{fact.cls.name[:_LONGEST]}` raises: it has no `__call__`",
             help="Rename its method `forward` to `__call__`",
             change=_renamed(method, module),

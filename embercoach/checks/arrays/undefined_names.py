@@ -70,13 +70,11 @@ def branch_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         if not is_meant_to_raise(module, found.statement):
             name = quoted(read.node.id, 28)
-            yield Report(
-                "NAME-005",
+            yield Report.in_file(
+                module,
                 found.node,
-                module.frame.place()._replace(statement=found.statement),
                 message=f"`{name}` has no value here if this branch was not taken",
                 help=f"Assign `{name}` in all branches, or before the `if`",
-                context="default",
                 related=(Stop(test.node, test.statement, "not all outcomes of this test bind it"),),
             )
 
@@ -84,7 +82,7 @@ def branch_names(module: Module, facts: list[Fact]) -> Iterator[Report]:
 _MISSING = frozenset(("ImportError", "ModuleNotFoundError", "AttributeError"))
 
 
-@check("NAME-003")
+@check("NAME-003", unless=_MISSING)
 def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``from .cache import KVCahce``, ``cache.KVCahce``: the file has no such name."""
     for statement, node, other in module.unknown_imports:
@@ -105,19 +103,15 @@ def missing_imports(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue  # a folder, or a compiled module
         if path.stem == "__init__" and name.startswith("_"):
             continue  # a compiled module that is not built yet
-        if is_expected(module, statement, _MISSING, broadly=True):
-            continue
         close = get_close_matches(name, scopes.bound, n=1, cutoff=0.8)
-        yield Report(
-            "NAME-003",
+        yield Report.in_file(
+            module,
             node,
-            module.frame.place()._replace(statement=statement),
             message=f"`{quoted(path.name, 30)}` has no `{quoted(name, 30)}`"
             + " to import" * is_import,
             help=f"Import `{close[0]}`, the nearest name"
             if close
             else "Import it from where it is",
-            context="default",
         )
 
 
@@ -149,13 +143,12 @@ def _reported(
     found = nodes.find(node)
     if found is None or is_expected(module, found.statement, _ERRORS, broadly=False):
         return
-    yield Report(
-        code,
+    yield Report.in_file(
+        module,
         found.node,
-        module.frame.place()._replace(statement=found.statement),
+        code,
         message=f"{what} `{node.id}`" if code == "NAME-001" else f"`{node.id}` {what}",
         help=advice,
-        context="default",
     )
 
 
@@ -173,14 +166,12 @@ def module_passed(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 name = "" if argument.keyword is None else argument.keyword.value
                 is_same = isinstance(argument.value, cst.Name) and argument.value.value == name
                 if is_same and name in modules - own:
-                    statement = contents.statement_of(call)
-                    yield Report(
-                        "NAME-004",
+                    yield Report.in_file(
+                        module,
                         argument.value,
-                        module.frame.place()._replace(statement=statement, function=function),
+                        function=function,
                         message=f"`{quoted(name, 30)}` is an imported module here",
                         help="Pass the variable that is meant, or rename the import",
-                        context="default",
                     )
 
 
@@ -215,13 +206,11 @@ def redefinitions(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 continue
             first = earlier.get(name)
             if first is not None and not first.body.deep_equals(node.body):
-                yield Report(
-                    "NAME-006",
+                yield Report.in_file(
+                    module,
                     node.name,
-                    module.frame.place()._replace(statement=node),
                     message=f"`{quoted(name, 28)}` replaces a definition that nothing has used",
                     help="Rename one of the two, or remove the first",
-                    context="default",
                     related=(Stop(first.name, first, "nothing calls this definition"),),
                 )
             if name.strip("_"):

@@ -56,7 +56,6 @@ def uneven_results(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Re
     stop = Stop(uneven.statement, uneven.statement, f"here it returns {what}")
     yield Report.at(
         fact,
-        "CALL-003",
         message=f"`{last_name(fact.node)[:_LONGEST]}()` may return {what}, not {len(targets)}",
         help="Return as many results on all paths",
         related=(stop,) if function.module is module else (),

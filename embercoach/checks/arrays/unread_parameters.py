@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,7 +11,7 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import reads_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import passed_arguments, scope_of
-from embercoach.analysis.values.facts import CallFact, FactPlace, LocalCall, ProjectCall
+from embercoach.analysis.values.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.checks.registry import Report, check
 
@@ -85,22 +85,14 @@ def _is_overwritten(bindings: Sequence[Binding], function: FunctionInfo, module:
     )
 
 
-def _place(statement: cst.CSTNode, function: FunctionInfo) -> FactPlace:
-    return FactPlace(statement, function, 0, None, frozenset(), frozenset(), False)
-
-
-class _At(NamedTuple):
-    """Where a report is placed."""
-
-    node: cst.CSTNode
-    place: FactPlace
-
-
 def _overwritten(binding: Binding, function: FunctionInfo) -> Report:
     name = binding.name[:_LONGEST]
-    return Report.at(
-        _At(binding.node, _place(binding.statement, function)),
+    return Report.in_file(
+        function.module,
+        binding.node,
         "PARAM-001",
+        function=function,
+        context=None,
         message=f"parameter `{name}` is overwritten before it is read",
         help=f"Assign it under `if {name} is None:`, or remove the parameter",
     )
@@ -164,10 +156,11 @@ def constant_passed(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 name = "" if argument.keyword is None else argument.keyword.value
                 if name in unread and _is_constant(argument.value):
                     unread.discard(name)
-                    statement = contents.statement_of(call)
-                    yield Report.at(
-                        _At(argument.value, _place(statement, function)),
-                        "PARAM-002",
+                    yield Report.in_file(
+                        module,
+                        argument.value,
+                        function=function,
+                        context=None,
                         message=f"`{name[:_LONGEST]}` is never read: a constant is passed for it",
                         help=f"Pass it on: `{name[:_LONGEST]}={name[:_LONGEST]}`",
                     )

@@ -59,7 +59,6 @@ def one_generator_seeded(module: Module, facts: list[Fact]) -> Iterator[Report]:
     stops = (Stop(draw.node, draw.place.statement, "draws here"),)
     yield Report.at(
         seeds[0],
-        "RANDOM-007",
         message=f"`mx.random.seed()` does not seed `{shown}()`, which draws too",
         help=f"Call `{seeding}()` with the same seed",
         related=stops if draw in calls else (),
@@ -115,7 +114,6 @@ def draw_without_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 stop = Stop(keyed[0].node, keyed[0].place.statement, "takes a key")
                 yield Report.at(
                     fact,
-                    "RANDOM-008",
                     message="draws without a key: what the function is given does not decide it",
                     help=_HELP,
                     related=(stop,),

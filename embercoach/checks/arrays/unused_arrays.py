@@ -14,7 +14,7 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import SCOPES
-from embercoach.analysis.values.facts import BinaryFact, CallFact, FactPlace, calls_of
+from embercoach.analysis.values.facts import BinaryFact, CallFact, calls_of
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
@@ -65,10 +65,6 @@ class _Body(NamedTuple):
         bindings = self.reaching.bindings.get(name, ())
         updates = (b.statement for b in bindings if b.kind == "updated")
         return [*self.reads.get(name, ()), *updates]
-
-    def place(self, statement: cst.CSTNode) -> FactPlace:
-        """Return the place of a statement."""
-        return FactPlace(statement, self.function, 0, None, frozenset(), frozenset(), False)
 
 
 @check("UNUSED-001")
@@ -169,11 +165,13 @@ def _reported(binding: Binding, body: _Body, module: Module) -> Iterator[Report]
         if not _is_of_data(binding, body, module):
             return
         node = _given_instead(binding, body)
-        statement = binding.statement if node is None else _statement_of(node, body)
+        binding.statement if node is None else _statement_of(node, body)
         stop = Stop(binding.node, binding.statement, f"`{name[:_LONGEST]}` is computed")
-        yield Report.at(
-            _At(node or binding.node, body.place(statement)),
-            "UNUSED-001",
+        yield Report.in_file(
+            body.function.module,
+            node or binding.node,
+            function=body.function,
+            context=None,
             message=f"`{name[:_LONGEST]}` is updated, and nothing uses the update",
             help="Use the updated array after it, or remove the statement",
             related=() if node is None else (stop,),
@@ -181,9 +179,11 @@ def _reported(binding: Binding, body: _Body, module: Module) -> Iterator[Report]
         return
     older = _older(binding, body)
     if older is not None:
-        yield Report.at(
-            _At(binding.node, body.place(binding.statement)),
-            "UNUSED-001",
+        yield Report.in_file(
+            body.function.module,
+            binding.node,
+            function=body.function,
+            context=None,
             message=f"`{name[:_LONGEST]}` is never used: `{older[:_LONGEST]}` is used after it",
             help=f"Use `{name[:_LONGEST]}` there, or remove the statement",
         )
@@ -210,13 +210,6 @@ def _is_of_data(binding: Binding, body: _Body, module: Module) -> bool:
         seen.update(new)
         pending += new
     return False
-
-
-class _At(NamedTuple):
-    """Where a report is placed."""
-
-    node: cst.CSTNode
-    place: FactPlace
 
 
 def _older(binding: Binding, body: _Body) -> str | None:
@@ -293,9 +286,11 @@ def _overwritten(binding: Binding, body: _Body) -> Iterator[Report]:
     if changed or leaves or not readers or any(layout.is_inside(r, loop) for r in readers):
         return
     if all(binding in (body.reaching.before(reader, name) or ()) for reader in readers):
-        yield Report.at(
-            _At(binding.node, body.place(binding.statement)),
-            "UNUSED-001",
+        yield Report.in_file(
+            body.function.module,
+            binding.node,
+            function=body.function,
+            context=None,
             message=f"`{name[:_LONGEST]}` is computed anew from the same arrays in each iteration",
             help=f"Pass `{name[:_LONGEST]}` to the next layer, or collect the results in a list",
         )

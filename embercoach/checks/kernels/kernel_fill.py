@@ -45,7 +45,6 @@ def atomic_dtypes(kernel: PythonKernel) -> Iterator[Report]:
             if output.dtype is not None and output.dtype not in ATOMIC:
                 yield Report.at(
                     launch.fact,
-                    "KERNEL-ATOMIC-001",
                     node=_dtype_node(launch.fact, index, kernel.module),
                     message=f"no atomic type for {output.dtype} output `{output.name}`",
                     help="Write float32, int32 or uint32 in the kernel, and convert the result",

@@ -61,7 +61,6 @@ def results_as_arrays(module: Module, facts: list[Fact]) -> Iterator[Report]:
     for place, node, what in lists.misuses(facts):
         yield Report.at(
             Fact(node, place),
-            "KERNEL-ARGS-004",
             node=node,
             message=f"kernel launch returns a list: {what}",
             help="Take the output out of the list: `kernel(...)[0]`, or `(y,) = kernel(...)`",
@@ -278,7 +277,6 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     for node, noun in _doubles(fact):
         yield Report.at(
             fact,
-            "KERNEL-ARGS-006",
             node=node,
             message=f"float64 {noun}: float64 is available on the CPU only",
             help="Use float32, or a pair of float32 where that is too coarse",
@@ -288,7 +286,6 @@ def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     if argument is not None and _is_cpu(argument, Expression(argument.node, scope), module):
         yield Report.at(
             fact,
-            "KERNEL-ARGS-006",
             node=argument.node,
             message="kernel launched on the CPU: Metal kernels run on the GPU only",
             help="Leave `stream` out, or pass `mx.gpu` or a stream of it",

@@ -73,7 +73,6 @@ def differentiated_kernels(module: Module, facts: list[Fact]) -> Iterator[Report
     for launch, root in _reached(list(_roots(facts)), calls):
         yield Report.at(
             launch,
-            "KERNEL-GRAD-001",
             message=f"gradient of `{root}` reaches a kernel without a VJP",
             help="Define a VJP with `@mx.custom_function`, or use `mx.stop_gradient` on the result",
         )

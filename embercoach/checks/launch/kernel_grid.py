@@ -210,7 +210,6 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
         inline = display(grid.node) is not None
         yield Report.at(
             fact,
-            "KERNEL-GRID-001",
             node=item_node(grid, index),
             message=f"{AXES[index]} entry of `grid` counts {what}, must count threads",
             help=f"Pass the number of threads{_example(axis, module)}",

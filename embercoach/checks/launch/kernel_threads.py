@@ -67,7 +67,6 @@ def rounded_grids(kernel: PythonKernel) -> Iterator[Report]:
                 continue
             yield Report.at(
                 launch.fact,
-                "KERNEL-GRID-004",
                 node=item_node(argument, axis),
                 message=(
                     f"{AXES[axis]} entry of `grid` is rounded up: "
