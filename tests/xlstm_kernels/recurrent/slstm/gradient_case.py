@@ -28,6 +28,7 @@ class Case:
     initial: mx.array
     cotangents: tuple[mx.array, mx.array]
     mask: mx.array | None = None
+    seq_idx: mx.array | None = None
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -42,9 +43,10 @@ class Case:
     def run(self, device: str, **options: object) -> tuple[list[mx.array], list[mx.array]]:
         """Both results, and the gradients."""
         named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
+        steps = {"mask": self.mask, "seq_idx": self.seq_idx}
 
         def call(*arrays):
-            return slstm(*arrays, mask=self.mask, backend=device, **named)
+            return slstm(*arrays, **steps, backend=device, **named)
 
         return mx.vjp(call, self.arrays, list(self.cotangents))
 
