@@ -34,52 +34,49 @@ def gated_inputs(
 MASK = ((True, True, True), (True, False, False))
 
 
-def masked_outcome(got: tuple[mx.array, ...], want: tuple[mx.array, ...]) -> Outcome:
+def gated_outcome(m: ModuleType, *inputs: mx.array, **settings: int) -> Outcome:
+    """The kernel and its fallback."""
+    return Outcome(
+        m.gated_delta_kernel(*inputs, **settings), m.gated_delta_ops(*inputs, **settings)
+    )
+
+
+def masked_outcome(m: ModuleType, *inputs: mx.array, **settings: int) -> Outcome:
     """Outputs of padded steps are unspecified: the kernel zeros them, the fallback doesn't."""
+    both = gated_outcome(m, *inputs, mx.array(MASK), **settings)
     valid = mx.array(MASK)[..., None, None]
-    return Outcome([mx.where(valid, got[0], 0), *got[1:]], [mx.where(valid, want[0], 0), *want[1:]])
+    return Outcome(*([mx.where(valid, y, 0), *rest] for y, *rest in (both.got, both.want)))
 
 
-@kernel_cases(GATED, "gated_delta_step", dtypes("float32", "float16", "bfloat16"))
-def scalar_gate(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
-
-
-@kernel_cases(GATED, "gated_delta_step_vec", dtypes("float32", "bfloat16"))
-def vector_gate(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=True)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+VECTOR = {"dtype": "float32", "suffix": "_vec"}
 
 
 @kernel_cases(
     GATED,
-    "gated_delta_step_mask",
-    dtypes("float32", "bfloat16"),
-    flaws=[Flaw("same-value-write", 56, "y[dv_idx] = static_cast<InT>(0);")],
+    "gated_delta_step{suffix}",
+    {
+        **dtypes("float32", "float16", "bfloat16", suffix=""),
+        "vector": VECTOR,
+        "vector-bfloat16": {**VECTOR, "dtype": "bfloat16"},
+    },
 )
-def masked(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8)
-    mask = mx.array(MASK)
-    return masked_outcome(m.gated_delta_kernel(*inputs, mask), m.gated_delta_ops(*inputs, mask))
+def gated(m: ModuleType, dtype: str, suffix: str) -> Outcome:
+    return gated_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)))
 
 
 @kernel_cases(
     GATED,
-    "gated_delta_step_vec_mask",
-    dtypes("float32"),
+    "gated_delta_step{suffix}_mask",
+    {**dtypes("float32", "bfloat16", suffix=""), "vector": VECTOR},
     flaws=[Flaw("same-value-write", 56, "y[dv_idx] = static_cast<InT>(0);")],
 )
-def masked_vector_gate(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=True)
-    mask = mx.array(MASK)
-    return masked_outcome(m.gated_delta_kernel(*inputs, mask), m.gated_delta_ops(*inputs, mask))
+def masked(m: ModuleType, dtype: str, suffix: str) -> Outcome:
+    return masked_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)))
 
 
 @kernel_cases(GATED, "gated_delta_step_packed_btree", dtypes("float32", "float16", "bfloat16"))
 def packed(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 128, 16)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+    return gated_outcome(m, *gated_inputs(dtype, 128, 16))
 
 
 @kernel_cases(

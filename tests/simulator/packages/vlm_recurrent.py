@@ -11,9 +11,11 @@ from .lm_models import (
     BITLINEAR,
     MASK,
     RESIDUALS,
+    VECTOR,
     attention_residual_outcome,
     bitlinear_outcome,
     gated_inputs,
+    gated_outcome,
     masked_outcome,
     wkv7_outcome,
 )
@@ -25,44 +27,30 @@ QWEN = "mlx_vlm.models.qwen3_5.gated_delta"
 @kernel_cases(
     GATED,
     "gated_delta_step{suffix}_states",
-    {
-        "float32": {"dtype": "float32", "suffix": ""},
-        "bfloat16": {"dtype": "bfloat16", "suffix": ""},
-        "vector": {"dtype": "float32", "suffix": "_vec"},
-    },
+    {**dtypes("float32", "bfloat16", suffix=""), "vector": VECTOR},
 )
 def states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
-    got = m.gated_delta_kernel(*inputs, state_steps=2)
-    return Outcome(got, m.gated_delta_ops(*inputs, state_steps=2))
+    return gated_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)), state_steps=2)
 
 
 @kernel_cases(
     GATED,
     "gated_delta_step{suffix}_mask_states",
-    {
-        "scalar": {"dtype": "float32", "suffix": ""},
-        "vector": {"dtype": "float32", "suffix": "_vec"},
-    },
+    {**dtypes("float32", suffix=""), "vector": VECTOR},
     flaws=[Flaw("same-value-write", 57, "y[dv_idx] = static_cast<InT>(0);")],
 )
 def masked_states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
-    mask = mx.array(MASK)
-    got = m.gated_delta_kernel(*inputs, mask, state_steps=3)
-    return masked_outcome(got, m.gated_delta_ops(*inputs, mask, state_steps=3))
+    return masked_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)), state_steps=3)
 
 
 @kernel_cases(QWEN, "gated_delta_step_packed_btree", dtypes("float16"))
 def packed(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 128, 8)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+    return gated_outcome(m, *gated_inputs(dtype, 128, 8))
 
 
 @kernel_cases(QWEN, "gated_delta_step", dtypes("float16"))
 def one_token(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 128, 8, length=1)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+    return gated_outcome(m, *gated_inputs(dtype, 128, 8, length=1))
 
 
 def _with_states(m: ModuleType, dtype: str, mask: mx.array | None) -> Outcome:
