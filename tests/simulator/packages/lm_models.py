@@ -1,4 +1,7 @@
-"""Kernels of mlx_lm.models: recurrences, ternary weights and mixing of residuals."""
+"""Kernels of mlx_lm.models: recurrences, ternary weights and mixing of residuals.
+
+Those that mlx_vlm has as well are here too.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,9 @@ BITLINEAR = {
 }
 
 
-def bitlinear_outcome(m: ModuleType, dtype: str, *, invert: bool) -> Outcome:
+@kernel_cases("mlx_vlm.models.bitnet.bitlinear", "bitlinear_matmul", BITLINEAR)
+@kernel_cases("mlx_lm.models.bitlinear_layers", "bitlinear_matmul", BITLINEAR)
+def bitlinear(m: ModuleType, dtype: str, invert: bool) -> Outcome:
     """A packed ternary layer's product and that of its unpacked weights."""
     data = Data(dtype, 8)
     layer = m.BitLinear(128, 16, bias=False, invert_weight_scales=invert)
@@ -138,12 +143,9 @@ def bitlinear_outcome(m: ModuleType, dtype: str, *, invert: bool) -> Outcome:
     return Outcome([layer(x)], [want.astype(data.dtype)])
 
 
-@kernel_cases("mlx_lm.models.bitlinear_layers", "bitlinear_matmul", BITLINEAR)
-def bitlinear(m: ModuleType, dtype: str, invert: bool) -> Outcome:
-    return bitlinear_outcome(m, dtype, invert=invert)
-
-
-def wkv7_outcome(m: ModuleType, dtype: str) -> Outcome:
+@kernel_cases("mlx_vlm.models.rwkv7.language", "wkv7_kernel", dtypes("float32"))
+@kernel_cases("mlx_lm.models.rwkv7", "wkv7_kernel", dtypes("float32", "float16", "bfloat16"))
+def wkv7(m: ModuleType, dtype: str) -> Outcome:
     """The kernel over three steps and the package's single step, three times."""
     data = Data(dtype, 9)
     batch, length, heads, dim = 1, 3, 2, 32
@@ -161,12 +163,16 @@ def wkv7_outcome(m: ModuleType, dtype: str) -> Outcome:
     return Outcome(got, [want.astype(data.dtype), last.astype(data.dtype)])
 
 
-@kernel_cases("mlx_lm.models.rwkv7", "wkv7_kernel", dtypes("float32", "float16", "bfloat16"))
-def wkv7(m: ModuleType, dtype: str) -> Outcome:
-    return wkv7_outcome(m, dtype)
-
-
-def attention_residual_outcome(m: ModuleType, dtype: str, blocks: int) -> Outcome:
+@kernel_cases("mlx_vlm.models.kimi_k3.language", "attnres_mix", dtypes("bfloat16", blocks=3))
+@kernel_cases(
+    "mlx_lm.models.kimi_k3",
+    "attnres_mix",
+    {
+        **dtypes("float32", "bfloat16", blocks=3),
+        "float32-one": {"dtype": "float32", "blocks": 1},
+    },
+)
+def attention_residual(m: ModuleType, dtype: str, blocks: int) -> Outcome:
     """Mixing of a stream's earlier blocks."""
     data = Data(dtype, 10)
     width = 96
@@ -178,18 +184,6 @@ def attention_residual_outcome(m: ModuleType, dtype: str, blocks: int) -> Outcom
     got = m._attn_res_mix(earlier, partial_sum, weights, 1e-5)
     want = m._attn_res_mix(earlier, partial_sum, weights, 1e-5, use_kernel=False)
     return Outcome([got], [want])
-
-
-RESIDUALS = {
-    "float32": {"dtype": "float32", "blocks": 3},
-    "float32-one": {"dtype": "float32", "blocks": 1},
-    "bfloat16": {"dtype": "bfloat16", "blocks": 3},
-}
-
-
-@kernel_cases("mlx_lm.models.kimi_k3", "attnres_mix", RESIDUALS)
-def attention_residual(m: ModuleType, dtype: str, blocks: int) -> Outcome:
-    return attention_residual_outcome(m, dtype, blocks)
 
 
 @kernel_cases(
