@@ -11,15 +11,14 @@ import mlx.core as mx
 import pytest
 
 from tests.cuda.fake_gpu import FakeGpu, gpu
-from tests.xlstm_kernels.test_linted import RUNS, Notary
+from tests.xlstm_kernels.test_linted import launches
 from xlstm_kernels import by_size, executors, linalg, rms_norm, soft_cap
 from xlstm_kernels.executors import cuda as cuda_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["gpu"]
+__all__ = ["gpu", "launches"]
 
 PARTS = 8
 WITHOUT_PTXAS = pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas")
@@ -90,16 +89,6 @@ def test_says_why_it_cannot_run(available, device, reason, cuda, monkeypatch):
     with pytest.raises(RuntimeError, match=f"'cuda' cannot run here: {reason}"):
         soft_cap(mx.ones((2,)), 1.0, backend="cuda")
     assert executors.resolve(None) == "native"
-
-
-@pytest.fixture(scope="module")
-def launches() -> Iterator[dict]:
-    notary = Notary()
-    executors.register(notary)
-    for run in RUNS:
-        run()
-    yield notary.launches
-    executors.unregister(notary.name)
 
 
 @WITHOUT_PTXAS

@@ -7,6 +7,7 @@ with a gradient of the definition that is written by hand; this is what both hav
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -107,11 +108,8 @@ def channels_first(x):
     return x.swapaxes(1, 2)
 
 
-def cell(operator):
-    def call(q, k, v, i, f, c, n, m, **backend):
-        return operator(q, k, v, i, f, c, n, m, return_last_states=True, **backend)
-
-    return call
+def cell(operator, **settings):
+    return functools.partial(operator, return_last_states=True, **settings)
 
 
 def cell_definition(q, k, v, i, f, c, n, m):
@@ -137,8 +135,8 @@ def scalar_definition(wx, r, b, states):
 
 def admitted(states, library):
     """n of a state is at least one where it comes from a call."""
-    y, c, n, m = (states[k] for k in range(4))
-    return library.stack([library.tanh(y), c, n * n + library.ones_like(n), m])
+    y, c, n, m = library.split(states, 4)
+    return library.concatenate([library.tanh(y), c, n * n + library.ones_like(n), m])
 
 
 def sigmoid_case(**settings):
@@ -158,7 +156,7 @@ CASES = {
     "rms_norm": Case(
         lambda x, w, **backend: xlstm_kernels.rms_norm(x, w, EPS, **backend),
         lambda x, w: rms(x, w, EPS),
-        ((5, 33), (33,)),
+        ((2, 5, 33), (33,)),
     ),
     "multi_head_layer_norm": Case(
         lambda x, w, b, gate, **backend: xlstm_kernels.multi_head_layer_norm(
@@ -225,7 +223,9 @@ CASES = {
     },
     "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
     "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),
-    "mlstm_chunkwise": Case(cell(xlstm_kernels.mlstm_chunkwise), cell_definition, (*CELL, *STATES)),
+    "mlstm_chunkwise": Case(
+        cell(xlstm_kernels.mlstm_chunkwise, chunk_size=8), cell_definition, (*CELL, *STATES)
+    ),
     "mlstm_siging_chunkwise": sigmoid_case(normalize=True),
     "mlstm_siging_chunkwise, not normalized": sigmoid_case(normalize=False),
     "slstm": Case(scalar_cell, scalar_definition, SCALAR),

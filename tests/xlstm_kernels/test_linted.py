@@ -17,6 +17,7 @@ import pytest
 
 import xlstm_kernels as pack
 from embercoach.checks import Project, check_metal, check_source
+from tests.benchmarks.profile.case import recording
 from xlstm_kernels import executors, linalg
 from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source
 from xlstm_kernels.kernel import Kernel
@@ -35,25 +36,6 @@ BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 BATCH, HEADS, STEPS, KEYS, VALUES = 2, 3, 70, 24, 40
 
 
-class Notary:
-    """An executor that writes launches down, and gives zeros for their outputs."""
-
-    name = "notary"
-
-    def __init__(self) -> None:
-        self.launches: dict[Kernel, tuple[Shapes, Launch]] = {}
-
-    def unavailable(self) -> None:
-        return None
-
-    def run(
-        self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
-    ) -> Sequence[mx.array]:
-        self.launches[kernel] = tuple((i.shape, i.dtype) for i in inputs), launch
-        outputs = zip(launch.output_shapes, launch.output_dtypes, strict=True)
-        return tuple(mx.zeros(shape, dtype=dtype) for shape, dtype in outputs)
-
-
 def arrays_in(result: object) -> Iterator[mx.array]:
     if isinstance(result, mx.array):
         yield result
@@ -66,11 +48,11 @@ def differentiate(operator: Callable, *arrays: mx.array, **settings: object) -> 
     """Launch what an operator launches, forward and backward."""
 
     def total(*given: mx.array) -> mx.array:
-        result = operator(*given, **settings, backend="notary")
+        result = operator(*given, **settings, backend="recording")
         return sum(part.astype(mx.float32).sum() for part in arrays_in(result))
 
     mx.eval(mx.grad(total, argnums=tuple(range(len(arrays))))(*arrays))
-    mx.eval(*arrays_in(operator(*arrays, **settings, backend="notary")))
+    mx.eval(*arrays_in(operator(*arrays, **settings, backend="recording")))
 
 
 def each_setting(**choices: Sequence[object]) -> Iterator[dict[str, object]]:
@@ -98,15 +80,15 @@ def run_small_operators() -> None:
         return pack.quantized_matvec(x, *quantized, backend=backend)
 
     differentiate(multiplied, mx.ones((8, 64)))
-    mx.eval(multiplied(mx.ones((8, 64), dtype=mx.bfloat16), backend="notary"))
+    mx.eval(multiplied(mx.ones((8, 64), dtype=mx.bfloat16), backend="recording"))
     differentiate(pack.complex_multiply, mx.ones((9, 2)), mx.ones((9, 2)))
     double = pack.DoubleFloat(mx.ones((9, 2)), mx.zeros((9, 2)))
-    mx.eval(pack.complex_multiply(double, double, backend="notary").high)
+    mx.eval(pack.complex_multiply(double, double, backend="recording").high)
 
 
 def run_double_float() -> None:
     a = pack.DoubleFloat(mx.ones((40, 40)), mx.zeros((40, 40)))
-    with pack.default_backend("notary"):
+    with pack.default_backend("recording"):
         results = [a + a, a * a, a / a, a.exp(), a.log(), a.sqrt(), a.sum(), a.vecdot(a), a @ a]
     mx.eval([result.high for result in results])
 
@@ -121,7 +103,7 @@ def run_decompositions() -> None:
         differentiate(linalg.eigvalsh, mx.ones((1, rows, rows)))
     for shape in ((5, 8, 6), (2, 96, 96)):
         differentiate(linalg.qr, mx.ones(shape))
-        mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
+        mx.eval(linalg.qr(mx.ones(shape), "r", backend="recording"))
 
 
 def run_linear_algebra() -> None:
@@ -202,8 +184,8 @@ def run_search() -> None:
                 index.train(vectors)
             index.add(vectors)
             for k in (10, 40):
-                mx.eval(index.search(vectors[:8], k, backend="notary"))
-    mx.eval(top_k(mx.ones((8, 3000)), 10, backend="notary"))
+                mx.eval(index.search(vectors[:8], k, backend="recording"))
+    mx.eval(top_k(mx.ones((8, 3000)), 10, backend="recording"))
 
 
 RUNS = (
@@ -259,13 +241,14 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 
 
 @pytest.fixture(scope="module")
-def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
-    notary = Notary()
-    executors.register(notary)
-    for run in RUNS:
-        run()
-    yield notary.launches
-    executors.unregister(notary.name)
+def launches() -> dict[Kernel, tuple[Shapes, Launch]]:
+    with recording() as executor:
+        for run in RUNS:
+            run()
+    return {
+        made.kernel: (tuple((array.shape, array.dtype) for array in made.inputs), made.launch)
+        for made in executor.launches
+    }
 
 
 def test_every_kernel_is_launched(launches) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -11,22 +11,13 @@ import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
+from tests.xlstm_kernels.test_finite_differences import CASES as DEFINED
 from xlstm_kernels import (
-    causal_conv1d,
     causal_conv1d_fn,
-    causal_conv1d_update,
     executors,
     inference,
-    lstm,
     mlstm_chunkwise,
-    mlstm_sequence,
-    mlstm_siging_chunkwise,
-    mlstm_step,
-    multi_head_layer_norm,
-    multi_head_rms_norm,
-    rms_norm,
     slstm,
-    slstm_step,
     soft_cap,
 )
 
@@ -34,12 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-B, NH, S, DK, DV = 2, 2, 5, 4, 6
-QKV = ((B, NH, S, DK), (B, NH, S, DK), (B, NH, S, DV))
-STATES = ((B, NH, DK, DV), (B, NH, DK), (B, NH, 1))
-MASK = mx.array([[True, False, True, True, False], [False, True, True, True, True]])
-SEQUENCES = mx.array([[0, 0, 1, 1, 1], [0, 1, 1, 2, 3]])
-ROWS, WIDE = (B, S, NH, DK), (B, S, NH * DK)
+MASK = mx.array([([True, False, True, True, False] * 5)[:21], [False, *[True] * 20]])
+NUMBERS = mx.array([[0] * 2 + [1] * 19, [0] + [1] * 2 + [2] * 10 + [3] * 8])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,79 +54,25 @@ class Case:
         ]
 
 
+SHARED = (
+    *("mlstm_chunkwise", "mlstm_siging_chunkwise", "mlstm_sequence", "mlstm_step", "slstm"),
+    *("slstm_step", "lstm", "causal_conv1d", "causal_conv1d_update", "multi_head_layer_norm"),
+    *("multi_head_rms_norm", "rms_norm", "soft_cap"),
+)
+CELL, SCALAR = DEFINED["mlstm_chunkwise"].shapes[:5], DEFINED["slstm"].shapes
 CASES = [
+    *(Case(name, DEFINED[name].call, DEFINED[name].shapes) for name in SHARED),
+    Case("mlstm_chunkwise masked", partial(mlstm_chunkwise, mask=MASK[:1], chunk_size=8), CELL),
     Case(
-        "mlstm_chunkwise",
-        lambda *a, backend: mlstm_chunkwise(
-            *a, return_last_states=True, chunk_size=2, backend=backend
-        ),
-        (*QKV, (B, NH, S), (B, NH, S), *STATES),
+        "mlstm_chunkwise packed", partial(mlstm_chunkwise, seq_idx=NUMBERS[:1], chunk_size=8), CELL
     ),
-    Case(
-        "mlstm_chunkwise masked",
-        lambda *a, backend: mlstm_chunkwise(*a, mask=MASK, chunk_size=2, backend=backend),
-        (*QKV, (B, NH, S), (B, NH, S)),
-    ),
-    Case(
-        "mlstm_chunkwise packed",
-        lambda *a, backend: mlstm_chunkwise(*a, seq_idx=SEQUENCES, chunk_size=2, backend=backend),
-        (*QKV, (B, NH, S), (B, NH, S)),
-    ),
-    Case(
-        "mlstm_siging_chunkwise",
-        lambda *a, backend: mlstm_siging_chunkwise(
-            *a, return_last_states=True, chunk_size=2, backend=backend
-        ),
-        (*QKV, (B, NH, S), (B, NH, S), *STATES[:2]),
-    ),
-    Case(
-        "mlstm_sequence",
-        lambda *a, backend: mlstm_sequence(*a, return_last_states=True, backend=backend),
-        (*QKV, (B, NH, S), (B, NH, S), *STATES),
-    ),
-    Case(
-        "mlstm_step", mlstm_step, ((B, NH, DK), (B, NH, DK), (B, NH, DV), (B, NH), (B, NH), *STATES)
-    ),
-    Case("slstm", slstm, ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (4, B, NH, DK))),
-    Case(
-        "slstm masked",
-        lambda *a, backend: slstm(*a, mask=MASK[:, :3], backend=backend),
-        ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK)),
-    ),
-    Case(
-        "slstm packed",
-        lambda *a, backend: slstm(*a, seq_idx=SEQUENCES[:, :3], backend=backend),
-        ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (4, B, NH, DK)),
-    ),
-    Case("slstm_step", slstm_step, ((B, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK))),
-    Case(
-        "causal_conv1d",
-        lambda *a, backend: causal_conv1d(*a, True, "silu", backend=backend),
-        ((B, S, DK), (DK, 3), (DK,), (B, 2, DK)),
-    ),
+    Case("slstm masked", partial(slstm, mask=MASK[:, :6]), SCALAR[:3]),
+    Case("slstm packed", partial(slstm, seq_idx=NUMBERS[:, :6]), SCALAR),
     Case(
         "causal_conv1d_fn packed",
-        lambda *a, backend: causal_conv1d_fn(*a, SEQUENCES, activation="silu", backend=backend),
-        ((B, DK, S), (DK, 3), (DK,)),
+        lambda *a, backend: causal_conv1d_fn(*a, NUMBERS, activation="silu", backend=backend),
+        ((2, 4, 21), (4, 3), (4,)),
     ),
-    Case(
-        "lstm",
-        lambda *a, **_: lstm(*a),
-        ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (2, B, NH, DK)),
-    ),
-    Case("causal_conv1d_update", causal_conv1d_update, ((B, DK), (B, 2, DK), (DK, 3), (DK,))),
-    Case(
-        "multi_head_layer_norm",
-        lambda x, w, b, g, backend: multi_head_layer_norm(x, w, b, gate=g, backend=backend),
-        (ROWS, (NH * DK,), (NH * DK,), WIDE),
-    ),
-    Case(
-        "multi_head_rms_norm",
-        lambda x, w, g, backend: multi_head_rms_norm(x, w, gate=g, backend=backend),
-        (ROWS, (NH * DK,), WIDE),
-    ),
-    Case("rms_norm", rms_norm, ((B, S, DK), (DK,))),
-    Case("soft_cap", soft_cap, ((B, S, DK), ())),
 ]
 WITHOUT_KERNELS = ("lstm", "rms_norm")  # rms_norm of one dtype is MLX's
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -263,7 +196,7 @@ def test_jvp_is_the_transpose_of_vjp(case, device):
     assert_close(values, run(*arrays))
     assert inner(pushed, weights).item() == pytest.approx(sum(expected), abs=scale)
     for place, number in enumerate(expected):
-        along = functools.partial(lambda at, a: run(*arrays[:at], a, *arrays[at + 1 :]), place)
+        along = partial(lambda at, a: run(*arrays[:at], a, *arrays[at + 1 :]), place)
         _, pushed = mx.jvp(along, [arrays[place]], [tangents[place]])
         assert inner(pushed, weights).item() == pytest.approx(number, abs=scale)
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from tests.benchmarks import saved_figures
 from tests.benchmarks.advice.figures import Figure, Report, figure, line
 from tests.benchmarks.advice.subjects import SUBJECTS
 from tests.benchmarks.gpu.check import report
-from tests.benchmarks.gpu.children import Child, children
-from tests.benchmarks.gpu.measure import device_name
+from tests.benchmarks.gpu.children import children
 from xlstm_kernels import executors
 
 if TYPE_CHECKING:
@@ -47,9 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     subjects = options.subject or list(SUBJECTS)
     figures = asyncio.run(measure(options.backend, subjects, options.seconds))
     if options.json:
-        day = datetime.now(tz=timezone.utc).date().isoformat()
-        found = Report(device_name(), mx.__version__, day, options.backend, tuple(figures))
-        found.write(options.json)
+        origin = saved_figures.origin()
+        Report(**origin, backend=options.backend, figures=tuple(figures)).write(options.json)
     return any(row.error for row in figures) or not figures
 
 
@@ -64,22 +61,14 @@ async def measure(backend: str, subjects: Sequence[str], seconds: float) -> list
                 for name in subjects
             )
         )
-
-        async def compiled(worker: Child) -> None:
-            async for text in worker.lines(WORKER_SECONDS):
-                report(text)
-
-        await asyncio.gather(*map(compiled, workers))
+        await asyncio.gather(*(worker.compiled(WORKER_SECONDS) for worker in workers))
         until = str(time.time() + seconds)
         for worker in workers:
             report(f"\n{worker.name}")
             await worker.send(until)
             piece = ""
-            async for text in worker.lines(WORKER_SECONDS):
-                if not text.startswith('{"'):
-                    report(text)
-                    continue
-                row = figure(json.loads(text))
+            async for record in worker.records(WORKER_SECONDS):
+                row = figure(record)
                 if row.piece != piece:
                     report(f"{row.piece} ({row.claim})")
                     piece = row.piece

@@ -159,31 +159,14 @@ def pieces(large: bool) -> Iterator[Piece]:
         "scope and flags of a barrier",
         "threadgroup_barrier(mem_flags::mem_device) for dependencies",
         partial(numbers, size),
-        (
-            of_kernel(
-                "threadgroup_barrier, mem_threadgroup", SWAP["threadgroup"], threads=256, rounds=16
-            ),
-            of_kernel(
-                "threadgroup_barrier, mem_device",
-                SWAP["device"],
-                finding="wrong-mem-flags",
-                threads=256,
-                rounds=16,
-            ),
-            of_kernel(
-                "threadgroup_barrier, mem_none",
-                SWAP["none"],
-                finding="wrong-mem-flags",
-                threads=256,
-                rounds=16,
-            ),
-            of_kernel(
-                "simdgroup_barrier, mem_threadgroup",
-                SWAP["simdgroup"],
-                finding="threadgroup-race",
-                threads=256,
-                rounds=16,
-            ),
+        tuple(
+            of_kernel(name, SWAP[key], finding=finding, threads=256, rounds=16)
+            for name, key, finding in (
+                ("threadgroup_barrier, mem_threadgroup", "threadgroup", None),
+                ("threadgroup_barrier, mem_device", "device", "wrong-mem-flags"),
+                ("threadgroup_barrier, mem_none", "none", "wrong-mem-flags"),
+                ("simdgroup_barrier, mem_threadgroup", "simdgroup", "threadgroup-race"),
+            )
         ),
     )
     yield Piece(

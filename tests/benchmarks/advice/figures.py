@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from tests.benchmarks import saved_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,7 @@ class Report:
     figures: tuple[Figure, ...]
 
     def write(self, path: Path) -> None:
-        document = {"version": VERSION, **asdict(self)}
-        path.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
+        saved_figures.write(path, asdict(self))
 
 
 def figure(record: dict[str, object]) -> Figure:
@@ -64,9 +62,7 @@ def figure(record: dict[str, object]) -> Figure:
 
 def read(path: Path) -> Report:
     """Read a report that `Report.write` wrote; ValueError for another version."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    if document.pop("version", None) != VERSION:
-        raise ValueError(f"{path} must have version {VERSION}")
+    document = saved_figures.read(path)
     return Report(**{**document, "figures": tuple(map(figure, document["figures"]))})
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.benchmarks import saved_figures
 from tests.benchmarks.advice.figures import Figure, read
 
 if TYPE_CHECKING:
@@ -38,21 +38,9 @@ def regenerate() -> None:
 
 
 def filled(text: str) -> str:
-    """The text with the table of today's figures below each mark, up to the next blank line."""
+    """The text with the tables of today's figures."""
     rows = {name: read(path).figures for name, path in SOURCES.items() if path.exists()}
-    lines = iter(text.splitlines())
-    written = []
-    for line in lines:
-        written.append(line)
-        if line.startswith(MARK):
-            list(takewhile(str.strip, lines))  # the last table
-            written += [*_table(marked(line), rows), ""]
-    return "\n".join(written) + "\n"
-
-
-def marked(line: str) -> str:
-    """The name of the piece in a mark."""
-    return line.removeprefix(MARK).removesuffix(" -->")
+    return saved_figures.filled(text, MARK, lambda piece: _table(piece, rows))
 
 
 def _table(piece: str, rows: Mapping[str, Sequence[Figure]]) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from tests.benchmarks.gpu.check import report
 
@@ -48,6 +50,19 @@ class Child:
         else:
             if status:
                 report(f"{self.name}: exit status {status}")
+
+    async def records(self, seconds: float) -> AsyncIterator[dict[str, Any]]:
+        """Yield those of its `lines` that are objects of JSON, and report the others."""
+        async for text in self.lines(seconds):
+            if text.startswith('{"'):  # xlstm prints dictionaries
+                yield json.loads(text)
+            else:
+                report(text)
+
+    async def compiled(self, seconds: float) -> None:
+        """Report its lines until it is ready or ends."""
+        async for text in self.lines(seconds):
+            report(text)
 
     async def send(self, line: str) -> None:
         """Write a line to its standard input, unless it has ended."""

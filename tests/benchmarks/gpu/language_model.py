@@ -14,18 +14,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-import mlx.core as mx
-
+from tests.benchmarks import saved_figures
 from tests.benchmarks.gpu.check import report
 from tests.benchmarks.gpu.phases import OURS, SIZES, THEIRS, Speed
 from xlstm_kernels import executors
 
-VERSION = 1
 MODULES = {
     OURS: "tests.benchmarks.gpu.language_model_mlx",
     THEIRS: "tests.benchmarks.gpu.language_model_torch",
@@ -55,10 +52,6 @@ class Comparison:
     packages: dict[str, str]
     speeds: tuple[Speed, ...]
 
-    def write(self, path: Path) -> None:
-        document = {"version": VERSION, **asdict(self)}
-        path.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
-
 
 def compare(size: str, seconds: float) -> Comparison:
     """Measure ours, then transformers' model where it is installed.
@@ -75,9 +68,8 @@ def compare(size: str, seconds: float) -> Comparison:
     else:
         late = time.time() + (1 - SHARE) * seconds  # a slow phase of ours costs theirs nothing
         speeds += measure(THEIRS, size, max(begin + seconds, late))
-    device = str(mx.device_info().get("device_name", mx.default_device()))
-    day = datetime.now(tz=timezone.utc).date().isoformat()
-    return Comparison(device, day, versions(), tuple(speeds))
+    origin = saved_figures.origin()
+    return Comparison(origin["device"], origin["date"], versions(), tuple(speeds))
 
 
 def measure(model: str, size: str, deadline: float) -> list[Speed]:
@@ -142,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
     for row in table(comparison.speeds):
         report(row)
     if options.json:
-        comparison.write(options.json)
+        saved_figures.write(options.json, asdict(comparison))
     return not comparison.speeds
 
 

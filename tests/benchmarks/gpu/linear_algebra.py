@@ -21,6 +21,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
+from tests.benchmarks import saved_figures
 from tests.benchmarks.gpu.check import report
 from tests.benchmarks.gpu.timing import milliseconds, wake
 from xlstm_kernels import executors, linalg
@@ -33,7 +34,6 @@ SIZES = {
 }
 #: Errors are taken on so many matrices, since float64 is slow.
 CHECKED = 16
-Matrices = tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,6 @@ def draw(shape: tuple[int, int], positive: bool | None) -> np.ndarray:
     return drawn.astype(np.float32)
 
 
-def as_tuple(result: object) -> tuple[object, ...]:
-    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
-
-
 def backward_error(one: Decomposition, matrices: np.ndarray, result: Sequence[np.ndarray]) -> float:
     """The greatest ||A - restored|| / ||A|| over matrices, in Frobenius's norm."""
     restored = one.restored(*(part.astype(np.float64) for part in result))
@@ -142,7 +138,7 @@ def backward_error(one: Decomposition, matrices: np.ndarray, result: Sequence[np
 
 
 def as_arrays(result: object) -> list[np.ndarray]:
-    return [np.array(part) for part in as_tuple(result)]
+    return [np.array(part) for part in (result if isinstance(result, (tuple, list)) else [result])]
 
 
 def measured(one: Decomposition, shape: tuple[int, int], backend: str) -> Row:
@@ -157,10 +153,7 @@ def measured(one: Decomposition, shape: tuple[int, int], backend: str) -> Row:
     if backend != executors.NATIVE:
         wake(ours, (matrices,))
     times = {OURS: milliseconds(ours, [(matrices,)])}
-    begin = time.perf_counter()
-    mx.eval(one.cpu(matrices))
-    once = time.perf_counter() - begin
-    rounds = [once]
+    rounds: list[float] = []
     while sum(rounds) < 1.5 and len(rounds) < 5:
         begin = time.perf_counter()
         mx.eval(one.cpu(matrices))
@@ -237,8 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
         report(row.line())
         found.append(row)
     if options.json:
-        document = {"version": 1, "rows": [asdict(row) for row in found]}
-        options.json.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
+        saved_figures.write(options.json, {"rows": [asdict(row) for row in found]})
     return 0
 
 

@@ -7,16 +7,15 @@ at the same time, several programs at once, and then measure one after another.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from importlib.util import find_spec
 
 import mlx.core as mx
 
+from tests.benchmarks import saved_figures
 from tests.benchmarks.gpu.check import DTYPES, report
 from tests.benchmarks.gpu.children import Child, Start, children
 from tests.benchmarks.gpu.figures import EAGER, OURS, Figure, Report, figure, line
@@ -64,8 +63,9 @@ async def measure(
                 report(line(row, copies.get(row.dtype)))
     for name, bandwidth in copies.items():
         report(f"\ncopy, {name}: {bandwidth:.0f} GB/s")
-    day = datetime.now(tz=timezone.utc).date().isoformat()
-    return Report(device_name(), mx.__version__, day, backend, copies, tuple(figures))
+    return Report(
+        **saved_figures.origin(), backend=backend, copy_bandwidth=copies, figures=tuple(figures)
+    )
 
 
 async def _workers(
@@ -92,13 +92,10 @@ async def _figures(
     """Yield the figures of a worker; those that are missing when it fails have no times."""
     missing = [*program.passes(dtypes)]
     await worker.send(str(until))
-    async for text in worker.lines(WORKER_SECONDS):
-        if text.startswith('{"'):  # xlstm prints dictionaries
-            row = figure(json.loads(text))
-            missing.remove((row.dtype, row.work))
-            yield row
-        else:
-            report(text)
+    async for record in worker.records(WORKER_SECONDS):
+        row = figure(record)
+        missing.remove((row.dtype, row.work))
+        yield row
     if worker.process.returncode:
         for dtype, work in missing:
             yield Figure(group, program.operator, program.shape, dtype, work, {OURS: None})
@@ -106,11 +103,6 @@ async def _figures(
 
 def _module(name: str) -> tuple[str, ...]:
     return sys.executable, "-m", f"tests.benchmarks.gpu.{name}"
-
-
-def device_name() -> str:
-    """The name of MLX's default device."""
-    return str(mx.device_info().get("device_name", mx.default_device()))
 
 
 def copy_bandwidth(dtype: mx.Dtype, elements: int) -> float:
@@ -151,10 +143,6 @@ async def torch_figures(torch: Child) -> list[Figure]:
     """Figures of torch and Triton, from their process once it has compiled."""
     rows = []
     for _ in ("compiles", "measures"):
-        async for text in torch.lines(TORCH_SECONDS):
-            if text.startswith('{"'):  # xlstm prints dictionaries
-                rows.append(figure(json.loads(text)))
-            else:
-                report(text)
+        rows += [figure(record) async for record in torch.records(TORCH_SECONDS)]
         await torch.send("")
     return rows

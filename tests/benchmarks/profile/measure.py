@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import mlx.core as mx
-
+from tests.benchmarks import saved_figures
 from tests.benchmarks.gpu.check import report
 from tests.benchmarks.gpu.children import Start, children
-from tests.benchmarks.gpu.measure import device_name
 from tests.benchmarks.profile.cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERSION = 1
 #: A process that compiles, or measures, for longer than this is stopped.
 WORKER_SECONDS = 200
 JOBS = 8
@@ -76,35 +71,14 @@ async def _run(
         *(start(part[0], sys.executable, "-m", module, *part) for part in parts)
     )
     begin = time.time()
-
-    async def compiled(worker: object) -> None:
-        async for text in worker.lines(WORKER_SECONDS):
-            report(text)
-
-    await asyncio.gather(*map(compiled, workers))
+    await asyncio.gather(*(worker.compiled(WORKER_SECONDS) for worker in workers))
     report(f"compiled in {time.time() - begin:.0f} s")
     for worker in workers:
         await worker.send(str(until))
-        async for text in worker.lines(WORKER_SECONDS):
-            if not text.startswith('{"'):
-                report(text)
-                continue
-            row = json.loads(text)
+        async for row in worker.records(WORKER_SECONDS):
             rows[row["name"]] = row
-            write(path, rows)
+            saved_figures.write(path, {**saved_figures.origin(), "times": list(rows.values())})
             report(line(row))
-
-
-def write(path: Path, rows: dict[str, dict[str, object]]) -> None:
-    """Write the rows so far."""
-    document = {
-        "version": VERSION,
-        "device": device_name(),
-        "mlx": mx.__version__,
-        "date": datetime.now(tz=timezone.utc).date().isoformat(),
-        "times": list(rows.values()),
-    }
-    path.write_text(f"{json.dumps(document, indent=1)}\n", encoding="utf-8")
 
 
 def line(row: dict[str, object]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.benchmarks import saved_figures
 from tests.benchmarks.profile.case import held_out
 from tests.benchmarks.profile.compare import Row, load, parts, rows, summary
 from tests.benchmarks.profile.failures import REASONS
@@ -26,17 +26,10 @@ def regenerate() -> None:
 
 
 def filled(text: str) -> str:
-    """The text with today's table below each mark, up to the next blank line."""
+    """The text with the tables of today's figures."""
     found = rows(load()[1])
     tables = {"summary": _summary, "failures": _failures, "cases": _cases}
-    lines = iter(text.splitlines())
-    written = []
-    for line in lines:
-        written.append(line)
-        if line.startswith(MARK):
-            list(takewhile(str.strip, lines))  # the last table
-            written += [*tables[line.removeprefix(MARK).removesuffix(" -->")](found), ""]
-    return "\n".join(written).rstrip("\n") + "\n"
+    return saved_figures.filled(text, MARK, lambda name: tables[name](found))
 
 
 def failing(found: Sequence[Row]) -> list[Row]:

@@ -18,6 +18,8 @@ VERSIONS = {"mlx-lm": "0.32.2", "mlx-vlm": "0.7.10"}
 
 #: Relative and absolute: a few roundings of the type that the kernel works in.
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 2e-2}
+#: In names of kernels.
+SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ def kernel_cases(
 
     Args:
         module: that holds the wrapper; the function's first argument.
-        kernels: space-separated names, formatted with the variant's arguments.
+        kernels: space-separated names, formatted with the variant's arguments, and with its dtype
+            as ``short``.
         variants: name of a variant to its arguments.
         tolerance: of all variants; by default that of the argument ``dtype``.
         flaws: of all variants.
@@ -91,17 +94,15 @@ def kernel_cases(
 
     def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
         for variant, arguments in variants.items():
+            dtype = arguments.get("dtype", "float32")
+            names = kernels.format(**arguments, short=SHORT[dtype])
             CASES.append(
                 Case(
                     name=f"{module}:{function.__name__}[{variant}]",
                     package=module.partition(".")[0].replace("_", "-"),
-                    kernels=tuple(kernels.format(**arguments).split()),
+                    kernels=tuple(names.split()),
                     run=partial(_call, function, module, arguments),
-                    tolerance=(
-                        TOLERANCE[arguments.get("dtype", "float32")]
-                        if tolerance is None
-                        else tolerance
-                    ),
+                    tolerance=TOLERANCE[dtype] if tolerance is None else tolerance,
                     flaws=frozenset(flaws),
                     differs=differs,
                 )

@@ -1,4 +1,7 @@
-"""Kernels of mlx_lm.models: recurrences, ternary weights and mixing of residuals."""
+"""Kernels of mlx_lm.models: recurrences, ternary weights and mixing of residuals.
+
+Those that mlx_vlm has as well are here too.
+"""
 
 from __future__ import annotations
 
@@ -34,52 +37,49 @@ def gated_inputs(
 MASK = ((True, True, True), (True, False, False))
 
 
-def masked_outcome(got: tuple[mx.array, ...], want: tuple[mx.array, ...]) -> Outcome:
+def gated_outcome(m: ModuleType, *inputs: mx.array, **settings: int) -> Outcome:
+    """The kernel and its fallback."""
+    return Outcome(
+        m.gated_delta_kernel(*inputs, **settings), m.gated_delta_ops(*inputs, **settings)
+    )
+
+
+def masked_outcome(m: ModuleType, *inputs: mx.array, **settings: int) -> Outcome:
     """Outputs of padded steps are unspecified: the kernel zeros them, the fallback doesn't."""
+    both = gated_outcome(m, *inputs, mx.array(MASK), **settings)
     valid = mx.array(MASK)[..., None, None]
-    return Outcome([mx.where(valid, got[0], 0), *got[1:]], [mx.where(valid, want[0], 0), *want[1:]])
+    return Outcome(*([mx.where(valid, y, 0), *rest] for y, *rest in (both.got, both.want)))
 
 
-@kernel_cases(GATED, "gated_delta_step", dtypes("float32", "float16", "bfloat16"))
-def scalar_gate(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
-
-
-@kernel_cases(GATED, "gated_delta_step_vec", dtypes("float32", "bfloat16"))
-def vector_gate(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=True)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+VECTOR = {"dtype": "float32", "suffix": "_vec"}
 
 
 @kernel_cases(
     GATED,
-    "gated_delta_step_mask",
-    dtypes("float32", "bfloat16"),
-    flaws=[Flaw("same-value-write", 56, "y[dv_idx] = static_cast<InT>(0);")],
+    "gated_delta_step{suffix}",
+    {
+        **dtypes("float32", "float16", "bfloat16", suffix=""),
+        "vector": VECTOR,
+        "vector-bfloat16": {**VECTOR, "dtype": "bfloat16"},
+    },
 )
-def masked(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8)
-    mask = mx.array(MASK)
-    return masked_outcome(m.gated_delta_kernel(*inputs, mask), m.gated_delta_ops(*inputs, mask))
+def gated(m: ModuleType, dtype: str, suffix: str) -> Outcome:
+    return gated_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)))
 
 
 @kernel_cases(
     GATED,
-    "gated_delta_step_vec_mask",
-    dtypes("float32"),
+    "gated_delta_step{suffix}_mask",
+    {**dtypes("float32", "bfloat16", suffix=""), "vector": VECTOR},
     flaws=[Flaw("same-value-write", 56, "y[dv_idx] = static_cast<InT>(0);")],
 )
-def masked_vector_gate(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=True)
-    mask = mx.array(MASK)
-    return masked_outcome(m.gated_delta_kernel(*inputs, mask), m.gated_delta_ops(*inputs, mask))
+def masked(m: ModuleType, dtype: str, suffix: str) -> Outcome:
+    return masked_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)))
 
 
 @kernel_cases(GATED, "gated_delta_step_packed_btree", dtypes("float32", "float16", "bfloat16"))
 def packed(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 128, 16)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+    return gated_outcome(m, *gated_inputs(dtype, 128, 16))
 
 
 @kernel_cases(
@@ -127,7 +127,9 @@ BITLINEAR = {
 }
 
 
-def bitlinear_outcome(m: ModuleType, dtype: str, *, invert: bool) -> Outcome:
+@kernel_cases("mlx_vlm.models.bitnet.bitlinear", "bitlinear_matmul", BITLINEAR)
+@kernel_cases("mlx_lm.models.bitlinear_layers", "bitlinear_matmul", BITLINEAR)
+def bitlinear(m: ModuleType, dtype: str, invert: bool) -> Outcome:
     """A packed ternary layer's product and that of its unpacked weights."""
     data = Data(dtype, 8)
     layer = m.BitLinear(128, 16, bias=False, invert_weight_scales=invert)
@@ -141,12 +143,9 @@ def bitlinear_outcome(m: ModuleType, dtype: str, *, invert: bool) -> Outcome:
     return Outcome([layer(x)], [want.astype(data.dtype)])
 
 
-@kernel_cases("mlx_lm.models.bitlinear_layers", "bitlinear_matmul", BITLINEAR)
-def bitlinear(m: ModuleType, dtype: str, invert: bool) -> Outcome:
-    return bitlinear_outcome(m, dtype, invert=invert)
-
-
-def wkv7_outcome(m: ModuleType, dtype: str) -> Outcome:
+@kernel_cases("mlx_vlm.models.rwkv7.language", "wkv7_kernel", dtypes("float32"))
+@kernel_cases("mlx_lm.models.rwkv7", "wkv7_kernel", dtypes("float32", "float16", "bfloat16"))
+def wkv7(m: ModuleType, dtype: str) -> Outcome:
     """The kernel over three steps and the package's single step, three times."""
     data = Data(dtype, 9)
     batch, length, heads, dim = 1, 3, 2, 32
@@ -164,12 +163,16 @@ def wkv7_outcome(m: ModuleType, dtype: str) -> Outcome:
     return Outcome(got, [want.astype(data.dtype), last.astype(data.dtype)])
 
 
-@kernel_cases("mlx_lm.models.rwkv7", "wkv7_kernel", dtypes("float32", "float16", "bfloat16"))
-def wkv7(m: ModuleType, dtype: str) -> Outcome:
-    return wkv7_outcome(m, dtype)
-
-
-def attention_residual_outcome(m: ModuleType, dtype: str, blocks: int) -> Outcome:
+@kernel_cases("mlx_vlm.models.kimi_k3.language", "attnres_mix", dtypes("bfloat16", blocks=3))
+@kernel_cases(
+    "mlx_lm.models.kimi_k3",
+    "attnres_mix",
+    {
+        **dtypes("float32", "bfloat16", blocks=3),
+        "float32-one": {"dtype": "float32", "blocks": 1},
+    },
+)
+def attention_residual(m: ModuleType, dtype: str, blocks: int) -> Outcome:
     """Mixing of a stream's earlier blocks."""
     data = Data(dtype, 10)
     width = 96
@@ -181,18 +184,6 @@ def attention_residual_outcome(m: ModuleType, dtype: str, blocks: int) -> Outcom
     got = m._attn_res_mix(earlier, partial_sum, weights, 1e-5)
     want = m._attn_res_mix(earlier, partial_sum, weights, 1e-5, use_kernel=False)
     return Outcome([got], [want])
-
-
-RESIDUALS = {
-    "float32": {"dtype": "float32", "blocks": 3},
-    "float32-one": {"dtype": "float32", "blocks": 1},
-    "bfloat16": {"dtype": "bfloat16", "blocks": 3},
-}
-
-
-@kernel_cases("mlx_lm.models.kimi_k3", "attnres_mix", RESIDUALS)
-def attention_residual(m: ModuleType, dtype: str, blocks: int) -> Outcome:
-    return attention_residual_outcome(m, dtype, blocks)
 
 
 @kernel_cases(

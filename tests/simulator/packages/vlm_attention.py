@@ -9,8 +9,7 @@ import mlx.core as mx
 
 from .case import Data, Outcome, dtypes, kernel_cases
 
-SHORT = {"float16": "fp16", "bfloat16": "bf16"}
-HALVES = {dtype: {"dtype": dtype, "short": short} for dtype, short in SHORT.items()}
+HALVES = dtypes("float16", "bfloat16")
 
 
 def attend(
@@ -33,7 +32,7 @@ def _chosen(indices: mx.array, length: int) -> mx.array:
 @kernel_cases(
     "mlx_vlm.models.sparse_attention", "indexed_sparse_attention_{short}_q64_v32_k5_qh2_kh1", HALVES
 )
-def indexed(m: ModuleType, dtype: str, short: str) -> Outcome:
+def indexed(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 50)
     q, k, v = data.normal(1, 2, 2, 64), data.normal(1, 1, 40, 64), data.normal(1, 1, 40, 32)
     indices = mx.array([[[3, 17, -1, 39, 0], [5, 4, 33, 21, 22]]], dtype=mx.int32)
@@ -46,7 +45,7 @@ def indexed(m: ModuleType, dtype: str, short: str) -> Outcome:
     "minimax_m3_sparse_prefill_1p_{short}_d32_s8_b4_k2_qh2_kh1",
     HALVES,
 )
-def minimax_blocks(m: ModuleType, dtype: str, short: str) -> Outcome:
+def minimax_blocks(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 51)
     q, k, v = data.normal(1, 2, 2, 32), data.normal(1, 1, 60, 32), data.normal(1, 1, 60, 32)
     blocks = mx.array([[[0, 12], [3, 14]]], dtype=mx.int32)
@@ -61,7 +60,7 @@ def minimax_blocks(m: ModuleType, dtype: str, short: str) -> Outcome:
     "qwen4_exp_qsa_sparse_attention_{short}_d32_s8_b4_k2_qh2_kh1",
     HALVES,
 )
-def qsa_blocks(m: ModuleType, dtype: str, short: str) -> Outcome:
+def qsa_blocks(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 52)
     q, k, v = data.normal(1, 2, 2, 32), data.normal(1, 1, 30, 32), data.normal(1, 1, 30, 32)
     blocks = mx.array([[[1, -1], [5, 0]]], dtype=mx.int32)
@@ -91,9 +90,14 @@ def indexer_scores(m: ModuleType, dtype: str) -> Outcome:
 RAGGED = "mlx_vlm.models.qwen3_5.language"
 
 
-def _ragged(m: ModuleType, dtype: str, length: int, pads: list[int], *, sliced: bool) -> Outcome:
-    data = Data(dtype, 54)
-    room = length + 8 if sliced else length
+@kernel_cases(RAGGED, "qwen3_5_ragged_sdpa_1p_{short}_d64_v64", HALVES)
+@kernel_cases(
+    RAGGED,
+    "qwen3_5_ragged_sdpa_2p1_{short}_d64_v64_b64 qwen3_5_ragged_sdpa_2p2_{short}_v64_b64",
+    {"two-passes": {"dtype": "float16", "length": 1030, "pad": 3, "room": 1030}},
+)
+def ragged(m: ModuleType, dtype: str, length: int = 40, pad: int = 13, room: int = 48) -> Outcome:
+    data, pads = Data(dtype, 54), [0, pad]
     q = data.normal(2, 2, 1, 64)
     k, v = (data.normal(2, 1, room, 64)[:, :, :length] for _ in range(2))
     # A GPU of the larger sort takes two passes from 1024 keys on.
@@ -101,17 +105,3 @@ def _ragged(m: ModuleType, dtype: str, length: int, pads: list[int], *, sliced: 
         got = m._qwen3_5_ragged_decode_attention(q, k, v, pads, 0.125)
     visible = (mx.arange(length) >= mx.array(pads)[:, None])[:, None]
     return Outcome([got], [attend(q, k, v, visible, 0.125)])
-
-
-@kernel_cases(RAGGED, "qwen3_5_ragged_sdpa_1p_{short}_d64_v64", HALVES)
-def ragged_one_pass(m: ModuleType, dtype: str, short: str) -> Outcome:
-    return _ragged(m, dtype, 40, [0, 13], sliced=True)
-
-
-@kernel_cases(
-    RAGGED,
-    "qwen3_5_ragged_sdpa_2p1_{short}_d64_v64_b64 qwen3_5_ragged_sdpa_2p2_{short}_v64_b64",
-    {"float16": HALVES["float16"]},
-)
-def ragged_two_passes(m: ModuleType, dtype: str, short: str) -> Outcome:
-    return _ragged(m, dtype, 1030, [0, 3], sliced=False)

@@ -8,10 +8,9 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
-from .case import Data, Flaw, Outcome, dtypes, kernel_cases
+from .case import Data, Flaw, Outcome, dtypes, kernel_cases, table
 
-SHORT = {"float16": "fp16", "bfloat16": "bf16"}
-HALVES = {dtype: {"dtype": dtype, "short": short} for dtype, short in SHORT.items()}
+HALVES = dtypes("float16", "bfloat16")
 HYPER = "mlx_vlm.models.deepseek_v4.hyper_connection"
 FAST = "mlx_vlm.models.fast_ops"
 
@@ -29,16 +28,8 @@ def split(m: ModuleType, iters: int) -> Outcome:
     return Outcome(m.hc_split_sinkhorn(*inputs), m._hc_split_sinkhorn_ops(*inputs))
 
 
-@kernel_cases(
-    HYPER,
-    "hc_sinkhorn_collapse",
-    {**dtypes("float32", "float16", "bfloat16", width=64)},
-    tolerance=2e-2,
-)
-def collapse(m: ModuleType, dtype: str, width: int) -> Outcome:
-    return _collapsed(m, dtype, width)
-
-
+# The preprocessor takes the template's D for 0, and so drops the loop over the tail. Rows of 70
+# floats are seen as vectors of 4, and every other row does not begin at 16 bytes.
 @kernel_cases(
     HYPER,
     "hc_sinkhorn_collapse",
@@ -51,15 +42,13 @@ def collapse(m: ModuleType, dtype: str, width: int) -> Outcome:
     ],
     differs=True,
 )
-def collapse_tail(m: ModuleType, dtype: str, width: int) -> Outcome:
-    """The preprocessor takes the template's D for 0, and so drops the loop over the tail.
-
-    Rows of 70 floats are seen as vectors of 4, and every other row does not begin at 16 bytes.
-    """
-    return _collapsed(m, dtype, width)
-
-
-def _collapsed(m: ModuleType, dtype: str, width: int) -> Outcome:
+@kernel_cases(
+    HYPER,
+    "hc_sinkhorn_collapse",
+    dtypes("float32", "float16", "bfloat16", width=64),
+    tolerance=2e-2,
+)
+def collapse(m: ModuleType, dtype: str, width: int) -> Outcome:
     data = Data(dtype, 81)
     x = data.normal(1, 2, 4, width)
     y = x.astype(mx.float32)
@@ -87,7 +76,7 @@ def _normed(
 
 
 @kernel_cases(FAST, "short_block_hc_norm_{short}_h4_d136_i3_he1000_ne1000", HALVES, tolerance=2e-2)
-def hyper_norm(m: ModuleType, dtype: str, short: str) -> Outcome:
+def hyper_norm(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 82)
     connection, norm = _connection(data), nn.RMSNorm(136, eps=1e-6)
     norm.weight = data.uniform(136, low=0.5, high=1.5)
@@ -102,7 +91,7 @@ def hyper_norm(m: ModuleType, dtype: str, short: str) -> Outcome:
     {"float16": HALVES["float16"]},
     tolerance=2e-2,
 )
-def hyper_normalized(m: ModuleType, dtype: str, short: str) -> Outcome:
+def hyper_normalized(m: ModuleType, dtype: str) -> Outcome:
     """The only width that the wrapper lets through is 4096."""
     data = Data(dtype, 83)
     connection = _connection(data, fn=data.normal(24, 4 * 4096, scale=0.02))
@@ -116,7 +105,7 @@ def hyper_normalized(m: ModuleType, dtype: str, short: str) -> Outcome:
 
 
 @kernel_cases(FAST, "short_block_hc_expand_{short}_r2_h4_d24", HALVES)
-def expand(m: ModuleType, dtype: str, short: str) -> Outcome:
+def expand(m: ModuleType, dtype: str) -> Outcome:
     """Four streams mixed by one 8 by 8 ``simdgroup_multiply_accumulate`` a tile."""
     data = Data(dtype, 84)
     inputs = (
@@ -133,11 +122,22 @@ def expand(m: ModuleType, dtype: str, short: str) -> Outcome:
 INKLING = "mlx_vlm.models.inkling.language"
 
 
-def _mask(m: ModuleType, dtype: str, sliding: int, *, carrier: bool) -> Outcome:
+@kernel_cases(
+    INKLING,
+    "inkling_banded_mask{version}",
+    table(
+        "name               dtype     sliding  version",
+        "sliding            float32   8        -",
+        "causal             bfloat16  0        -",
+        "sliding-of-shapes  float32   8        _v2",
+        "causal-of-shapes   float16   0        _v2",
+    ),
+)
+def banded_mask(m: ModuleType, dtype: str, sliding: int, version: str) -> Outcome:
     data = Data(dtype, 85)
     rel, proj = data.normal(2, 3, 2, 8), data.normal(8, 6)
     inputs = (rel, proj, 9, 12, sliding, 6)
-    got = m.banded_additive_mask(*inputs, shape_ref=data.normal(2, 1, 12, 4) if carrier else None)
+    got = m.banded_additive_mask(*inputs, shape_ref=data.normal(2, 1, 12, 4) if version else None)
     scores = (rel.astype(mx.float32) @ proj.astype(mx.float32)).transpose(0, 2, 1, 3)
     dist = (mx.arange(3) + 9)[:, None] - mx.arange(12)[None, :]
     nearest = mx.broadcast_to(mx.clip(dist, 0, 5)[None, None], (2, 2, 3, 12))
@@ -145,24 +145,6 @@ def _mask(m: ModuleType, dtype: str, sliding: int, *, carrier: bool) -> Outcome:
     hidden = (dist < 0) | (dist >= sliding) if sliding else dist < 0
     # -1e30 is the package's minus infinity; it overflows to it in float16.
     return Outcome([got], [mx.where(hidden, -1e30, want).astype(rel.dtype)])
-
-
-@kernel_cases(
-    INKLING,
-    "inkling_banded_mask",
-    {"sliding": {"dtype": "float32", "sliding": 8}, "causal": {"dtype": "bfloat16", "sliding": 0}},
-)
-def banded_mask(m: ModuleType, dtype: str, sliding: int) -> Outcome:
-    return _mask(m, dtype, sliding, carrier=False)
-
-
-@kernel_cases(
-    INKLING,
-    "inkling_banded_mask_v2",
-    {"sliding": {"dtype": "float32", "sliding": 8}, "causal": {"dtype": "float16", "sliding": 0}},
-)
-def banded_mask_of_shapes(m: ModuleType, dtype: str, sliding: int) -> Outcome:
-    return _mask(m, dtype, sliding, carrier=True)
 
 
 @kernel_cases(

@@ -10,8 +10,6 @@ from mlx import nn
 
 from .case import Data, Outcome, dtypes, kernel_cases, table
 
-SHORT = {"float16": "fp16", "bfloat16": "bf16"}
-
 
 def _product(x: mx.array, weight: mx.array) -> mx.array:
     """The product with a transposed weight in float32, rounded once."""
@@ -93,20 +91,6 @@ def steel(m: ModuleType, dtype: str) -> Outcome:
 ONE_BIT = "mlx_vlm.quantization.one_bit"
 
 
-def _one_bit(
-    m: ModuleType, dtype: str, n_rows: int, width: int, outputs: int, group: int
-) -> Outcome:
-    data = Data(dtype, 65)
-    x = data.normal(n_rows, width, scale=0.2)
-    weight = data.integers(0, 2**32, outputs, width // 32)
-    scales = data.uniform(outputs, width // group, low=0.5, high=1.0)
-    biases = data.normal(outputs, width // group, scale=0.3)
-    got = m.one_bit_quantized_matmul(x, weight, scales, biases, group_size=group)
-    wide = [a.astype(mx.float32) for a in (scales, biases)]
-    dense = m.dequantize_one_bit(weight, *wide, group)
-    return Outcome([got], [_product(x, dense)])
-
-
 @kernel_cases(
     ONE_BIT,
     "mlx_vlm_affine_1bit_qmv_gs_{group}_rows_{per_group}_aligned_{aligned}",
@@ -118,24 +102,29 @@ def _one_bit(
     ),
     tolerance=2e-2,
 )
-def one_bit_rows(
-    m: ModuleType, dtype: str, outputs: int, group: int, per_group: int, aligned: int
-) -> Outcome:
-    return _one_bit(m, dtype, 2, 128, outputs, group)
-
-
+# Products by ``simdgroup_multiply_accumulate``, elements placed lane by lane.
 @kernel_cases(
     ONE_BIT,
     "mlx_vlm_affine_1bit_qmm_gs_{group}",
-    {
-        "float32": {"dtype": "float32", "group": 64, "outputs": 32},
-        "float16": {"dtype": "float16", "group": 128, "outputs": 40},
-    },
+    table(
+        "name            dtype     outputs  group  n_rows  width",
+        "float32-matrix  float32   32       64     20      512",
+        "float16-matrix  float16   40       128    20      512",
+    ),
     tolerance=2e-2,
 )
-def one_bit_matrix(m: ModuleType, dtype: str, group: int, outputs: int) -> Outcome:
-    """Products by ``simdgroup_multiply_accumulate``, elements placed lane by lane."""
-    return _one_bit(m, dtype, 20, 512, outputs, group)
+def one_bit(
+    m: ModuleType, dtype: str, outputs: int, group: int, n_rows: int = 2, width: int = 128, **_: int
+) -> Outcome:
+    data = Data(dtype, 65)
+    x = data.normal(n_rows, width, scale=0.2)
+    weight = data.integers(0, 2**32, outputs, width // 32)
+    scales = data.uniform(outputs, width // group, low=0.5, high=1.0)
+    biases = data.normal(outputs, width // group, scale=0.3)
+    got = m.one_bit_quantized_matmul(x, weight, scales, biases, group_size=group)
+    wide = [a.astype(mx.float32) for a in (scales, biases)]
+    dense = m.dequantize_one_bit(weight, *wide, group)
+    return Outcome([got], [_product(x, dense)])
 
 
 def _quantized(data: Data, inputs: int, outputs: int, **how: Any) -> nn.QuantizedLinear:
@@ -164,12 +153,12 @@ HEAD = "mlx_vlm.models.glm_moe_dsa.speculative_verifier"
     HEAD,
     "glm_moe_dsa_target_verify_qmv_b{bits}_gs64_t2_k512_n16_{short}",
     {
-        "4-bit": {"dtype": "float16", "bits": 4, "short": "fp16"},
-        "5-bit": {"dtype": "bfloat16", "bits": 5, "short": "bf16"},
-        "8-bit": {"dtype": "float16", "bits": 8, "short": "fp16"},
+        "4-bit": {"dtype": "float16", "bits": 4},
+        "5-bit": {"dtype": "bfloat16", "bits": 5},
+        "8-bit": {"dtype": "float16", "bits": 8},
     },
 )
-def quantized_head(m: ModuleType, dtype: str, bits: int, short: str) -> Outcome:
+def quantized_head(m: ModuleType, dtype: str, bits: int) -> Outcome:
     data = Data(dtype, 66)
     linear = _quantized(data, 512, 16, bits=bits, group_size=64)
     x = data.normal(1, 2, 512, scale=0.3)
@@ -246,9 +235,9 @@ def verify_layers(m: ModuleType, dtype: str, length: int, kind: str) -> Outcome:
 @kernel_cases(
     VERIFIER,
     "quantized_verify_nvfp4_argmax_t2_k64_n16_{short}",
-    {dtype: {"dtype": dtype, "short": short} for dtype, short in SHORT.items()},
+    dtypes("float16", "bfloat16"),
 )
-def nvfp4_argmax(m: ModuleType, dtype: str, short: str) -> Outcome:
+def nvfp4_argmax(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 69)
     linear = _quantized(data, 64, 16, bits=4, group_size=16, mode="nvfp4")
     x = data.normal(1, 2, 64)
@@ -276,11 +265,11 @@ FAST = "mlx_vlm.models.fast_ops"
     FAST,
     "short_block_affine{bits}_switch_gate_up_{short}_t3_k512_n8_e2_g64",
     {
-        "4-bit": {"dtype": "float16", "bits": 4, "short": "fp16"},
-        "5-bit": {"dtype": "bfloat16", "bits": 5, "short": "bf16"},
+        "4-bit": {"dtype": "float16", "bits": 4},
+        "5-bit": {"dtype": "bfloat16", "bits": 5},
     },
 )
-def switch_gate_up(m: ModuleType, dtype: str, bits: int, short: str) -> Outcome:
+def switch_gate_up(m: ModuleType, dtype: str, bits: int) -> Outcome:
     data = Data(dtype, 70)
     up, gate = (_switch(data, 512, 8, bits=bits, group_size=64) for _ in range(2))
     x = data.normal(1, 3, 512, scale=0.3)
@@ -294,11 +283,11 @@ def switch_gate_up(m: ModuleType, dtype: str, bits: int, short: str) -> Outcome:
     FAST,
     "short_block_affine{bits}_moe_down_{short}_t2_k512_n8_e2_g64",
     {
-        "4-bit": {"dtype": "float16", "bits": 4, "short": "fp16"},
-        "5-bit": {"dtype": "bfloat16", "bits": 5, "short": "bf16"},
+        "4-bit": {"dtype": "float16", "bits": 4},
+        "5-bit": {"dtype": "bfloat16", "bits": 5},
     },
 )
-def moe_down(m: ModuleType, dtype: str, bits: int, short: str) -> Outcome:
+def moe_down(m: ModuleType, dtype: str, bits: int) -> Outcome:
     data = Data(dtype, 71)
     down = _switch(data, 512, 8, bits=bits, group_size=64)
     x, shared = data.normal(1, 2, 2, 512, scale=0.3), data.normal(1, 2, 8)
@@ -307,6 +296,16 @@ def moe_down(m: ModuleType, dtype: str, bits: int, short: str) -> Outcome:
     got = m.exact_affine_moe_down(down, x, chosen, weights, shared)
     routed = _selected(x, _dense(down), chosen) * weights.astype(x.dtype)[..., None]
     return Outcome([got], [routed.sum(-2) + shared])
+
+
+def _streams(data: Data, width: int) -> tuple[mx.array, mx.array, mx.array]:
+    """Four residual streams of two tokens, and what spreads and mixes them."""
+    f = mx.float32
+    return (
+        data.normal(1, 2, 4, width),
+        data.uniform(1, 2, 4, dtype=f),
+        data.uniform(1, 2, 4, 4, dtype=f),
+    )
 
 
 def _expanded(y: mx.array, residual: mx.array, post: mx.array, comb: mx.array) -> mx.array:
@@ -320,26 +319,20 @@ def _expanded(y: mx.array, residual: mx.array, post: mx.array, comb: mx.array) -
     VERIFIER,
     "quantized_verify_fused_{mode}{bits}_moe_hc_{short}_t2_k{width}_n8_e2_h4_g{group}",
     table(
-        "name      dtype     mode    bits  width  group  short",
-        "affine-4  float16   affine  4     512    64     fp16",
-        "affine-8  bfloat16  affine  8     512    64     bf16",
-        "mxfp4     float16   mxfp4   4     512    32     fp16",
-        "nvfp4     float16   nvfp4   4     512    16     fp16",
+        "name      dtype     mode    bits  width  group",
+        "affine-4  float16   affine  4     512    64",
+        "affine-8  bfloat16  affine  8     512    64",
+        "mxfp4     float16   mxfp4   4     512    32",
+        "nvfp4     float16   nvfp4   4     512    16",
     ),
 )
-def fused_moe(
-    m: ModuleType, dtype: str, mode: str, bits: int, width: int, group: int, short: str
-) -> Outcome:
+def fused_moe(m: ModuleType, dtype: str, mode: str, bits: int, width: int, group: int) -> Outcome:
     data = Data(dtype, 72)
     down = _switch(data, width, 8, bits=bits, group_size=group, mode=mode)
     x, shared = data.normal(1, 2, 2, width, scale=0.3), data.normal(1, 2, 8)
     chosen = mx.array([[[0, 2], [2, 1]]], dtype=mx.uint32)
     weights = data.uniform(1, 2, 2, dtype=mx.float32)
-    streams = (
-        data.normal(1, 2, 4, 8),
-        data.uniform(1, 2, 4, dtype=mx.float32),
-        data.uniform(1, 2, 4, 4, dtype=mx.float32),
-    )
+    streams = _streams(data, 8)
     got = m.exact_quantized_moe_hc_expand(down, x, chosen, weights, shared, *streams)
     routed = _selected(x, _dense(down), chosen) * weights.astype(x.dtype)[..., None]
     return Outcome([got], [_expanded(routed.sum(-2) + shared, *streams)])
@@ -348,17 +341,13 @@ def fused_moe(
 @kernel_cases(
     VERIFIER,
     "quantized_verify_moe_hc_expand_{short}_r2_h4_d16_e2",
-    {dtype: {"dtype": dtype, "short": short} for dtype, short in SHORT.items()},
+    dtypes("float16", "bfloat16"),
 )
-def moe_expand(m: ModuleType, dtype: str, short: str) -> Outcome:
+def moe_expand(m: ModuleType, dtype: str) -> Outcome:
     data = Data(dtype, 73)
     routed, shared = data.normal(1, 2, 2, 16), data.normal(1, 2, 16)
     weights = data.uniform(1, 2, 2, dtype=mx.float32)
-    streams = (
-        data.normal(1, 2, 4, 16),
-        data.uniform(1, 2, 4, dtype=mx.float32),
-        data.uniform(1, 2, 4, 4, dtype=mx.float32),
-    )
+    streams = _streams(data, 16)
     got = m.exact_quantized_moe_hc_expand(
         None, None, None, weights, shared, *streams, routed=routed
     )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 
 import mlx.core as mx
 
 from .case import Data, Flaw, Outcome, dtypes, kernel_cases
 from .lm_models import (
-    BITLINEAR,
     MASK,
-    RESIDUALS,
-    attention_residual_outcome,
-    bitlinear_outcome,
+    VECTOR,
     gated_inputs,
+    gated_outcome,
     masked_outcome,
-    wkv7_outcome,
 )
 
 GATED = "mlx_vlm.models.gated_delta"
@@ -25,84 +23,48 @@ QWEN = "mlx_vlm.models.qwen3_5.gated_delta"
 @kernel_cases(
     GATED,
     "gated_delta_step{suffix}_states",
-    {
-        "float32": {"dtype": "float32", "suffix": ""},
-        "bfloat16": {"dtype": "bfloat16", "suffix": ""},
-        "vector": {"dtype": "float32", "suffix": "_vec"},
-    },
+    {**dtypes("float32", "bfloat16", suffix=""), "vector": VECTOR},
 )
 def states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
-    got = m.gated_delta_kernel(*inputs, state_steps=2)
-    return Outcome(got, m.gated_delta_ops(*inputs, state_steps=2))
+    return gated_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)), state_steps=2)
 
 
 @kernel_cases(
     GATED,
     "gated_delta_step{suffix}_mask_states",
-    {
-        "scalar": {"dtype": "float32", "suffix": ""},
-        "vector": {"dtype": "float32", "suffix": "_vec"},
-    },
+    {**dtypes("float32", suffix=""), "vector": VECTOR},
     flaws=[Flaw("same-value-write", 57, "y[dv_idx] = static_cast<InT>(0);")],
 )
 def masked_states(m: ModuleType, dtype: str, suffix: str) -> Outcome:
-    inputs = gated_inputs(dtype, 64, 8, vector=suffix == "_vec")
-    mask = mx.array(MASK)
-    got = m.gated_delta_kernel(*inputs, mask, state_steps=3)
-    return masked_outcome(got, m.gated_delta_ops(*inputs, mask, state_steps=3))
+    return masked_outcome(m, *gated_inputs(dtype, 64, 8, vector=bool(suffix)), state_steps=3)
 
 
 @kernel_cases(QWEN, "gated_delta_step_packed_btree", dtypes("float16"))
 def packed(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 128, 8)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
+    return gated_outcome(m, *gated_inputs(dtype, 128, 8))
 
 
 @kernel_cases(QWEN, "gated_delta_step", dtypes("float16"))
 def one_token(m: ModuleType, dtype: str) -> Outcome:
-    inputs = gated_inputs(dtype, 128, 8, length=1)
-    return Outcome(m.gated_delta_kernel(*inputs), m.gated_delta_ops(*inputs))
-
-
-def _with_states(m: ModuleType, dtype: str, mask: mx.array | None) -> Outcome:
-    data = Data(dtype, 41)
-    q, k, v, *_, state = gated_inputs(dtype, 64, 8)
-    a, b = data.normal(2, 3, 2), data.normal(2, 3, 2)
-    rest = (a, b, data.normal(2, dtype=mx.float32), data.normal(2, dtype=mx.float32), state, mask)
-    got = m.gated_delta_update_with_states(q, k, v, *rest, state_steps=2)
-    want = m.gated_delta_update_with_states(q, k, v, *rest, use_kernel=False, state_steps=2)
-    return Outcome(got, want)
+    return gated_outcome(m, *gated_inputs(dtype, 128, 8, length=1))
 
 
 @kernel_cases(QWEN, "qwen3_5_gated_delta_with_states", dtypes("float32", "bfloat16"))
-def with_states(m: ModuleType, dtype: str) -> Outcome:
-    return _with_states(m, dtype, None)
-
-
 @kernel_cases(
     QWEN,
     "qwen3_5_gated_delta_with_states_mask",
-    dtypes("float32"),
+    {"masked": {"dtype": "float32", "mask": MASK}},
     flaws=[Flaw("same-value-write", 54, "y[dv_idx] = static_cast<InT>(0);")],
 )
-def with_states_masked(m: ModuleType, dtype: str) -> Outcome:
-    return _with_states(m, dtype, mx.array(MASK))
-
-
-@kernel_cases("mlx_vlm.models.rwkv7.language", "wkv7_kernel", dtypes("float32"))
-def wkv7(m: ModuleType, dtype: str) -> Outcome:
-    return wkv7_outcome(m, dtype)
-
-
-@kernel_cases("mlx_vlm.models.bitnet.bitlinear", "bitlinear_matmul", BITLINEAR)
-def bitlinear(m: ModuleType, dtype: str, invert: bool) -> Outcome:
-    return bitlinear_outcome(m, dtype, invert=invert)
-
-
-@kernel_cases("mlx_vlm.models.kimi_k3.language", "attnres_mix", {"bfloat16": RESIDUALS["bfloat16"]})
-def attention_residual(m: ModuleType, dtype: str, blocks: int) -> Outcome:
-    return attention_residual_outcome(m, dtype, blocks)
+def with_states(m: ModuleType, dtype: str, mask: Sequence[Sequence[bool]] | None = None) -> Outcome:
+    data = Data(dtype, 41)
+    q, k, v, *_, state = gated_inputs(dtype, 64, 8)
+    a, b = data.normal(2, 3, 2), data.normal(2, 3, 2)
+    masked = None if mask is None else mx.array(mask)
+    rest = (a, b, data.normal(2, dtype=mx.float32), data.normal(2, dtype=mx.float32), state, masked)
+    got = m.gated_delta_update_with_states(q, k, v, *rest, state_steps=2)
+    want = m.gated_delta_update_with_states(q, k, v, *rest, use_kernel=False, state_steps=2)
+    return Outcome(got, want)
 
 
 @kernel_cases(
@@ -150,16 +112,15 @@ def _mamba_steps(x: dict[str, mx.array], limits: tuple[float, float]) -> tuple[m
 
 
 NEMOTRON = "mlx_vlm.models.nemotron_h.speculative_verifier"
-NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 SIZES = "t3_h4_dh6_ds64_g2"
 
 
 @kernel_cases(
     NEMOTRON,
     f"nemotron_h_target_verify_mamba_{SIZES}_{{short}}_{{short}}",
-    {dtype: {"dtype": dtype, "short": short} for dtype, short in NAMES.items()},
+    dtypes("float32", "float16", "bfloat16"),
 )
-def verify_mamba(m: ModuleType, dtype: str, short: str) -> Outcome:
+def verify_mamba(m: ModuleType, dtype: str) -> Outcome:
     x = _mamba(dtype)
     limits = (0.001, 100.0)
     *got, _ = m._mamba_update_exact(*x.values(), limits, None)
@@ -169,9 +130,9 @@ def verify_mamba(m: ModuleType, dtype: str, short: str) -> Outcome:
 @kernel_cases(
     NEMOTRON,
     f"nemotron_h_target_replay_mamba_{SIZES}_{{short}}_{{short}}",
-    {"float32": {"dtype": "float32", "short": "fp32"}},
+    {"float32": {"dtype": "float32"}},
 )
-def replay_mamba(m: ModuleType, dtype: str, short: str) -> Outcome:
+def replay_mamba(m: ModuleType, dtype: str) -> Outcome:
     x = _mamba(dtype)
     limits = (0.001, 100.0)
     want = _mamba_steps(x, limits)[1]

@@ -44,23 +44,12 @@ def bicubic(m: ModuleType, size: tuple[int, int], align_corners: bool, antialias
     return Outcome([got], [m._bicubic_interpolate_mlx(x, *size, **switches)])
 
 
-def _sample(m: ModuleType, dtype: str, reach: float) -> Outcome:
-    """Samples on a grid of 3 by 3 points from ``-reach`` to ``reach``."""
-    x = Data(dtype, 22).normal(1, 6, 8, 2)
-    steps = np.linspace(-reach, reach, 3, dtype=np.float32)
-    points = mx.array(np.stack(np.meshgrid(steps, steps), axis=-1)[None])
-    return Outcome([m.grid_sample(x, points)], [m._grid_sample_mlx(x, points).astype(x.dtype)])
-
-
-@kernel_cases(PICTURES, "grid_sample", dtypes("float32", "float16"))
-def grid_sample_inside(m: ModuleType, dtype: str) -> Outcome:
-    return _sample(m, dtype, 0.7)
-
-
+@kernel_cases(PICTURES, "grid_sample", dtypes("float32", "float16", reach=0.7))
+# The four neighbours are read before the kernel asks whether they exist.
 @kernel_cases(
     PICTURES,
     "grid_sample",
-    dtypes("float32", "bfloat16"),
+    {f"border-{name}": {"dtype": name, "reach": 1.0} for name in ("float32", "bfloat16")},
     flaws=[
         Flaw("out-of-bounds", 38 + row, f"T I_{corner} = x[base_idx + {at}];")
         for row, (corner, at) in enumerate(
@@ -69,9 +58,12 @@ def grid_sample_inside(m: ModuleType, dtype: str) -> Outcome:
         )
     ],
 )
-def grid_sample_border(m: ModuleType, dtype: str) -> Outcome:
-    """The four neighbours are read before the kernel asks whether they exist."""
-    return _sample(m, dtype, 1.0)
+def grid_sample(m: ModuleType, dtype: str, reach: float) -> Outcome:
+    """Samples on a grid of 3 by 3 points from ``-reach`` to ``reach``."""
+    x = Data(dtype, 22).normal(1, 6, 8, 2)
+    steps = np.linspace(-reach, reach, 3, dtype=np.float32)
+    points = mx.array(np.stack(np.meshgrid(steps, steps), axis=-1)[None])
+    return Outcome([m.grid_sample(x, points)], [m._grid_sample_mlx(x, points).astype(x.dtype)])
 
 
 @kernel_cases(PICTURES, "separable_interpolate", dtypes("float32", "float16"), tolerance=2e-5)

@@ -34,8 +34,8 @@ def drawn(draw):
 def judge(wide, relative_error):
     """Hold y and the gradients to the definition's."""
 
-    def compare(found, primals, cotangent, numbers, activation):
-        y, *gradients = found
+    def compare(primals, cotangent, numbers, activation, device):
+        y, *gradients = computed(primals, cotangent, numbers, activation, device)
         x, weight, bias = (None if primal is None else wide(primal) for primal in primals)
         numbers = np.array(numbers).astype(np.int64)
         exact, _ = oracle.causal(x, weight, bias, None, activation, numbers)
@@ -65,10 +65,16 @@ def computed(primals, cotangent, numbers, activation, device):
     return [y, *gradients]
 
 
-def cut_at(places, steps):
-    """A row for each of the places: its second sequence begins there, its third two steps later."""
-    step, begin = np.arange(steps), np.array(places)[:, None]
-    return (step >= begin).astype(np.int32) + (step >= begin + 2)
+@pytest.fixture
+def judge_cuts(drawn, judge):
+    """Rows that each have another place where their second sequence begins, their third behind."""
+
+    def judged(places, steps, channels, width, activation, device):
+        step, begin = np.arange(steps), np.array(places)[:, None]
+        numbers = (step >= begin).astype(np.int32) + (step >= begin + 2)
+        judge(*drawn(len(places), steps, channels, width), numbers, activation, device)
+
+    return judged
 
 
 def random_numbers(shape, seed=3):
@@ -96,38 +102,26 @@ def test_golden_values(device):
 
 @ACTIVATIONS
 @pytest.mark.parametrize("width", [4, 1, 2, 3, 5])
-def test_boundaries_at_every_step_of_runs(width, activation, device, drawn, judge):
+def test_boundaries_at_every_step_of_runs(width, activation, device, judge_cuts):
     """Runs of 16 steps, and of their halos."""
-    places = range(38)
-    primals, cotangent = drawn(len(places), 37, 3, width)
-    numbers = cut_at(places, 37)
-    found = computed(primals, cotangent, numbers, activation, device)
-    judge(found, primals, cotangent, numbers, activation)
+    judge_cuts(range(38), 37, 3, width, activation, device)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("channels", [8, 6, 5])
-def test_boundaries_at_every_step_of_packed_runs(channels, monkeypatch, simulator, drawn, judge):
+def test_boundaries_at_every_step_of_packed_runs(channels, monkeypatch, simulator, judge_cuts):
     """Runs of 8 steps, whose threads take several channels, and of 16 steps."""
     monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
-    places = range(22)
-    primals, cotangent = drawn(len(places), 21, channels, 4)
-    numbers = cut_at(places, 21)
-    found = computed(primals, cotangent, numbers, "silu", "metal")
-    judge(found, primals, cotangent, numbers, "silu")
+    judge_cuts(range(22), 21, channels, 4, "silu", "metal")
 
 
 @pytest.mark.sampled(4)
 @ACTIVATIONS
 @pytest.mark.parametrize("channels", [3, 4])
-def test_boundaries_around_threadgroups(channels, activation, monkeypatch, simulator, drawn, judge):
+def test_boundaries_around_threadgroups(channels, activation, monkeypatch, simulator, judge_cuts):
     """The first run of a threadgroup has its halo, and g of that, from memory."""
     monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
-    places = range(120, 140)
-    primals, cotangent = drawn(len(places), 150, channels, 4)
-    numbers = cut_at(places, 150)
-    found = computed(primals, cotangent, numbers, activation, "metal")
-    judge(found, primals, cotangent, numbers, activation)
+    judge_cuts(range(120, 140), 150, channels, 4, activation, "metal")
     assert all(launch.grid[1] > 2 * launch.threadgroup[1] for launch in simulator.launches)
 
 
@@ -150,8 +144,7 @@ def test_each_sequence_is_as_if_alone_to_the_last_bit(width, activation, device,
 def test_dtypes_of_numbers(dtype, device, drawn, judge):
     primals, cotangent = drawn(2, 20, 5, 4)
     numbers = mx.array(np.abs(random_numbers((2, 20)))).astype(dtype)
-    found = computed(primals, cotangent, numbers, None, device)
-    judge(found, primals, cotangent, numbers, None)
+    judge(primals, cotangent, numbers, None, device)
 
 
 def test_numbers_that_differ_in_high_bits(device):
@@ -171,8 +164,7 @@ def test_strided_inputs(layout, device, draw, judge):
         "broadcast": mx.broadcast_to(mx.array(random_numbers((1, 45))), (2, 45)),
     }[layout]
     primals = [x, weight, bias]
-    found = computed(primals, cotangent, numbers, "silu", device)
-    judge(found, primals, cotangent, numbers, "silu")
+    judge(primals, cotangent, numbers, "silu", device)
 
 
 @ACTIVATIONS

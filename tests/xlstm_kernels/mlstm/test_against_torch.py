@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.mlstm.comparing import Draw, wide
+from tests.xlstm_kernels.mlstm.conftest import FORMS
 from tests.xlstm_kernels.mlstm.test_gradients import (
     BARS,
-    FORMS,
     NAMES,
     computed_gradients,
     cotangents_of,

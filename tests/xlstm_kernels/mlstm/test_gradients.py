@@ -17,34 +17,18 @@ from hypothesis import strategies as st
 
 from tests.xlstm_kernels.mlstm.comparing import ROUNDING, Draw, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
-from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
-from xlstm_kernels.mlstm.sequence import mlstm_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.xlstm_kernels.mlstm.comparing import Inputs
 
-FORMS = {
-    "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
-    "sequence": mlstm_sequence,
-    "chunks of any size": mlstm_chunkwise,
-}
-EVERY_FORM = [
-    pytest.param(form, id=name, marks=[pytest.mark.exhaustive] if place > 1 else [])
-    for place, (name, form) in enumerate(FORMS.items())
-]
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 # How much bigger the terms of a gradient may be than their sum for the bars to judge.
 MILD = 30.0
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
 QUICK = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(params=EVERY_FORM)
-def form(request: pytest.FixtureRequest) -> Callable[..., object]:
-    return request.param
 
 
 def with_states(inputs: Inputs) -> Inputs:

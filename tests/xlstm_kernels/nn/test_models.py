@@ -94,6 +94,24 @@ def test_parameters_of_an_slstm_block(small_model):
     }
 
 
+@pytest.fixture
+def stack(draw_weights):
+    """Make an `xLSTMLMModel`; by default, blocks of mLSTM, sLSTM and mLSTM, of width 16."""
+
+    def small(**settings):
+        mx.random.seed(7)
+        defaults = {"embedding_dim": 16, "num_blocks": 3, "slstm_at": (1,), "ffn_dim": 24}
+        settings = {**defaults, "vocab_size": VOCABULARY, "mlstm_inner_dim": 32, **settings}
+        return draw_weights(xLSTMLMModel(Config(**settings)))
+
+    return small
+
+
+@pytest.fixture(params=["small_model", "stack"])
+def make(request):
+    return request.getfixturevalue(request.param)
+
+
 # --- values ------------------------------------------------------------------------------------
 
 
@@ -119,18 +137,21 @@ def test_model_logits(settings, small_model, draw_tokens):
     check_logits(small_model(**settings), draw_tokens(2, 19))
 
 
-def test_bfloat16(small_model, draw_tokens, relative_error):
-    model, tokens = small_model(), draw_tokens(2, 19)
+def test_bfloat16(make, draw_tokens, relative_error):
+    model, tokens = make(), draw_tokens(2, 19)
     model.set_dtype(mx.bfloat16)
     cache = model.init_cache(2)
     predicted = model(tokens, cache)
     assert predicted.dtype == mx.float32
     assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
-    (c, n, m), (conv, cell), _ = cache
-    assert {state.dtype for state in (c, n, m, cell)} == {mx.float32}
-    assert conv.dtype == mx.bfloat16
-    inside, _ = model.backbone(tokens)
-    assert inside.dtype == mx.bfloat16
+    if isinstance(model, xLSTM):
+        (*states, _), (conv, cell), (_, _, m) = cache
+        inside, _ = model.backbone(tokens)
+    else:
+        (conv, *states), (_, cell), (*_, m) = cache
+        inside = model.xlstm_block_stack(mx.ones((2, 3, 16), mx.bfloat16), cache)
+    assert {state.dtype for state in (*states, m, cell)} == {mx.float32}
+    assert conv.dtype == inside.dtype == mx.bfloat16
     assert model(tokens[:, :1], cache).dtype == mx.float32
 
 
@@ -176,8 +197,8 @@ def test_a_saved_configuration_launches_kernels(saved, simulator, tmp_path):
     ],
     ids=["compiled", "called", "slstm_at"],
 )
-def test_model_step_by_step_is_the_whole(settings, transform, small_model, draw_tokens):
-    model, tokens = small_model(**settings), draw_tokens(3, 13)
+def test_step_by_step_is_the_whole(settings, transform, make, draw_tokens):
+    model, tokens = make(**settings), draw_tokens(3, 13)
     check_logits(model, tokens)
     check_pieces(model, tokens, list(range(1, 13)), transform)
 
@@ -220,9 +241,9 @@ def spied(monkeypatch, *names) -> list[str]:
 
 
 @pytest.mark.parametrize("where", MASKS)
-def test_model_what_is_masked_is_not_there(where, small_model, draw_tokens):
+def test_what_is_masked_is_not_there(where, make, draw_tokens):
     mask = draw_mask(where, [30, 29, 7, 1], 30)
-    check_mask(small_model(), draw_tokens(4, 30), draw_tokens(4, 1), mask)
+    check_mask(make(), draw_tokens(4, 30), draw_tokens(4, 1), mask)
 
 
 # --- training ----------------------------------------------------------------------------------
@@ -314,19 +335,6 @@ def test_a_cache_that_cannot_be_changed(small_model, draw_tokens):
 # --- stack -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stack(draw_weights):
-    """Make an `xLSTMLMModel`; by default, blocks of mLSTM, sLSTM and mLSTM, of width 16."""
-
-    def small(**settings):
-        mx.random.seed(7)
-        defaults = {"embedding_dim": 16, "num_blocks": 3, "slstm_at": (1,), "ffn_dim": 24}
-        settings = {**defaults, "vocab_size": VOCABULARY, "mlstm_inner_dim": 32, **settings}
-        return draw_weights(xLSTMLMModel(Config(**settings)))
-
-    return small
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -340,32 +348,6 @@ def stack(draw_weights):
 )
 def test_stack_logits(settings, stack, draw_tokens):
     check_logits(stack(**settings), draw_tokens(2, 19))
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [pytest.param(mx.compile, marks=pytest.mark.sampled(0)), lambda model: model],
-    ids=["compiled", "called"],
-)
-def test_stack_step_by_step_is_the_whole(transform, stack, draw_tokens):
-    check_pieces(stack(), draw_tokens(3, 11), list(range(1, 11)), transform)
-
-
-@pytest.mark.parametrize("where", MASKS)
-def test_stack_what_is_masked_is_not_there(where, stack, draw_tokens):
-    mask = draw_mask(where, [14, 9, 1], 14)
-    check_mask(stack(), draw_tokens(3, 14), draw_tokens(3, 1), mask)
-
-
-def test_stack_bfloat16(stack, draw_tokens, relative_error):
-    model, tokens = stack(), draw_tokens(2, 9)
-    model.set_dtype(mx.bfloat16)
-    cache = model.init_cache(2)
-    predicted = model(tokens, cache)
-    assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
-    assert [state.dtype for state in cache[0]] == [mx.bfloat16, *[mx.float32] * 3]
-    hidden = model.xlstm_block_stack(mx.ones((2, 3, 16), mx.bfloat16), cache)
-    assert hidden.dtype == mx.bfloat16
 
 
 def test_stack_gradients(stack, draw_tokens, draw):

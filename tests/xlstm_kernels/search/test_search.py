@@ -15,11 +15,11 @@ from xlstm_kernels.search import FlatIndex, IVFFlatIndex, IVFPQIndex, load, top_
 # --- flat --------------------------------------------------------------------------------------
 
 
-FLAT_METRICS = pytest.mark.parametrize("metric", ["l2", "inner_product"])
+METRICS = pytest.mark.parametrize("metric", ["l2", "inner_product"])
 
 
-def flat_integers(count: int, dimension: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-4, 4, (count, dimension)).astype(np.float32)
+def integers(shape: tuple[int, ...], seed: int, most: int = 4) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-most, most, shape).astype(np.float32)
 
 
 def require_nearest(found, vectors, queries, k, metric, allowed=None) -> None:
@@ -28,15 +28,22 @@ def require_nearest(found, vectors, queries, k, metric, allowed=None) -> None:
     np.testing.assert_array_equal(np.array(found[1]), ids)
 
 
-def flat_inverted(vectors: np.ndarray, nlist: int, metric: str) -> IVFFlatIndex:
+def flat(vectors: np.ndarray, metric: str = "l2") -> FlatIndex:
+    index = FlatIndex(vectors.shape[1], metric)
+    index.add(mx.array(vectors))
+    return index
+
+
+def inverted(vectors: np.ndarray, nlist: int = 5, metric: str = "l2") -> IVFFlatIndex:
+    """A trained index without vectors."""
     index = IVFFlatIndex(vectors.shape[1], nlist, metric)
     index.train(mx.array(vectors))
     return index
 
 
-@FLAT_METRICS
+@METRICS
 def test_flat_search_is_exact(metric, device):
-    vectors, queries = flat_integers(200, 7, 1), flat_integers(5, 7, 2)
+    vectors, queries = integers((200, 7), 1), integers((5, 7), 2)
     queries[3, 2] = np.nan
     vectors[17, 0] = np.nan
     index = FlatIndex(7, metric)
@@ -48,11 +55,11 @@ def test_flat_search_is_exact(metric, device):
     )
 
 
-@FLAT_METRICS
+@METRICS
 def test_all_lists_are_the_exact_search(metric, device):
     """Also after parts that are added between searches."""
-    vectors, queries = flat_integers(150, 5, 3), flat_integers(4, 5, 4)
-    index = flat_inverted(vectors, 6, metric)
+    vectors, queries = integers((150, 5), 3), integers((4, 5), 4)
+    index = inverted(vectors, 6, metric)
     index.nprobe = 6
     for count in (40, 150):
         index.add(mx.array(vectors[index.ntotal : count]))
@@ -61,8 +68,8 @@ def test_all_lists_are_the_exact_search(metric, device):
 
 
 def test_only_the_nearest_lists_are_read(device):
-    vectors, queries = flat_integers(150, 5, 5), flat_integers(6, 5, 6)
-    index = flat_inverted(vectors, 8, "l2")
+    vectors, queries = integers((150, 5), 5), integers((6, 5), 6)
+    index = inverted(vectors, 8)
     index.add(mx.array(vectors))
     index.nprobe, index.max_codes = 2, 150
     centroids = np.array(index._centroids)
@@ -76,7 +83,7 @@ def test_only_the_nearest_lists_are_read(device):
 
 def test_max_codes_bounds_what_a_query_reads(device):
     """All vectors are in one list: of its pages of 32 only the first ones are read."""
-    vectors = np.tile(flat_integers(1, 4, 7), (200, 1))
+    vectors = np.tile(integers((1, 4), 7), (200, 1))
     index = IVFFlatIndex(4, 2)
     index.restore(mx.array([[0.0] * 4, [99.0] * 4]), mx.array(vectors), mx.zeros((200,), mx.int32))
     index.max_codes = 40
@@ -89,17 +96,13 @@ def test_max_codes_bounds_what_a_query_reads(device):
 
 def test_flat_distances_do_not_cancel(device):
     """Vectors far from the origin: |x|^2 - 2 q.x would lose all digits of the distance."""
-    vectors = np.float32(1000) + flat_integers(60, 4, 8) / np.float32(64)
-    index = FlatIndex(4)
-    index.add(mx.array(vectors))
-    distances, _ = index.search(mx.array(vectors[:3]), 1, backend=device)
+    vectors = np.float32(1000) + integers((60, 4), 8) / np.float32(64)
+    distances, _ = flat(vectors).search(mx.array(vectors[:3]), 1, backend=device)
     assert distances.tolist() == [[0.0]] * 3
 
 
-@pytest.mark.parametrize(
-    "make", [FlatIndex, lambda d: flat_inverted(flat_integers(20, d, 10), 3, "l2")]
-)
-def test_flat_an_empty_index_finds_nothing(make):
+@pytest.mark.parametrize("make", [FlatIndex, lambda d: inverted(integers((20, d), 10), 3)])
+def test_an_empty_index_finds_nothing(make):
     index = make(4)
     distances, ids = index.search(mx.zeros((2, 4)), 3)
     assert distances.tolist() == [[math.inf] * 3] * 2
@@ -118,15 +121,21 @@ def test_flat_an_empty_index_finds_nothing(make):
         (lambda: IVFFlatIndex(4, 2).add(mx.zeros((2, 4))), ValueError, "not trained"),
         (lambda: IVFFlatIndex(4, 2).train(mx.zeros((1, 4))), ValueError, "2 lists need"),
         (lambda: IVFFlatIndex(4, 2).save("unused"), ValueError, "not trained"),
+        (lambda: IVFPQIndex(6, 2, 4), ValueError, "dimension must be a multiple of 4, got 6"),
+        (lambda: IVFPQIndex(6, 2, 0), ValueError, "m must be at least 1"),
+        (lambda: IVFPQIndex(6, 2, 2).add(mx.zeros((2, 6))), ValueError, "not trained"),
+        (lambda: IVFPQIndex(6, 2, 2).save("unused"), ValueError, "not trained"),
+        (lambda: IVFPQIndex(6, 2, 2).train(mx.zeros((255, 6))), ValueError, "256 codewords need"),
+        (lambda: IVFPQIndex(6, 2, 2).train(mx.zeros((300, 5))), ValueError, r"shape \(N, 6\)"),
     ],
 )
-def test_flat_errors(call, error, message):
+def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
 
 def test_nprobe_is_checked():
-    index = flat_inverted(flat_integers(20, 4, 11), 3, "l2")
+    index = inverted(integers((20, 4), 11), 3)
     for index.nprobe in (0, 1025):
         with pytest.raises(ValueError, match="nprobe must be at"):
             index.search(mx.zeros((1, 4)), 1)
@@ -135,18 +144,11 @@ def test_nprobe_is_checked():
 # --- pq ----------------------------------------------------------------------------------------
 
 
-PQ_METRICS = pytest.mark.parametrize("metric", ["l2", "inner_product"])
-
-
-def pq_integers(shape: tuple[int, ...], seed: int, most: int = 4) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-most, most, shape).astype(np.float32)
-
-
 def quantized(nlist: int, m: int, width: int, metric: str) -> IVFPQIndex:
-    """An index of given centroids and codewords, all pq_integers."""
+    """An index of given centroids and codewords, all integers."""
     index = IVFPQIndex(m * width, nlist, m, metric)
-    index.restore_codebooks(mx.array(pq_integers((m, 256, width), 1)))
-    centroids = mx.array(pq_integers((nlist, m * width), 2, 9))
+    index.restore_codebooks(mx.array(integers((m, 256, width), 1)))
+    centroids = mx.array(integers((nlist, m * width), 2, 9))
     index.restore(centroids, mx.zeros((0, m), dtype=mx.uint8), mx.zeros((0,), dtype=mx.int32))
     return index
 
@@ -164,12 +166,12 @@ def decoded(index: IVFPQIndex, vectors: np.ndarray) -> tuple[np.ndarray, np.ndar
     return whole + np.concatenate(chosen, axis=1), lists
 
 
-@PQ_METRICS
+@METRICS
 @pytest.mark.parametrize(("m", "width"), [(3, 2), (40, 1)], ids=["threadgroup", "device"])
 def test_search_is_exact_among_decoded_vectors(metric, m, width, device):
     """With tables in threadgroup memory, and too many for it; also after parts added later."""
     index = quantized(6, m, width, metric)
-    vectors, queries = pq_integers((150, m * width), 3, 9), pq_integers((4, m * width), 4, 9)
+    vectors, queries = integers((150, m * width), 3, 9), integers((4, m * width), 4, 9)
     queries[2, 1] = np.nan
     whole, lists = decoded(index, vectors)
     centroids = np.array(index._centroids)
@@ -178,10 +180,8 @@ def test_search_is_exact_among_decoded_vectors(metric, m, width, device):
         index.nprobe, index.max_codes = nprobe, 150
         _, probes = nearest(centroids, queries, nprobe, metric)
         allowed = (lists[None, :count] == probes[:, None]).any(axis=2)
-        distances, ids = nearest(whole[:count], queries, 9, metric, allowed)
         found = index.search(mx.array(queries), 9, backend=device)
-        np.testing.assert_array_equal(np.array(found[0]), distances)
-        np.testing.assert_array_equal(np.array(found[1]), ids)
+        require_nearest(found, whole[:count], queries, 9, metric, allowed)
 
 
 def test_trained_codewords_approximate_vectors():
@@ -196,20 +196,6 @@ def test_trained_codewords_approximate_vectors():
     assert np.array(distances)[:, 0].mean() < 0.2
 
 
-@PQ_METRICS
-def test_pq_a_loaded_index_finds_the_same(metric, tmp_path):
-    index = quantized(4, 3, 2, metric)
-    index.add(mx.array(pq_integers((90, 6), 8)))
-    index.save(tmp_path / "index.safetensors")
-    loaded = load(tmp_path / "index.safetensors")
-    assert (loaded.m, loaded.nlist, loaded.metric, loaded.ntotal) == (3, 4, index.metric, 90)
-    queries = mx.array(pq_integers((5, 6), 9))
-    for actual, expected in zip(loaded.search(queries, 7), index.search(queries, 7), strict=True):
-        assert actual.tolist() == expected.tolist()
-    loaded.add(queries)
-    assert loaded.ntotal == 95
-
-
 def test_codebooks_of_a_file_must_fit(tmp_path):
     index = quantized(4, 3, 2, "l2")
     index.restore_codebooks(mx.zeros((3, 256, 1)))
@@ -218,60 +204,39 @@ def test_codebooks_of_a_file_must_fit(tmp_path):
         load(tmp_path / "index.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: IVFPQIndex(6, 2, 4), ValueError, "dimension must be a multiple of 4, got 6"),
-        (lambda: IVFPQIndex(6, 2, 0), ValueError, "m must be at least 1"),
-        (lambda: IVFPQIndex(6, 2, 2).add(mx.zeros((2, 6))), ValueError, "not trained"),
-        (lambda: IVFPQIndex(6, 2, 2).save("unused"), ValueError, "not trained"),
-        (lambda: IVFPQIndex(6, 2, 2).train(mx.zeros((255, 6))), ValueError, "256 codewords need"),
-        (lambda: IVFPQIndex(6, 2, 2).train(mx.zeros((300, 5))), ValueError, r"shape \(N, 6\)"),
-    ],
-)
-def test_pq_errors(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-
-
 # --- storage -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def vectors() -> mx.array:
-    return mx.array(np.random.default_rng(0).standard_normal((90, 6)).astype(np.float32))
+def vectors() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((90, 6)).astype(np.float32)
 
 
-def flat(vectors: mx.array) -> FlatIndex:
-    index = FlatIndex(6, "inner_product")
-    index.add(vectors)
+def filled(vectors: np.ndarray) -> IVFFlatIndex:
+    index = inverted(vectors)
+    index.add(mx.array(vectors))
     return index
 
 
-def storage_inverted(vectors: mx.array) -> IVFFlatIndex:
-    index = IVFFlatIndex(6, 5)
-    index.train(vectors)
-    index.add(vectors)
-    return index
-
-
-@pytest.mark.parametrize("make", [flat, storage_inverted])
+@METRICS
+@pytest.mark.parametrize("kind", ["flat", "ivf", "pq"])
 @pytest.mark.parametrize("count", [90, 0])
-def test_storage_a_loaded_index_finds_the_same(make, count, vectors, tmp_path):
-    index = make(vectors) if count else FlatIndex(6)
-    path = tmp_path / "index.safetensors"
-    before = index.search(vectors[:7], 4)
+def test_a_loaded_index_finds_the_same(kind, metric, count, vectors, tmp_path):
+    index, path, queries = of_kind(kind, metric), tmp_path / "a.safetensors", mx.array(vectors[:7])
+    index.add(mx.array(vectors[:count]))
+    before = index.search(queries, 4)
     index.save(path)
     loaded = load(path)
     assert (type(loaded), loaded.metric, loaded.ntotal) == (type(index), index.metric, count)
-    for actual, expected in zip(loaded.search(vectors[:7], 4), before, strict=True):
+    if isinstance(index, IVFPQIndex):
+        assert (loaded.m, loaded.nlist) == (3, 4)
+    for actual, expected in zip(loaded.search(queries, 4), before, strict=True):
         assert actual.tolist() == expected.tolist()
-    if count:
-        loaded.add(vectors)
-        assert loaded.ntotal == 2 * count
+    loaded.add(queries)
+    assert loaded.ntotal == count + 7
 
 
-def test_storage_keeps_the_name_of_the_file(vectors, tmp_path):
+def test_a_file_keeps_the_name_of_the_file(vectors, tmp_path):
     flat(vectors).save(tmp_path / "vectors.index")
     assert [path.name for path in tmp_path.iterdir()] == ["vectors.index"]
     assert load(tmp_path / "vectors.index").ntotal == vectors.shape[0]
@@ -280,7 +245,7 @@ def test_storage_keeps_the_name_of_the_file(vectors, tmp_path):
 @pytest.fixture
 def content(vectors, tmp_path) -> bytes:
     path = tmp_path / "index.safetensors"
-    storage_inverted(vectors).save(path)
+    filled(vectors).save(path)
     return path.read_bytes()
 
 
@@ -336,7 +301,8 @@ def test_damaged_files_are_refused(damage, message, content, tmp_path):
 
 def test_lists_that_do_not_exist_are_clipped(vectors, tmp_path):
     """What the numbers of a file are is known on the device alone."""
-    index = storage_inverted(vectors)
+    index = filled(vectors)
+    vectors = mx.array(vectors)
     index._parts = [(vectors, mx.array(np.resize([-7, 2**31 - 1], 90).astype(np.int32)))]
     path = tmp_path / "index.safetensors"
     index.save(path)
@@ -346,8 +312,8 @@ def test_lists_that_do_not_exist_are_clipped(vectors, tmp_path):
     assert ids.flatten().tolist() == list(range(90))
 
 
-def test_storage_keeps_the_bounds_of_a_search(vectors, tmp_path):
-    index = storage_inverted(vectors)
+def test_a_file_keeps_the_bounds_of_a_search(vectors, tmp_path):
+    index = filled(vectors)
     index.nprobe, index.max_codes = 3, 64
     path = tmp_path / "index.safetensors"
     index.save(path)
@@ -374,7 +340,7 @@ def of_kind(kind: str, metric: str = "l2") -> FlatIndex | IVFFlatIndex | IVFPQIn
         return FlatIndex(6, metric)
     index = quantized(4, 3, 2, metric) if kind == "pq" else IVFFlatIndex(6, 4, metric)
     if kind == "ivf":
-        index.train(mx.array(pq_integers((40, 6), 21)))
+        index.train(mx.array(integers((40, 6), 21)))
     index.nprobe = 4
     return index
 
@@ -385,7 +351,7 @@ KINDS = pytest.mark.parametrize("kind", ["flat", "ivf", "pq"])
 @KINDS
 def test_ids_of_the_caller_and_removal(kind, device, tmp_path):
     """Ids stay with their vectors through removals, a file, and parts that are added later."""
-    index, vectors = of_kind(kind), pq_integers((60, 6), 22)
+    index, vectors = of_kind(kind), integers((60, 6), 22)
     index.add(mx.array(vectors[:20]))
     own = np.arange(2**40, 2**40 + 20)[::-1].copy()
     index.add_with_ids(mx.array(vectors[20:40]), mx.array(own))
@@ -400,7 +366,7 @@ def test_ids_of_the_caller_and_removal(kind, device, tmp_path):
     labels = np.concatenate([np.arange(20), own, 2**40 + 20 + np.arange(20)])
     stays = ~np.isin(np.arange(60), [3, 5, 20])
     whole = decoded(index, vectors)[0] if kind == "pq" else vectors
-    queries = pq_integers((5, 6), 23)
+    queries = integers((5, 6), 23)
     distances, places = nearest(whole[stays], queries, 60, "l2")
     found = index.search(mx.array(queries), 60, backend=device)
     assert found[1].dtype == mx.int64

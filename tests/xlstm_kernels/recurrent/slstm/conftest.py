@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.recurrent.slstm import oracle
-from tests.xlstm_kernels.recurrent.slstm.gradient_case import Case
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, Case, judge
 from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
 from tests.xlstm_kernels.recurrent.slstm.oracle import STATE, VALUE
 
@@ -101,6 +101,22 @@ def check_product(relative_error, wide) -> Callable[..., None]:
                 product = wide(actual[k]) * away
                 distance = np.linalg.norm(product - exact[k]) / np.linalg.norm(exact[k])
                 assert distance < STATE
+
+    return compare
+
+
+@pytest.fixture
+def check_case(check, expect) -> Callable[..., list[mx.array]]:
+    """Compare the results of a case and its gradients, which are returned, with the oracles'."""
+
+    def compare(
+        case: Case, device: str, bars: dict[str, float] = BARS, definition: Case | None = None
+    ) -> list[mx.array]:
+        definition = definition or case
+        results, found = case.run(device)
+        check(results, expect(definition.inputs, definition.initial, definition.mask))
+        judge(found, definition.expected(), bars)
+        return found
 
     return compare
 

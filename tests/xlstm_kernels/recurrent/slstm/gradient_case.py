@@ -28,6 +28,7 @@ class Case:
     initial: mx.array
     cotangents: tuple[mx.array, mx.array]
     mask: mx.array | None = None
+    seq_idx: mx.array | None = None
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -39,14 +40,18 @@ class Case:
         cotangents = of_states, of_last[:, :, 0]
         return gradients(*map(wide, self.arrays), cotangents, mask=mask, **options)
 
-    def computed(self, device: str, **options: object) -> list[mx.array]:
+    def run(self, device: str, **options: object) -> tuple[list[mx.array], list[mx.array]]:
+        """Both results, and the gradients."""
         named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
+        steps = {"mask": self.mask, "seq_idx": self.seq_idx}
 
-        def run(*arrays):
-            return slstm(*arrays, mask=self.mask, backend=device, **named)
+        def call(*arrays):
+            return slstm(*arrays, **steps, backend=device, **named)
 
-        _, found = mx.vjp(run, self.arrays, list(self.cotangents))
-        return found
+        return mx.vjp(call, self.arrays, list(self.cotangents))
+
+    def computed(self, device: str, **options: object) -> list[mx.array]:
+        return self.run(device, **options)[1]
 
 
 def parts(wx, r, b, initial) -> dict:

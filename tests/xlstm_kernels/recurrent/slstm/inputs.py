@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import mlx.core as mx
+import numpy as np
 
 
 class Inputs(NamedTuple):
@@ -13,6 +14,13 @@ class Inputs(NamedTuple):
     wx: mx.array
     r: mx.array
     b: mx.array
+
+    def limited(self, i: float, f: float) -> Inputs:
+        """With these gates of some units at the first step, in the middle, and both at once."""
+        wx = np.array(self.wx)
+        wx[0, 0, 0, 0, 0] = wx[0, 3, 0, 0, 1] = wx[0, 2, 0, 0, 2] = wx[0, 0, 0, 0, 4] = i
+        wx[0, 0, 1, 0, 0] = wx[0, 3, 1, 0, 3] = wx[0, 2, 1, 0, 2] = f
+        return self._replace(wx=mx.array(wx))
 
 
 def one_unit(*steps: tuple[float, float, float, float]) -> Inputs:
