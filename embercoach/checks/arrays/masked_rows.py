@@ -50,7 +50,8 @@ def masked_diagonal(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.triu(mx.full((n, n), -mx.inf))``, of which the first row is -inf alone."""
     array, diagonal = fact.argument(0, "x"), fact.argument(1, "k")
     sources = sources_of(module)
-    is_main = diagonal is None or evaluated(diagonal.node) == 0
+    k = None if diagonal is None else diagonal.node
+    is_main = k is None or (isinstance(k, cst.Integer) and evaluated(k) == 0)
     # The exponential of such a matrix is 0 there, which decays need.
     of_attention = any(word in module.source.lower() for word in ("softmax", "attention", "attn"))
     if (
