@@ -55,9 +55,16 @@ class RunResult(Struct, frozen=True):
 
 
 def joined(results: Iterable[RunResult]) -> RunResult:
-    """Return the results as one, sorted; a finding of several results is in it once."""
+    """Return the results as one, sorted; a finding of several results is in it once.
+
+    So is one in a kernel's body that several files read, which the second line of the help names.
+    """
     results = tuple(results)
-    findings = {finding for result in results for finding in result.findings}
+    found = {finding for result in results for finding in result.findings}
+    findings = {
+        one if "\n" not in one.help else replace(one, help=one.help.partition("\n")[0]): one
+        for one in sorted(found, key=attrgetter("sort_key", "help"), reverse=True)
+    }.values()
     problems = {problem for result in results for problem in result.problems}
     return RunResult(
         tuple(sorted(findings, key=attrgetter("sort_key"))),

@@ -76,3 +76,21 @@ def test_a_named_body_is_checked_with_the_file_that_reads_it(
     ]
     assert found[0]["help"].endswith(f"{Path(reader)}:5 reads this file")
     assert "KERNEL-RACE-002" in embercoach("explain", "body.metal:1").out
+
+
+def test_a_body_that_two_files_read_through_another_has_its_findings_once(
+    embercoach: Cli, project: Path
+) -> None:
+    (project / "body.metal").write_text("y[0] = threadIdx.x;\n")
+    (project / "loader.py").write_text(
+        "from pathlib import Path\n\ndef load(name: str) -> str:\n"
+        '    return (Path(__file__).parent / f"{name}.metal").read_text()\n'
+    )
+    for name in ("a.py", "b.py"):
+        (project / name).write_text(
+            "import mlx.core as mx\nfrom loader import load\n"
+            'k = mx.fast.metal_kernel("k", [], ["y"], load("body"))\n'
+        )
+    found = json.loads(embercoach("check", ".", "--output-format", "json").out)["findings"]
+    assert [(one["path"], one["code"]) for one in found] == [("body.metal", "KERNEL-SIG-005")]
+    assert found[0]["help"].endswith("a.py:3 reads this file")

@@ -78,6 +78,10 @@ def _named_by(module: Module) -> Iterator[Module]:
 TEST_FOLDERS = frozenset({"test", "tests"})
 
 
+#: What files have that build kernels, or read their texts.
+_OF_KERNELS = ("metal_kernel", "compile_shader", '.metal"', ".metal'")
+
+
 class Module:
     """One file: its tree, its top-level names, its functions and classes, and the facts found.
 
@@ -108,9 +112,8 @@ class Module:
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}
-        self.mentions_kernels = (
-            "metal_kernel" in source or "compile_shader" in source or bool(self.builders)
-        )
+        #: It builds kernels, or reads their texts for another file.
+        self.mentions_kernels = bool(self.builders) or any(word in source for word in _OF_KERNELS)
         self.is_script = "__main__" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
