@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.function_summaries import frame_of, reached_by
 from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.dataflow.value_sources import returned_by as results_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
@@ -305,9 +306,9 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if "custom_function" not in module.source:
         return
     for info in module.functions:
-        function = _custom_function(info)
+        function = _custom_function(info, ("vjp", "jvp"))
         places = [p for p in info.parameters if not p.star and not p.keyword_only]
-        if function is None or not places or isinstance(info.node, cst.Lambda):
+        if function is None or not places or _arguments(function) != 1:
             continue
         primals = places[0].name
         contents = contents_of(info.node.body, SCOPES)
@@ -325,23 +326,59 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 )
 
 
-def _custom_function(info: FunctionInfo) -> FunctionInfo | None:
-    """Return the custom function of one argument that a function is the VJP or JVP of."""
+@check("GRAD-010")
+def missing_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``return cotangent * w`` in the VJP of a custom function of two arguments."""
+    if "custom_function" not in module.source:
+        return
+    for info in module.functions:
+        function = _custom_function(info, ("vjp",))
+        arguments = 0 if function is None else _arguments(function)
+        for value, statement in results_of(info) if arguments > 1 else ():
+            number = _gradients(value)
+            if number and number < arguments and function is not None:
+                name = function.parameters[number].name
+                yield Report.in_file(
+                    module,
+                    statement,
+                    function=info,
+                    context=None,
+                    message=f"the VJP returns {number} of {arguments} gradients: that of "
+                    f"`{name[:16]}` is the cotangent",
+                    help="Return a tuple with a gradient for each argument",
+                )
+
+
+def _gradients(value: cst.BaseExpression) -> int | None:
+    """Return how many gradients a VJP returns; None if its result may be any tuple."""
+    if isinstance(value, cst.Tuple):
+        is_known = all(isinstance(element, cst.Element) for element in value.elements)
+        return len(value.elements) if is_known else None
+    return 1 if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation)) else None
+
+
+def _custom_function(info: FunctionInfo, transforms: tuple[str, ...]) -> FunctionInfo | None:
+    """Return the custom function that a function is the VJP or JVP of."""
     if isinstance(info.node, cst.Lambda):
         return None
     for decorator in info.node.decorators:
         node = decorator.decorator
-        if not isinstance(node, cst.Attribute) or node.attr.value not in ("vjp", "jvp"):
+        if not isinstance(node, cst.Attribute) or node.attr.value not in transforms:
             continue
         frame = info.closure or info.module.frame
         if not isinstance(node.value, cst.Name):
             continue
         value = frame.lookup(node.value.value)
         if isinstance(value, Function) and CUSTOM in value.info.decorators:
-            function = value.info
-            plain = len(function.parameters) == 1 and not function.parameters[0].star
-            return function if plain and not function.is_method else None
+            return None if value.info.is_method else value.info
     return None
+
+
+def _arguments(function: FunctionInfo) -> int:
+    """Return how many arguments a function takes; 0 if that depends on the call."""
+    parameters = function.parameters
+    is_fixed = not any(p.star or p.keyword_only or p.default is not None for p in parameters)
+    return len(parameters) if is_fixed else 0
 
 
 def _tests_type(node: cst.Call, primals: str) -> bool:
