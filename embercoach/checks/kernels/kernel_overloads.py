@@ -1,4 +1,4 @@
-"""KERNEL-CALL-001: arguments of several types, between which no overload is the best."""
+"""KERNEL-MSL-002: arguments of several types, between which no overload is the best."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Program
     from embercoach.metal.program.types import Type
 
-CODE = "KERNEL-CALL-001"
+CODE = "KERNEL-MSL-002"
 #: With an overload for each type of number but bool, which becomes an int.
 _OF_NUMBERS = frozenset(("min", "max", "clamp"))
 #: With an overload for each floating type: an integer becomes what the other arguments are.
