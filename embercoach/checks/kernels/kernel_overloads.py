@@ -1,4 +1,4 @@
-"""KERNEL-MSL-002: arguments of several types, between which no overload is the best."""
+"""KERNEL-MSL-002 and KERNEL-SIG-005: calls that no function of Metal fits best, or fits at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
 from embercoach.checks.registry import check
+from embercoach.metal.library import is_known
 from embercoach.metal.program.nodes import Call
 from embercoach.metal.program.types import FLOATS, SIZES
 from embercoach.metal.program.walk import below, bodies
@@ -24,20 +25,27 @@ _OF_FLOATS = frozenset(("pow", "fmin", "fmax", "fmod", "atan2", "copysign", "fdi
 _NAMESPACES = frozenset(("", "metal", "fast", "metal::fast", "precise", "metal::precise"))
 
 
-@check(CODE)
-def ambiguous_calls(code: MetalCode) -> Iterator[MetalReport]:
-    """``min(x_shape[0], i)``, of an int and a uint."""
-    found = (report for kernel in code.kernels for report in _ambiguous(kernel.own))
+@check(CODE, "KERNEL-SIG-005")
+def refused_calls(code: MetalCode) -> Iterator[MetalReport]:
+    """``min(x_shape[0], i)``, of an int and a uint, and ``metal::erf(x)``, which Metal lacks."""
+    found = (report for kernel in code.kernels for report in _refused(kernel.own))
     yield from once_at_each_start(list(found))
 
 
-def _ambiguous(program: Program) -> Iterator[MetalReport]:
+def _refused(program: Program) -> Iterator[MetalReport]:
     for body in bodies(program):
         for node in below(body):
             if not isinstance(node, Call) or node.functions or node.template or node.method:
                 continue
             if node.namespaces not in _NAMESPACES:
                 continue
+            if node.namespaces == "metal" and not is_known(node.name, "call"):
+                yield MetalReport(
+                    "KERNEL-SIG-005",
+                    node.spot,
+                    f"undeclared identifier `metal::{node.name}`",
+                    f"Define `{node.name}` in `header`, or use a function of Metal's library",
+                )
             names = _types(node)
             if len(names) > 1:
                 listed = " and ".join(f"`{name}`" for name in names)
