@@ -95,7 +95,19 @@ class _Reader(NamedTuple):
             if isinstance(node, cst.BinaryOperation)
             else (node.target, node.value)
         )
-        return [(side, True) for side in sides] if isinstance(node.operator, signs) else None
+        if not isinstance(node.operator, signs):
+            return None
+        return [(side, not self._is_number(side)) for side in sides]
+
+    def _is_number(self, node: cst.BaseExpression) -> bool:
+        """Test for a number or a size, ``x.shape[0]``, and for a name that holds one."""
+        if isinstance(node, cst.Name) and self.function is not None:
+            values = contents_of(self.function.node.body).values_of({node.value})
+            are_sizes = (isinstance(one, cst.Subscript) and self._is_number(one) for one in values)
+            return bool(values) and all(are_sizes)
+        if isinstance(node, cst.Subscript):
+            return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
+        return isinstance(node, (cst.Integer, cst.Float))
 
     def unwrapped(
         self, node: cst.BaseExpression, statement: cst.CSTNode
