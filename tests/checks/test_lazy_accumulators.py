@@ -186,6 +186,10 @@ class Meter:
         self.total = self.total + value
         self.count += count
 
+    def take(self, rows):
+        n = rows.shape[0]
+        self.count += n
+
     def average(self, tree):
         self.tree = tree_map(mx.maximum, self.tree, tree)
 
@@ -216,6 +220,7 @@ class Meter:
     [
         ("meter.add(loss)", True),
         ("meter.average(gradients)", True),
+        ("meter.take(loss)", False),
         ("meter.follow(model)", True),
         ("meter.follow(model)\n        mx.eval(meter.tree)", False),
         ("meter.follow_high(model)", False),  # `max` of arrays evaluates
