@@ -281,11 +281,8 @@ def _gap(data: bytes, start: int, end: int) -> int | None:
 
 
 def _trimmed(data: bytes, start: int, end: int) -> tuple[int, int]:
-    while start < end and data[start : start + 1].isspace():
-        start += 1
-    while end > start and data[end - 1 : end].isspace():
-        end -= 1
-    return start, end
+    stop = start + len(data[start:end].rstrip())
+    return stop - len(data[start:stop].lstrip()), stop
 
 
 # Words of Objective-C that qualify a type or a cast, and say nothing that is asked here.

@@ -460,10 +460,7 @@ class _Preprocessor:
                 self._use(token)
             else:
                 self._at += 1
-                if token.start == self._copied[1]:
-                    self._copied = self._copied[0], token.end
-                else:
-                    self._emit(token)
+                self._emit(token)
         self._flush()
         if self._branches:
             self._problems.append((len(self._text), "a condition of the preprocessor has no end"))

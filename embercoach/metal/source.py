@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from ast import literal_eval
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.metal.tokens import whole_number
 
@@ -164,10 +166,7 @@ class TextPiece(Struct, frozen=True):
 
     def moved(self, by: int) -> TextPiece:
         """Return the piece in a text where it begins elsewhere."""
-        if by == 0:
-            return self
-        start, end = self.start + by, self.end + by
-        return TextPiece(start, end, self.origin, self.at, self.width, self.exact)
+        return replace(self, start=self.start + by, end=self.end + by) if by else self
 
     def clipped(self, start: int, end: int) -> TextPiece:
         """Return the part of the piece inside a slice, in the coordinates of the slice."""
@@ -289,29 +288,13 @@ class FoldedText(Struct, frozen=True):
 
     def dedent(self) -> FoldedText:
         """``textwrap.dedent``."""
-        lines = list(self._lines())
-        margins = [
-            self.text[start : end - len(self.text[start:end].lstrip(" \t"))]
-            for start, end in lines
-            if self.text[start:end].strip(" \t\n")
-        ]
-        margin = len(_common_prefix(margins))
         kept: list[FoldedText] = []
-        for start, end in lines:
-            if self.text[start:end].strip(" \t\n"):
-                kept.append(self.slice(start + margin, end))
-            else:
-                blank = len(self.text[start:end].rstrip("\n"))
-                kept.append(self.slice(start + blank, end))
+        end = -1
+        lines = textwrap.dedent(self.text).split("\n")
+        for line, dedented in zip(self.text.split("\n"), lines, strict=True):
+            end += len(line) + 1
+            kept.append(self.slice(end - len(dedented), end + 1))
         return concat(kept)
-
-    def _lines(self) -> Iterator[tuple[int, int]]:
-        """Start and end of each line, line feed included."""
-        start = 0
-        while start < len(self.text):
-            end = self.text.find("\n", start) + 1 or len(self.text)
-            yield start, end
-            start = end
 
     def replace(self, old: str, new: FoldedText | str, count: int = -1) -> FoldedText:
         """``str.replace``; a plain ``new`` stems from what it replaces.
@@ -355,16 +338,6 @@ def join(separator: FoldedText, parts: Sequence[FoldedText]) -> FoldedText:
     """``separator.join(parts)``."""
     joined = [item for part in parts for item in (separator, part)]
     return concat(joined[1:])
-
-
-def _common_prefix(texts: Sequence[str]) -> str:
-    if not texts:
-        return ""
-    low, high = min(texts), max(texts)
-    for index, character in enumerate(low):
-        if character != high[index]:
-            return low[:index]
-    return low
 
 
 class StandIn(Struct, frozen=True):
@@ -466,14 +439,8 @@ def _looked_up(name: str, arguments: Sequence[Value], keywords: Mapping[str, Val
     raise UnfoldableError(f"no value for the field {name!r}")
 
 
-def _plain(value: Value) -> str | int | float | bool:
-    if isinstance(value, StandIn):
-        raise UnfoldableError("a value that is not known")
-    return value.text if isinstance(value, FoldedText) else value
-
-
-def _formatted(value: Value, field: _Field) -> str:
-    plain = _plain(value)
+def _formatted(value: FoldedText | str | float, field: _Field) -> str:
+    plain = value.text if isinstance(value, FoldedText) else value
     convert = _CONVERSIONS.get(field.conversion)
     if not is_modest(field.spec):
         raise UnfoldableError(f"the format {field.spec!r}")
@@ -489,6 +456,10 @@ def is_modest(spec: str) -> bool:
     return all(len(number) < 5 for number in numbers)
 
 
+#: A field: its key, and its conversion. A width that is a value is not followed.
+_PERCENT = re.compile(r"%(?:\(([^)]*)\))?([-#0 +.1-9hlL]*[diouxXeEfFgGcrsa%])")
+
+
 def percent(text: FoldedText, values: Sequence[Value] | Mapping[str, Value]) -> FoldedText:
     """``text % values``, for a tuple's values or for a dictionary's.
 
@@ -501,10 +472,12 @@ def percent(text: FoldedText, values: Sequence[Value] | Mapping[str, Value]) -> 
     done = 0
     while (start := text.text.find("%", done)) >= 0:
         parts.append(text.slice(done, start))
-        key, spec, end = _conversion(text.text, start)
-        done = end
-        if spec[-1] == "%":
-            parts.append(text.slice(end - 1, end))
+        match = _PERCENT.match(text.text, start)
+        if match is None:
+            raise UnfoldableError("a field that does not end, or a width that is a value")
+        key, done = match[1], match.end()
+        if match[2][-1] == "%":
+            parts.append(text.slice(done - 1, done))
             continue
         if places is None:
             assert isinstance(values, Mapping)
@@ -516,28 +489,11 @@ def percent(text: FoldedText, values: Sequence[Value] | Mapping[str, Value]) -> 
             if found is None or key is not None:
                 raise UnfoldableError("too few values, or a key where there is a tuple")
             value = found
-        parts.append(_converted(text, value, spec, start, end))
+        parts.append(_converted(text, value, f"%{match[2]}", start, done))
     if places is not None and next(places, None) is not None:
         raise UnfoldableError("too many values")
     parts.append(text.slice(done))
     return concat(parts)
-
-
-def _conversion(text: str, start: int) -> tuple[str | None, str, int]:
-    """Return the key of a ``%`` field, the field without it, and where it ends."""
-    index = start + 1
-    key = None
-    if text[index : index + 1] == "(":
-        close = text.find(")", index)
-        if close < 0:
-            raise UnfoldableError("a key that does not end")
-        key, index = text[index + 1 : close], close + 1
-    begin = index
-    while text[index : index + 1] in tuple("#0- +.123456789hlL"):
-        index += 1
-    if text[index : index + 1] not in tuple("diouxXeEfFgGcrsa%"):
-        raise UnfoldableError("a conversion that is none, or a width that is a value")
-    return key, "%" + text[begin : index + 1], index + 1
 
 
 def _converted(text: FoldedText, value: Value, spec: str, start: int, end: int) -> FoldedText:
@@ -547,8 +503,9 @@ def _converted(text: FoldedText, value: Value, spec: str, start: int, end: int) 
         return value
     if not is_modest(spec):
         raise UnfoldableError(f"the conversion {spec!r}")
+    plain = value.text if isinstance(value, FoldedText) else value
     try:
-        return text.anchored(spec % (_plain(value),), start, end)
+        return text.anchored(spec % (plain,), start, end)
     except (ValueError, OverflowError, TypeError) as error:
         raise UnfoldableError(f"the conversion {spec!r}") from error
 
@@ -569,13 +526,7 @@ def substitute(text: FoldedText, values: Mapping[str, Value], *, safe: bool) -> 
         if match.group("escaped") is not None:
             parts.append(text.slice(end - 1, end))
         elif name is not None and name in values:
-            value = values[name]
-            if isinstance(value, StandIn):
-                parts.append(value.text)
-            elif isinstance(value, FoldedText):
-                parts.append(value)
-            else:
-                parts.append(text.anchored(str(value), start, end))
+            parts.append(_converted(text, values[name], "%s", start, end))
         elif safe:
             parts.append(text.slice(start, end))
         else:

@@ -146,7 +146,6 @@ def _has_many_angles(data: bytes) -> bool:
 # Macros of Metal's and MLX's own headers that represent qualifiers or a pragma.
 PREAMBLE_BLANKS = frozenset({"METAL_FUNC", "METAL_CONST", "MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"})
 
-_DIRECTIVE_TEXT = re.compile(LEXICAL, re.VERBOSE | re.DOTALL)
 # What words are in that are left to the tree: comments, directives, strings and attributes.
 _OTHER_TEXT = (
     LEXICAL
@@ -199,7 +198,7 @@ def exchange_words(data: bytes, blanks: frozenset[str]) -> tuple[bytes, dict[int
         directive, word = match["directive"], match["word"]
         if directive is not None and b"/*" in directive:
             # The grammar ends a macro's body at a block comment.
-            edited[start:end] = _DIRECTIVE_TEXT.sub(_without_comment, directive)
+            edited[start:end] = _LEXICAL.sub(_without_comment, directive)
         elif match["pragma"] is not None:
             edited[start:end] = b" " * (end - start)
         elif match["sized"] is not None:

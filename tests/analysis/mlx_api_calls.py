@@ -144,6 +144,7 @@ PLAIN_LAYERS = """
 PREFIXES = {
     "mx.": "mlx.core.",
     "nn.": "mlx.nn.",
+    "optim.": "mlx.optimizers.",
     "x.at.": "mlx.core.ArrayAt.",
     "x.at[0].": "mlx.core.ArrayAt.",
     "x.": "mlx.core.array.",

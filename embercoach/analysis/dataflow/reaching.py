@@ -209,12 +209,8 @@ class Reaching:
     def _leave(self, node: cst.CSTNode, state: State) -> State | None:
         return None
 
-    def _break(self, node: cst.CSTNode, state: State) -> State | None:
-        self._exits.append((True, state))
-        return None
-
-    def _continue(self, node: cst.CSTNode, state: State) -> State | None:
-        self._exits.append((False, state))
+    def _jump(self, node: cst.CSTNode, state: State) -> State | None:
+        self._exits.append((type(node) is cst.Break, state))
         return None
 
     def _if(self, node: cst.If, state: State) -> State | None:
@@ -375,8 +371,8 @@ class Reaching:
         cst.Del: _delete,
         cst.Return: _leave,
         cst.Raise: _leave,
-        cst.Break: _break,
-        cst.Continue: _continue,
+        cst.Break: _jump,
+        cst.Continue: _jump,
         cst.If: _if,
         cst.For: _for,
         cst.While: _while,

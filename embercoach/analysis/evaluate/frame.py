@@ -213,10 +213,7 @@ class Frame(Struct, eq=False):
 
     def lookup(self, name: str) -> Value:
         """Return a name's value here, following closures, then the module, then builtins."""
-        value = self.names.get(name)
-        if value is not None:
-            return value
-        frame = self.outer
+        frame: Frame | None = self
         while frame is not None:
             value = frame.names.get(name)
             if value is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
@@ -25,7 +25,7 @@ WeakKind = Literal["bool", "int", "float", "complex"]
 _serial = count(1)
 
 
-class AxesSymbol:
+class AxesSymbol(Struct, eq=False):
     """An unknown number of axes: ``*x.shape[:-1]``, or the whole shape of a parameter ``x``.
 
     Attributes:
@@ -37,21 +37,16 @@ class AxesSymbol:
         is_given: whether the array is a parameter or a field.
     """
 
-    __slots__ = ("after", "ahead", "is_given", "joined", "name", "serial")
-
-    def __init__(self, name: str = "", ahead: int = 0, after: int = 0) -> None:
-        """Make a symbol that differs from all others."""
-        self.name = name
-        self.ahead, self.after = ahead, after
-        self.is_given = False
-        self.joined: tuple[ArrayShape, ArrayShape, tuple[Integer, ...]] | None = None
-        self.serial = next(_serial)
+    name: str = ""
+    ahead: int = 0
+    after: int = 0
+    is_given: bool = False
+    joined: tuple[ArrayShape, ArrayShape, tuple[Integer, ...]] | None = None
+    serial: int = field(default_factory=_serial.__next__)
 
     def inner(self, ahead: int, after: int) -> AxesSymbol:
         """Return the axes without the first and the last ones."""
-        made = AxesSymbol(self.name, self.ahead + ahead, self.after + after)
-        made.is_given = self.is_given
-        return made
+        return AxesSymbol(self.name, self.ahead + ahead, self.after + after, self.is_given)
 
     def axis_name(self, at: int) -> str:
         """Return the name of an axis, counted from the end if negative: ``x.0``."""

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Condition
     from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
-    Evaluator = Callable[["Machine", Frame, Any], Any]
-    Executor = Callable[["Machine", Frame, Any], bool | None]
+    Handler = Callable[["Machine", Frame, Any], Any]
 
 #: Calls inside each other.
 DEEPEST = 24
@@ -402,8 +401,8 @@ def _name_of(node: ast.expr) -> str:
 
 
 #: By type of node: expressions give values, statements False where the program can't go on.
-EVALUATORS: dict[type[ast.AST], Evaluator] = {}
-EXECUTORS: dict[type[ast.AST], Executor] = {}
+EVALUATORS: dict[type[ast.AST], Handler] = {}
+EXECUTORS: dict[type[ast.AST], Handler] = {}
 
 
 #: Functions of modules that import this one's users, by name.
@@ -425,23 +424,19 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
     LINKS["assign"](machine, frame, target, value)
 
 
-def evaluates(*kinds: type[ast.AST]) -> Callable[[Evaluator], Evaluator]:
-    """Register the evaluation of expressions of some types."""
+def _registers(
+    table: dict[type[ast.AST], Handler],
+) -> Callable[..., Callable[[Handler], Handler]]:
+    """Make the decorator of what handles nodes of some types."""
 
-    def register(function: Evaluator) -> Evaluator:
-        for kind in kinds:
-            EVALUATORS[kind] = function
-        return function
+    def of(*kinds: type[ast.AST]) -> Callable[[Handler], Handler]:
+        def register(function: Handler) -> Handler:
+            table.update(dict.fromkeys(kinds, function))
+            return function
 
-    return register
+        return register
+
+    return of
 
 
-def executes(*kinds: type[ast.AST]) -> Callable[[Executor], Executor]:
-    """Register the execution of statements of some types."""
-
-    def register(function: Executor) -> Executor:
-        for kind in kinds:
-            EXECUTORS[kind] = function
-        return function
-
-    return register
+evaluates, executes = _registers(EVALUATORS), _registers(EXECUTORS)

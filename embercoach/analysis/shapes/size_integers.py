@@ -14,6 +14,8 @@ from itertools import count
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -38,7 +40,7 @@ class AnyInt(Enum):
 ANY_INT = AnyInt.ANY
 
 
-class SizeSymbol:
+class SizeSymbol(Struct, eq=False):
     """One unknown integer of one place: an element of a shape, an argument, an attribute.
 
     Attributes:
@@ -55,33 +57,21 @@ class SizeSymbol:
         quotient: for one that is a whole symbol divided by a divisor of it, these two.
     """
 
-    __slots__ = (
-        "is_foreign",
-        "is_joined",
-        "is_local",
-        "is_loop",
-        "is_named",
-        "key",
-        "name",
-        "place",
-        "quotient",
-        "serial",
-    )
+    name: str
+    is_named: bool = True
+    place: object = None
+    is_local: bool = True
+    is_foreign: bool = False
+    is_joined: bool = False
+    is_loop: bool = False
+    quotient: tuple[SizeSymbol, int | SizeExpr] | None = None
+    serial: int = field(default_factory=_serial.__next__)
+    #: What it is sorted by.
+    key: tuple[object, ...] = ()
 
-    def __init__(
-        self, name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
-    ) -> None:
-        """Make a symbol that differs from all others."""
-        self.is_local = is_local
-        self.is_loop = False
-        self.is_foreign = False
-        self.is_joined = False
-        self.quotient: tuple[SizeSymbol, int | SizeExpr] | None = None
-        self.name = name
-        self.serial = next(_serial)
-        self.is_named = is_named
-        self.place = place
-        self.key: tuple[object, ...] = (0, self.serial)
+    def __post_init__(self) -> None:
+        """Set the key."""
+        self.key = (0, self.serial)
 
     @property
     def nested(self) -> int:

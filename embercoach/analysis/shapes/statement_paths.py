@@ -6,6 +6,7 @@ import ast
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from embercoach.analysis.shapes import function_runs
@@ -265,17 +266,15 @@ def _match(machine: Machine, frame: Frame, node: ast.Match) -> bool:
 EXACT_ROUNDS = 2
 
 
-class _Loop:
-    """The states in which the rounds of a loop end by ``break`` and ``continue``."""
+class _Loop(Struct):
+    """The states in which the rounds of a loop end by ``break`` and ``continue``.
 
-    __slots__ = ("breaks", "continues", "frame", "targets")
+    targets: the names that each round assigns before it reads them.
+    """
 
-    def __init__(self, frame: Frame, target: ast.expr | None = None) -> None:
-        self.frame = frame
-        #: The names that each round assigns before it reads them.
-        self.targets = _names_in(target)
-        self.breaks: list[Snapshot] = []
-        self.continues: list[Snapshot] = []
+    targets: frozenset[str] = frozenset()
+    breaks: list[Snapshot] = field(default_factory=list)
+    continues: list[Snapshot] = field(default_factory=list)
 
 
 def _names_in(target: ast.expr | None) -> frozenset[str]:
@@ -286,17 +285,12 @@ def _names_in(target: ast.expr | None) -> frozenset[str]:
     return frozenset()
 
 
-@executes(ast.Break)
-def _break(machine: Machine, frame: Frame, node: ast.Break) -> bool:
+@executes(ast.Break, ast.Continue)
+def _jump(machine: Machine, frame: Frame, node: ast.Break | ast.Continue) -> bool:
     if frame.loops:  # Python refuses one elsewhere
-        frame.loops[-1].breaks.append(machine.heap.snapshot(frame))
-    return False
-
-
-@executes(ast.Continue)
-def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
-    if frame.loops:
-        frame.loops[-1].continues.append(machine.heap.snapshot(frame))
+        loop = frame.loops[-1]
+        states = loop.breaks if type(node) is ast.Break else loop.continues
+        states.append(machine.heap.snapshot(frame))
     return False
 
 
@@ -304,7 +298,7 @@ def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
 def _for(machine: Machine, frame: Frame, node: ast.For) -> bool:
     value = machine.heap.value(machine.evaluate(frame, node.iter))
     held = iterated_items(machine, iterable_of(ShapeSite(machine, frame, node), value))
-    loop = _Loop(frame, node.target)
+    loop = _Loop(_names_in(node.target))
     frame.loops.append(loop)
     try:
         if held.items is not None and len(held.items) <= MOST_ROUNDS:
@@ -506,7 +500,7 @@ def _while(machine: Machine, frame: Frame, node: ast.While) -> bool:
     if truth is False:
         return machine.execute(frame, node.orelse)
     is_endless = type(node.test) is ast.Constant and bool(node.test.value)
-    loop = _Loop(frame)
+    loop = _Loop()
     frame.loops.append(loop)
     try:
         _rounds(machine, frame, node.body, loop, lambda: _begins(machine, frame, node))

@@ -303,14 +303,8 @@ def _with_cells(old: Cells, place: Pointer, value: Result) -> Cells:
             known[(place.member + name, index + at)] = part
         stale = old.stale if value.stale is None else (old.stale or 0) | value.stale
         return Cells(known, stale)
-    if isinstance(value, Bundle):
-        for k, part in enumerate(value.parts):
-            known[(place.member, at + k)] = part
-    elif place.type.width > 1:
-        for k in range(place.type.width):
-            known[(place.member, at + k)] = value
-    else:
-        known[(place.member, at)] = value
+    parts = value.parts if isinstance(value, Bundle) else (value,) * place.type.width
+    known.update({(place.member, at + k): part for k, part in enumerate(parts)})
     return Cells(known, old.stale)
 
 

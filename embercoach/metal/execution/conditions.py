@@ -154,9 +154,7 @@ def _extended(conditions: Conditions, new: Condition) -> Conditions | None:
 
 def _bounds(condition: Condition, terms: _Terms) -> bool:
     """Return whether a condition bounds the same as others do, or a multiple of it."""
-    if condition.varies:
-        return False
-    bound = _bound(condition, 0)
+    bound = None if condition.varies else _bound(condition, 0)
     if bound is None:
         return False
     own = bound[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,8 @@ def loop(m: Machine, state: State, node: Loop) -> None:
             _skip(m, state, node)
             break
         if not _turn(m, state, node, exits):
-            opened += _is_open(state, exits)
+            # It depends on something unknown who left the loop, and somebody stayed.
+            opened += any(path.lanes & state.lanes for path in exits)
         turns += 1
     exits.append(state)
     _meet(m, state, exits)
@@ -122,14 +124,13 @@ def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     if node.condition is None:
         return True
     condition = truth(m.pool, evaluate_number(m, state, node.condition))
-    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=False)
-    if lanes:
-        exits.append(state.fork(lanes, conditions))
-    left = lanes
-    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=True)
-    both_ways = bool(left & lanes)
-    state.lanes, state.conditions = lanes, conditions
-    return not both_ways
+    left, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=False)
+    if left:
+        exits.append(state.fork(left, conditions))
+    state.lanes, state.conditions = narrow(
+        m.pool, state.lanes, state.conditions, condition, holds=True
+    )
+    return not left & state.lanes
 
 
 def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
@@ -146,11 +147,6 @@ def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
     if state.lanes and node.step is not None:
         evaluate(m, state, node.step)
     return through
-
-
-def _is_open(state: State, exits: list[State]) -> bool:
-    """Return whether it depends on something unknown who left the loop, and somebody stayed."""
-    return bool(state.lanes) and any(path.lanes & state.lanes for path in exits)
 
 
 def _synchronizes(m: Machine, node: Loop) -> bool:
@@ -216,9 +212,7 @@ def _blurred(m: Machine, bound: Binding) -> Binding:
         return Cells({}, bits)
     if isinstance(bound, Reference):
         return bound
-    return Pointer(
-        bound.root, bound.memory, m.pool.unknown("later"), bound.type, bound.member, known=False
-    )
+    return bound._replace(offset=m.pool.unknown("later"), known=False)
 
 
 @link("execute")
@@ -306,13 +300,8 @@ def _fill(
             _fill(m, state, part, known)
             continue
         value = evaluate(m, state, part)
-        if isinstance(value, Bundle):
-            for component in value.parts:
-                known["", len(known)] = component
-        elif isinstance(value, LaneValue | Pointer):
-            known["", len(known)] = value
-        else:
-            known["", len(known)] = m.pool.unknown()
+        for one in value.parts if isinstance(value, Bundle) else (value,):
+            known["", len(known)] = m.pool.unknown() if isinstance(one, Cells) else one
 
 
 def _choose(m: Machine, state: State, node: If) -> None:
@@ -331,13 +320,10 @@ def _choose(m: Machine, state: State, node: If) -> None:
 def _meet(m: Machine, state: State, paths: list[State]) -> None:
     """The state becomes that of the paths that are left."""
     left = [path for path in paths if path.lanes]
-    if not left:
+    if left:
+        state.become(reduce(partial(met, m.pool), left))
+    else:
         state.lanes = 0
-        return
-    found = left[0]
-    for path in left[1:]:
-        found = met(m.pool, found, path)
-    state.become(found)
 
 
 def _switch(m: Machine, state: State, node: Switch) -> None:
@@ -443,13 +429,11 @@ def follow(
     except RecursionError:
         too_deep = True
         lost += (body.spot,)
-    gaps = (*lost, *m.gaps)
-    events = tuple(m.events)
     return Trace(
         configuration,
         threads,
-        events,
-        gaps,
+        tuple(m.events),
+        (*lost, *m.gaps),
         m.pool.steps,
         too_deep=too_deep,
         cut_short=m.cut_short,

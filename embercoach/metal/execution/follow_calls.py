@@ -106,15 +106,12 @@ def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
     if not all(widths) or not widths or node.type.width == 1:
         values = [number(m, state, g, a) for g, a in zip(given, arguments, strict=True)]
         return _applied(m, node, values)
-    width = max(widths)
     parts: list[LaneValue] = []
-    for k in range(width):
-        values = []
-        for g, argument in zip(given, arguments, strict=True):
-            if isinstance(g, Bundle):
-                values.append(g.parts[min(k, len(g.parts) - 1)])
-            else:
-                values.append(number(m, state, g, argument))
+    for k in range(max(widths)):
+        values = [
+            g.parts[min(k, len(g.parts) - 1)] if isinstance(g, Bundle) else number(m, state, g, a)
+            for g, a in zip(given, arguments, strict=True)
+        ]
         parts.append(_applied(m, node, values))
     return Bundle(tuple(parts))
 

@@ -138,10 +138,6 @@ def _number(m: Machine, _state: State, node: NumberLiteral) -> LaneValue:
     return m.pool.symbol("number", (node.value,)) if known is None else LaneValue(known)
 
 
-def _cast(m: Machine, state: State, node: Cast) -> Result:
-    return cast(m, state, node, evaluate(m, state, node.operand))
-
-
 def _opaque(m: Machine, state: State, node: OpaqueExpression) -> Result:
     """Return a value that is not known; what is not even understood may have done anything."""
     if node.why == "not understood: what is called":
@@ -351,7 +347,7 @@ RULES |= {
     Member: _part,
     Assign: lambda m, state, node: assign(m, state, node)[0],
     Unary: _unary,
-    Cast: _cast,
+    Cast: lambda m, state, node: cast(m, state, node, evaluate(m, state, node.operand)),
     Conditional: conditional,
     Call: _called,
     Construct: _construct,

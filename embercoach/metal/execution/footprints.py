@@ -254,9 +254,7 @@ def differ(first: Access, second: Access, one: int, other: int) -> bool:
         return True
     if left.origin.blurred or right.origin.blurred:
         return False
-    if left.terms != right.terms:
-        return True
-    if left.offset(one) != right.offset(other):
+    if left.terms != right.terms or left.offset(one) != right.offset(other):
         return True
     distinguishing = SIMD if one // SIMD_WIDTH != other // SIMD_WIDTH else 0
     if one % SIMD_WIDTH != other % SIMD_WIDTH:

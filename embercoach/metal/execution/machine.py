@@ -213,9 +213,24 @@ class Machine(Struct):
             if kind == "read"
             else self._choices(state, place.offset)
         )
+        spot, function = (by.spot, by.name) if isinstance(by, Call) else (by, "")
+        interval = state.threadgroup if place.memory == "threadgroup" else state.device
         for lanes, conditions, offset in choices:
-            self._event(
-                state, kind, place._replace(offset=offset), value, by, Mask(lanes, conditions)
+            self.events.append(
+                Access(
+                    kind,
+                    place.root,
+                    place.memory,
+                    offset,
+                    value,
+                    Mask(lanes, conditions),
+                    interval,
+                    state.phase,
+                    spot,
+                    self.width(place),
+                    place.member,
+                    function,
+                )
             )
 
     def _choices(self, state: State, offset: LaneValue) -> list[tuple[int, Conditions, LaneValue]]:
@@ -280,36 +295,6 @@ class Machine(Struct):
             if lanes:
                 found.append((lanes, conditions, side))
         return found
-
-    def _event(
-        self,
-        state: State,
-        kind: AccessKind,
-        place: Pointer,
-        value: LaneValue | None,
-        by: Spot | Call,
-        mask: Mask,
-    ) -> None:
-        if place.root is None:
-            return
-        spot, function = (by.spot, by.name) if isinstance(by, Call) else (by, "")
-        interval = state.threadgroup if place.memory == "threadgroup" else state.device
-        self.events.append(
-            Access(
-                kind,
-                place.root,
-                place.memory,
-                place.offset,
-                value,
-                mask,
-                interval,
-                state.phase,
-                spot,
-                self.width(place),
-                place.member,
-                function,
-            )
-        )
 
 
 def attributes_of(configuration: Configuration, pool: SymbolPool) -> dict[str, LaneValue | Bundle]:

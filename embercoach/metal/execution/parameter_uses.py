@@ -237,9 +237,8 @@ def _mismatch(name: Name, path: Path) -> str | None:
     kind = name.type
     if isinstance(path[-1], Member):
         field = path[-1].field
-        if kind.width == 1:
-            return f"has no component `.{field}`"
-        return f"has no component `.{field}`" if set(field) & set("wa") else None
+        is_missing = kind.width == 1 or set(field) & set("wa")
+        return f"has no component `.{field}`" if is_missing else None
     if kind.width == 1:
         return None
     current: Node = name

@@ -127,18 +127,10 @@ def moved(
     if index == ZERO or not pointer.known:
         return pointer
     stride = stride_of(pointer.type, root)
-    inner = pointer.member and pointer.offset != ZERO
-    if stride is None or inner:
-        return Pointer(
-            pointer.root,
-            pointer.memory,
-            pool.unknown("offset"),
-            pointer.type,
-            pointer.member,
-            known=False,
-        )
+    if stride is None or (pointer.member and pointer.offset != ZERO):
+        return pointer._replace(offset=pool.unknown("offset"), known=False)
     offset = add(pool, pointer.offset, multiply(pool, index, LaneValue(stride)), sign)
-    return Pointer(pointer.root, pointer.memory, offset, pointer.type, pointer.member)
+    return pointer._replace(offset=offset)
 
 
 Environment = dict["Variable", Binding]
@@ -173,11 +165,8 @@ class State(Struct):
 
     def become(self, other: State) -> None:
         """Take another path's place."""
-        self.lanes, self.conditions, self.variables = (
-            other.lanes,
-            other.conditions,
-            other.variables,
-        )
+        self.lanes, self.conditions = other.lanes, other.conditions
+        self.variables = other.variables
         self.phase, self.threadgroup, self.device = other.phase, other.threadgroup, other.device
 
 
@@ -257,10 +246,8 @@ def _joined_cells(pool: SymbolPool, chooser: LaneValue, one: Cells, other: Cells
 
 
 def _joined_pointers(pool: SymbolPool, chooser: LaneValue, one: Pointer, other: Pointer) -> Pointer:
-    same = (one.root, one.memory, one.type, one.member, one.known)
-    if same == (other.root, other.memory, other.type, other.member, other.known):
-        offset = choose(pool, chooser, one.offset, other.offset)
-        return Pointer(one.root, one.memory, offset, one.type, one.member, one.known)
+    if one._replace(offset=other.offset) == other:
+        return one._replace(offset=choose(pool, chooser, one.offset, other.offset))
     root = one.root if one.root is other.root else None
     memory = one.memory if one.memory == other.memory else "device"
     return Pointer(root, memory, pool.unknown("offset"), one.type, "", known=False)

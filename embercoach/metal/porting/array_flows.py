@@ -39,7 +39,7 @@ from embercoach.metal.program.types import is_address
 from embercoach.metal.program.walk import base, below, changed, children, with_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from embercoach.metal.program.nodes import Expression, MetalFunction, Program, Variable
     from embercoach.metal.program.walk import Node, Path
@@ -447,10 +447,18 @@ class Keys:
 
     def _address(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         """Return what is added up to an address."""
+        return self._deeper(self._sum, node, numbers)
+
+    def _deeper(
+        self,
+        rule: Callable[[Expression, dict[Variable, int]], Key | None],
+        node: Expression,
+        numbers: dict[Variable, int],
+    ) -> Key | None:
         if self._depth == _MAX_DEPTH:
             return None
         self._depth += 1
-        found = self._sum(node, numbers)
+        found = rule(node, numbers)
         self._depth -= 1
         return found
 
@@ -485,12 +493,7 @@ class Keys:
 
     def _value(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         self._work -= 1
-        if self._work < 0 or self._depth == _MAX_DEPTH:
-            return None
-        self._depth += 1
-        found = self._key(node, numbers)
-        self._depth -= 1
-        return found
+        return None if self._work < 0 else self._deeper(self._key, node, numbers)
 
     def _key(self, node: Expression, numbers: dict[Variable, int]) -> Key | None:
         if isinstance(node, NumberLiteral):

@@ -46,6 +46,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn  # noqa: F401
 
+from embercoach.analysis.shapes import table
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     AnyScalar,
@@ -242,15 +243,9 @@ def draws(*names: str, **options: Any) -> Callable[[Callable[[Draw], Call]], Any
 @cache
 def load() -> Mapping[str, Drawn]:
     """The draws of all files, and transfer functions with them."""
-    for folder, package in (
-        (Path(sys.modules[Requirements.__module__].__file__).parent / "table", None),
-        (Path(__file__).parent, "tests.analysis.shapes"),
-    ):
-        for path in sorted(folder.glob("*.py" if package is None else "draws_*.py")):
-            if path.stem != "__init__":
-                importlib.import_module(
-                    f"{package or 'embercoach.analysis.shapes.table'}.{path.stem}"
-                )
+    table.load()
+    for path in sorted(Path(__file__).parent.glob("draws_*.py")):
+        importlib.import_module(f"tests.analysis.shapes.{path.stem}")
     return DRAWS
 
 
@@ -263,31 +258,31 @@ def dtype_named(name: str) -> mx.Dtype:
     return getattr(mx, "bool_" if name == "bool" else name)  # type: ignore[no-any-return]
 
 
+def each(convert: Callable[[Any], Any], value: Any) -> Any:
+    """The value with what its tuples, lists, dictionaries and slices hold converted."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(each(convert, item) for item in value)
+    if kind is dict:
+        return {key: each(convert, item) for key, item in value.items()}
+    if kind is slice:
+        return slice(*(each(convert, part) for part in (value.start, value.stop, value.step)))
+    return convert(value)
+
+
 def as_mlx(value: Any) -> Any:
     """The argument that MLX gets."""
-    kind = type(value)
-    if kind is ShapedArray:
+    if type(value) is ShapedArray:
         return mx.zeros(value.shape.head, dtype_named(value.dtype))
-    if kind is tuple or kind is list:
-        return kind(map(as_mlx, value))
-    if kind is dict:
-        return {key: as_mlx(item) for key, item in value.items()}
-    if kind is DTypeValue:
+    if type(value) is DTypeValue:
         return dtype_named(value.dtype)
-    if kind is slice:
-        return slice(as_mlx(value.start), as_mlx(value.stop), as_mlx(value.step))
-    return int(value) if kind is Size else value
+    return unmarked(value)
 
 
 def plain(value: Any) -> Any:
     """The value of a result of MLX."""
     if isinstance(value, mx.array):
         return ShapedArray(ArrayShape(value.shape), str(value.dtype)[9:])
-    if isinstance(value, (tuple, list)):
-        kind = tuple if isinstance(value, tuple) else list
-        return kind(map(plain, value))
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
     return DTypeValue(str(value)[9:]) if isinstance(value, mx.Dtype) else value
 
 
@@ -311,7 +306,7 @@ def run_mlx(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
     """What MLX returns, or the text of what it raises."""
     run = DRAWS[name].run or mlx_function(name)
     try:
-        return plain(run(*as_mlx(args), **as_mlx(kwargs))), ""
+        return each(plain, run(*each(as_mlx, args), **each(as_mlx, kwargs))), ""
     except Exception as error:  # noqa: BLE001
         return None, f"{type(error).__name__}: {str(error)[:150]}"
 
@@ -414,9 +409,7 @@ class Symbols:
             return kind(map(self.value, value))
         if kind is dict:
             return {key: self.value(item) for key, item in value.items()}
-        if kind is slice:
-            return slice(self.value(value.start), self.value(value.stop), self.value(value.step))
-        return value
+        return each(self.value, value) if kind is slice else value
 
 
 # Comparing
@@ -546,7 +539,7 @@ def compare_known(
 ) -> str | None:
     """Compare a call of known sizes."""
     try:
-        value, requirements, failed = infer(name, unmarked(args), unmarked(kwargs))
+        value, requirements, failed = infer(name, each(unmarked, args), each(unmarked, kwargs))
     except TypeError as error:
         return None if raised.startswith("TypeError") else f"{error!r}; MLX: {raised or found}"
     except Exception as error:  # noqa: BLE001
@@ -604,17 +597,8 @@ def compare_symbolic(
 
 
 def unmarked(value: Any) -> Any:
-    """Arguments with plain integers for sizes."""
-    kind = type(value)
-    if kind is Size:
-        return int(value)
-    if kind is tuple or kind is list:
-        return kind(map(unmarked, value))
-    if kind is dict:
-        return {key: unmarked(item) for key, item in value.items()}
-    if kind is slice:
-        return slice(unmarked(value.start), unmarked(value.stop), unmarked(value.step))
-    return value
+    """An argument with a plain integer for a size."""
+    return int(value) if type(value) is Size else value
 
 
 #: The symbols of a call that has none.

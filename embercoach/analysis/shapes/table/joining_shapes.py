@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
@@ -58,7 +59,6 @@ def list_argument(requirements: Requirements, value: object) -> list[ShapedArray
 @transfer("concatenate", "concat")
 def concatenate(requirements: Requirements, arrays: object, axis: object = 0) -> object:
     """``mx.concatenate``: sizes are equal but along the axis."""
-    given = arrays
     if isinstance(arrays, ShapedArray):
         return UNKNOWN
     found = list_argument(requirements, arrays)
@@ -66,12 +66,9 @@ def concatenate(requirements: Requirements, arrays: object, axis: object = 0) ->
         return ShapedArray(unknown_shape())
     if not found:
         requirements.refuse("there are no arrays")
-    assert isinstance(given, (tuple, list))
-    dtype = meeting_dtype(tuple(given))
+    dtype = meeting_dtype(tuple(found))
     if axis is None:
-        total: Integer = 0
-        for array in found:
-            total = add(total, array.shape.elements)
+        total = reduce(add, (array.shape.elements for array in found))
         return ShapedArray(ArrayShape((total,)), dtype)
     if not is_integer(axis):
         return ShapedArray(unknown_shape(), dtype)
@@ -88,9 +85,7 @@ def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object)
         return shape_of_rank(shapes[0].rank)
     if any(shape.middle is not shapes[0].middle for shape in shapes):
         return replaced(_common_tail(shapes), (at,), (ANY_INT,))
-    total: Integer = 0
-    for shape in shapes:
-        total = add(total, shape.size(at))
+    total = reduce(add, (shape.size(at) for shape in shapes))
     result = replaced(shapes[0], (at,), (total,))
     for shape in shapes[1:]:
         reason = f"{shapes[0]} and {shape} differ outside axis {axis}"
@@ -141,8 +136,7 @@ def stack(requirements: Requirements, arrays: object, axis: object = 0) -> objec
         return ShapedArray(unknown_shape())
     if not found:
         requirements.refuse("there are no arrays")
-    assert isinstance(arrays, (tuple, list))
-    dtype = meeting_dtype(tuple(arrays))
+    dtype = meeting_dtype(tuple(found))
     shapes = same_structure(requirements, found)
     result = shapes[0]
     for shape in shapes[1:]:
