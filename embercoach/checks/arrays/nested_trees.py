@@ -1,4 +1,4 @@
-"""API-022 and 027: trees of arrays taken for flat dictionaries, and objects that are no trees."""
+"""API-022 and 027: trees of arrays taken for flat dictionaries, and objects that are not trees."""
 
 from __future__ import annotations
 
