@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 from typing import TYPE_CHECKING
 
 from embercoach.checks import Project, check_source
@@ -73,6 +73,11 @@ def launched(
         f"             template=[{template}],\n"
         f"             output_shapes=[x.shape], output_dtypes=[{dtype}])[0]\n"
     )
+
+
+def in_function(head: str, body: str) -> str:
+    """A program of imports and the head of a function, and its body."""
+    return head + indent(dedent(body).strip(), "    ")
 
 
 def _source(program: str) -> str:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from textwrap import dedent, indent
+from functools import partial
 
 import pytest
 
-from tests.checks.findings import IMPORTS, codes, findings
+from tests.checks.findings import IMPORTS, codes, findings, in_function
 
 FIRST_LINE = IMPORTS.count("\n") + 1
 FAMILY = "DTYPE"
-
-
-def function(body: str) -> str:
-    """A function of a half ``h``, a single ``s``, integers ``i`` and an array ``x``."""
-    start = (
-        "import numpy as np\ndef work(h, s, i, x: mx.array, y):\n"
-        "    h = mx.zeros(3).astype(mx.float16)\n    s = mx.zeros(3).astype(mx.float32)\n"
-        "    i = mx.zeros(3).astype(mx.int32)\n"
-    )
-    return start + indent(dedent(body).strip(), "    ")
-
-
+#: A function of a half ``h``, a single ``s``, integers ``i`` and an array ``x``.
+function = partial(
+    in_function,
+    "import numpy as np\ndef work(h, s, i, x: mx.array, y):\n"
+    "    h = mx.zeros(3).astype(mx.float16)\n    s = mx.zeros(3).astype(mx.float32)\n"
+    "    i = mx.zeros(3).astype(mx.int32)\n",
+)
 BODY_LINE = FIRST_LINE + 5
 
 ONE_FINDING = [

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from textwrap import dedent, indent
+from functools import partial
 
 import pytest
 
-from tests.checks.findings import IMPORTS, codes, effect, findings
+from tests.checks.findings import IMPORTS, codes, effect, findings, in_function
 
 FIRST_LINE = IMPORTS.count("\n") + 1
 FAMILY = "GRAPH-BREAK"
-
-
-def function(body: str) -> str:
-    """A function of an array ``x``, arrays ``xs``, a number ``n`` and an unknown ``y``."""
-    start = (
-        "import logging, math, operator\nlogger = logging.getLogger(__name__)\n"
-        "def work(x: mx.array, xs: list[mx.array], n: int, y):\n"
-    )
-    return start + indent(dedent(body).strip(), "    ")
-
-
+#: A function of an array ``x``, arrays ``xs``, a number ``n`` and an unknown ``y``.
+function = partial(
+    in_function,
+    "import logging, math, operator\nlogger = logging.getLogger(__name__)\n"
+    "def work(x: mx.array, xs: list[mx.array], n: int, y):\n",
+)
 BODY_LINE = FIRST_LINE + 3
 
 ONE_FINDING = [

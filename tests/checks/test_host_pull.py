@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from textwrap import dedent, indent
+from functools import partial
 
 import pytest
 
-from tests.checks.findings import IMPORTS, codes, findings
+from tests.checks.findings import IMPORTS, codes, findings, in_function
 
 FIRST_LINE = IMPORTS.count("\n") + 1
 FAMILY = "HOST-PULL"
-
-
-def function(body: str) -> str:
-    """A function of an array ``x``, an ndarray ``a``, a number ``n`` and an unknown ``y``."""
-    start = (
-        "import pickle, struct\nimport numpy as np\nimport torch\n"
-        "def work(x: mx.array, a: np.ndarray, n: int, y):\n"
-    )
-    return start + indent(dedent(body).strip(), "    ")
-
-
+#: A function of an array ``x``, an ndarray ``a``, a number ``n`` and an unknown ``y``.
+function = partial(
+    in_function,
+    "import pickle, struct\nimport numpy as np\nimport torch\n"
+    "def work(x: mx.array, a: np.ndarray, n: int, y):\n",
+)
 BODY_LINE = FIRST_LINE + 4
 
 ONE_FINDING = [

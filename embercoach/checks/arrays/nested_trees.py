@@ -1,4 +1,4 @@
-"""API-022: trees of arrays taken for flat dictionaries, or for lists of their arrays."""
+"""API-022 and 027: trees of arrays taken for flat dictionaries, and objects that are not trees."""
 
 from __future__ import annotations
 
@@ -14,9 +14,19 @@ from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
-from embercoach.analysis.values.lattice import UNKNOWN, Instance, LibraryObject, Sequence, parts_of
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Class,
+    Instance,
+    LibraryObject,
+    NoneValue,
+    Sequence,
+    any_item,
+    options,
+    parts_of,
+)
 from embercoach.checks.arrays.module_attributes import has_parameters
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -326,3 +336,43 @@ def _has_dotted_keys(owner: Source, contents: Contents) -> bool:
 
 
 _ANY_LAYER = LibraryObject("mlx.nn.Module")
+
+
+@check("API-027", of=("mlx.core.eval", "mlx.core.async_eval"))
+def evaluated_object(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.eval(model.parameters(), optimizer)``."""
+    for argument in fact.arguments:
+        if argument.star:
+            continue
+        found = [o for o in options(argument.value) if type(o) is not NoneValue]
+        if not found or not all(map(_is_object, found)):
+            continue
+        text = module.parsed.code(argument.node)
+        is_optimizer = all(map(_is_optimizer, found))
+        shown = "an optimizer" if is_optimizer else "this object"
+        change = None
+        if is_optimizer:
+            edits = ((argument.node, f"{text}.state"),)
+            change = ProposedFix("Evaluate the state of the optimizer", safe=False, edits=edits)
+        yield Report.at(
+            fact,
+            node=argument.node,
+            message=f"`mx.eval` evaluates nothing of {shown}",
+            help="Pass its arrays, such as `optimizer.state`, or a list of them",
+            change=change,
+        )
+
+
+def _is_optimizer(value: Value) -> bool:
+    return isinstance(value, LibraryObject) and value.cls.startswith("mlx.optimizers.")
+
+
+def _is_object(value: Value) -> bool:
+    """Return whether a value is an optimizer, or an object that MLX does not walk through."""
+    if isinstance(value, Sequence):
+        item = any_item(value)
+        return isinstance(item, Instance) and _is_object(item)
+    if isinstance(value, Instance):
+        # A protocol stands for other classes, and a base of a library may be a dictionary.
+        return all(type(base) is Class for cls in lineage(value.info) for base in cls.bases)
+    return _is_optimizer(value)

@@ -1,4 +1,4 @@
-"""CALL: calls that a function or class of the project refuses, and arguments in another order."""
+"""CALL: calls that functions of the project refuse, and results that cannot be unpacked."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import libcst as cst
 
 from embercoach.analysis.calls.signatures import generated_signature, signature_of
 from embercoach.analysis.dataflow.contents import contents_of, root_name
+from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import assignment_counts
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.scopes import assignment_counts, display
+from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import ClassCall, LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.inheritance import lineage, subclasses
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
+    Array,
     ModuleRef,
     Transformed,
     Union,
     Value,
 )
-from embercoach.checks.fallbacks import REFUSED
+from embercoach.analysis.values.memo import kept_for_file
+from embercoach.checks.fallbacks import REFUSED, is_attempted
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -202,3 +206,69 @@ def _is_stub(function: FunctionInfo) -> bool:
         )
         for statement in contents_of(function.node.body).statements
     )
+
+
+#: Characters of a name that a message quotes.
+_LONGEST = 24
+
+
+class _Result(NamedTuple):
+    """A return statement, with how many results it has; 0 for one array."""
+
+    statement: cst.CSTNode
+    size: int
+
+
+@check("CALL-003")
+def uneven_results(fact: LocalCall | ProjectCall, module: Module) -> Iterator[Report]:
+    """``q, k, v = split(x)`` of a function that returns two for an empty array."""
+    statement, function = fact.place.statement, fact.function
+    if type(statement) is not cst.Assign or statement.value is not fact.node:
+        return
+    if isinstance(fact, ProjectCall) and not fact.is_certain:
+        return
+    targets = display(statement.targets[0].target)
+    if targets is None or len(targets) < 2:
+        return
+    results = _results(function, module)
+    uneven = next((one for one in results if one.size != len(targets)), None)
+    if uneven is None or all(one.size != len(targets) for one in results):
+        return
+    if _is_chosen(function) or is_attempted(module, statement):
+        return
+    what = f"{uneven.size} results" if uneven.size else "one array"
+    stop = Stop(uneven.statement, uneven.statement, f"here it returns {what}")
+    yield Report.at(
+        fact,
+        message=f"`{last_name(fact.node)[:_LONGEST]}()` may return {what}, not {len(targets)}",
+        help="Return as many results on all paths",
+        related=(stop,) if function.module is module else (),
+    )
+
+
+@kept_for_file
+def _results(function: FunctionInfo, module: Module) -> tuple[_Result, ...]:
+    """Return the results of a function of which it is known how many they are."""
+    found: list[_Result] = []
+    for value, statement in returned_by(function):
+        items, known = display(value), calls_of(module).get(value)
+        if items is not None:
+            found.append(_Result(statement, len(items)))
+        elif known is not None and type(known.result) is Array:
+            found.append(_Result(statement, 0))
+    return tuple(found)
+
+
+@kept_for_file
+def _is_chosen(function: FunctionInfo) -> bool:
+    """Return whether options or attributes decide which results there are."""
+    layout = layout_of(function.module, function)
+    own = {p.name for p in function.parameters if p.default is not None or p.star}
+    own.update(p.name for p in function.parameters[: function.is_method])
+    tests = [
+        level.owner.test
+        for _, statement in returned_by(function)
+        for level in layout.outward(statement)
+        if isinstance(level.owner, cst.If)
+    ]
+    return any(not own.isdisjoint(contents_of(test).names) for test in tests)

@@ -1,4 +1,4 @@
-"""GRAD-005 and GRAD-007: distances that may be 0, where the gradient of the root is NaN."""
+"""API-024, GRAD-005 and GRAD-007: deviations and distances that may be 0, which give NaN."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.values.facts import calls_of
-from embercoach.checks.arrays.compositions import MEAN, SUM, is_same, only_end, squared, taken
+from embercoach.analysis.values.facts import arithmetic_of, calls_of
+from embercoach.checks.arrays.compositions import (
+    MEAN,
+    SUM,
+    computing_call,
+    is_same,
+    only_end,
+    sides,
+    squared,
+    taken,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -136,3 +146,48 @@ def _keeps_all(index: cst.BaseSlice) -> bool:
         return index.lower is None and index.upper is None and index.step is None
     value = index.value if isinstance(index, cst.Index) else None
     return isinstance(value, cst.Ellipsis) or getattr(value, "value", None) == "None"
+
+
+_DEVIATION = "mlx.core.std"
+_ROOT = "mlx.core.sqrt"
+_VARIANCE = "mlx.core.var"
+
+
+@check("API-024", of=("mlx.core.divide",))
+def zero_deviation(fact: BinaryFact | CallFact, module: Module) -> Iterator[Report]:
+    """``(x - x.mean(axis=1)) / x.std(axis=1)``."""
+    operation = arithmetic_of(fact)
+    if operation is None or operation.operator != "/":
+        return
+    sources = sources_of(module)
+    if not _is_deviation(sources.of(fact, operation.right.node), sources):
+        return
+    if sides(sources.of(fact, operation.left.node), cst.Subtract, sources) is None:
+        return
+    if _is_compared(operation.right.node, fact, module):
+        return
+    yield Report.at(
+        fact,
+        message="division by a standard deviation, which is 0 for equal values",
+        help="Add a small number to it: `/ (std + 1e-6)`",
+    )
+
+
+def _is_compared(node: cst.BaseExpression, fact: Fact, module: Module) -> bool:
+    """Return whether the function asks for the value of a name, as in ``if std > 0:``."""
+    function = fact.place.function
+    body: cst.CSTNode = module.tree if function is None else function.node.body
+    compared = contents_of(body).of(cst.Comparison)
+    return isinstance(node, cst.Name) and any(
+        node.value in contents_of(one).names for one in compared
+    )
+
+
+def _is_deviation(source: Source, sources: Sources) -> bool:
+    call = computing_call(source, sources)
+    if call is None:
+        return False
+    if call.name == _ROOT and call.array is not None:
+        inner = computing_call(call.array, sources)
+        return inner is not None and inner.name == _VARIANCE
+    return call.name == _DEVIATION
