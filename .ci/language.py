@@ -6,9 +6,6 @@ Paths are files and folders of a checkout, by default all that the repository tr
 Python, comments, docstrings and literals of several words are texts; of Markdown, what is neither
 code nor a link's address; of schemas, keys and values; of other languages, comments and literals.
 Code in backticks is skipped everywhere.
-
-Without a path, the counts of each folder are compared with `.ci/language_counts.toml`, where they
-may only go down: one that is higher or lower is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -46,15 +42,12 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 TERMS = HERE / "language.toml"
-COUNTS = HERE / "language_counts.toml"
-HINT = "python -m tests.regenerate counts"
 #: Code in a text: no phrase runs across it.
 CODE = "\0"
 #: Files that hold the excluded words as data, and other people's text.
-NOT_OURS = {"language.toml", "language_counts.toml", "LICENSE"}
+NOT_OURS = {"language.toml", "LICENSE"}
 #: The characters on either side of a word in which a phrase that allows it may begin and end.
 LONGEST_PHRASE = 80
-#: The front matter of a rule's page.
 
 
 @dataclass(frozen=True)
@@ -311,52 +304,9 @@ def tracked(root: Path) -> list[str]:
     return sorted(name for name in ours if (root / name).is_file())
 
 
-def folder(name: str) -> str:
-    """The folder that a file is counted in: `embercoach/metal`, `docs`, or `.` at the top."""
-    parts = name.split("/")[:-1]
-    depth = 2 if parts[:1] == ["embercoach"] else 1
-    return "/".join(parts[:depth]) or "."
-
-
 def all_hits(root: Path = ROOT) -> list[Hit]:
     """The excluded words of a checkout, by file and line."""
     return sorted(hit for name in tracked(root) for hit in hits_in(root / name, name))
-
-
-def allowed_counts() -> dict[str, dict[str, int]]:
-    """The tables of `language_counts.toml`: what still is allowed, by folder and by measure."""
-    return tomllib.loads(COUNTS.read_text(encoding="utf-8"))
-
-
-def counts(hits: Iterable[Hit]) -> dict[str, int]:
-    """The number of excluded words of each folder."""
-    return dict(Counter(folder(hit.path) for hit in hits))
-
-
-def differences(found: dict[str, int], allowed: dict[str, int]) -> dict[str, str]:
-    """An error for each count that is not the allowed one."""
-    errors = {}
-    for name in sorted({*found, *allowed}):
-        count, limit = found.get(name, 0), allowed.get(name, 0)
-        if count > limit:
-            errors[name] = f"{name}: {count}, where {limit} are allowed"
-        elif count < limit:
-            errors[name] = f"{name}: {count}, fewer than the {limit} allowed: run `{HINT}`"
-    return errors
-
-
-def lower(table: str, found: dict[str, int]) -> None:
-    """Write the counts of a table that are lower than allowed; a higher one stays an error."""
-    head = COUNTS.read_text(encoding="utf-8").partition("\n\n[")[0]
-    tables = allowed_counts()
-    tables[table] = {name: min(found.get(name, 0), limit) for name, limit in tables[table].items()}
-    lines = [head]
-    for title, entries in tables.items():
-        lines += [
-            f"\n[{title}]",
-            *(f'"{name}" = {count}' for name, count in entries.items() if count),
-        ]
-    COUNTS.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def files_of(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -371,23 +321,18 @@ def files_of(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print excluded words, or the folders whose counts changed; 1 if there are any."""
+    """Print excluded words; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
     paths = parser.parse_args(arguments).paths
     if paths:
         hits = sorted(hit for path, name in files_of(paths) for hit in hits_in(path, name))
-        errors = list(map(str, hits))
     else:
         hits = all_hits()
-        found, allowed = counts(hits), allowed_counts()["words"]
-        more = {name for name, count in found.items() if count > allowed.get(name, 0)}
-        errors = [*differences(found, allowed).values()]
-        errors += [str(hit) for hit in hits if folder(hit.path) in more]
-    for error in errors:
-        print(error)
+    for hit in hits:
+        print(hit)
     print(f"{len(hits)} excluded words", file=sys.stderr)
-    return 1 if errors else 0
+    return 1 if hits else 0
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ Each test that compares such a part with today's names its command. Snapshots ar
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +17,6 @@ from tests.benchmarks.profile import page as profile_page
 from tests.docs import documents
 from tests.examples import readme
 from tests.examples.programs import ROOT, imported
-from tests.report import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,16 +26,6 @@ def schema() -> None:
     """Write the configuration's JSON Schema."""
     path = ROOT / "embercoach" / "config" / "embercoach.schema.json"
     path.write_text(rendered_json_schema(), encoding="utf-8")
-
-
-def counts() -> None:
-    """Write the counts of excluded words and of long messages that went down."""
-    language = imported(".ci/language.py")
-    language.lower("words", language.counts(language.all_hits()))
-    with tempfile.TemporaryDirectory() as folder:
-        found = messages.messages(Path(folder))
-    language.lower("messages", messages.measured(found))
-    click.echo(messages.described(found))
 
 
 def outputs() -> None:
@@ -70,7 +57,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "terminal": terminal,
     "advice": page.regenerate,
     "profile": profile_page.regenerate,
-    "counts": counts,
 }
 
 

@@ -13,9 +13,9 @@ import importlib.metadata
 import json
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -30,9 +30,6 @@ from tests.api_table.stub_sources import (
     StubSources,
     read_sources,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Forces evaluation of an array (or, `async_eval`, schedules it): the lazy graph ends here.
 SYNC = """

@@ -15,14 +15,12 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 QUERIES, K, PART, SAMPLE_PARTS = 1000, 10, 50_000, 4
 PROBES = (1, 4, 16, 64)

@@ -12,16 +12,14 @@ import importlib.util
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 from mlx import nn, optimizers
 
 from embercoach.trace.trace_session import TraceSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_and_sample"
 ROUNDS, STEPS = 30, 4

@@ -9,9 +9,9 @@ launch of a kernel of ours.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import mlx.core as mx
@@ -20,14 +20,10 @@ from embercoach.simulator import activate, report
 from xlstm_kernels import rms_norm, soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
+from xlstm_kernels.differentiation import Operation
 from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm import rows
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xlstm_kernels.differentiation import Operation
 
 #: The most that a kernel which is bound by memory may move, as a multiple of what it has to.
 BAR = 1.1

@@ -1,4 +1,4 @@
-"""The words that `.ci/language.toml` excludes: found in texts alone, and ever fewer."""
+"""The words that `.ci/language.toml` excludes: found in texts alone, and in none of ours."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ def found(folder: Path, name: str, text: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.sampled(0)
-def test_our_texts_have_no_more_excluded_words_than_before() -> None:
-    counts = language.counts(language.all_hits())
-    differences = language.differences(counts, language.allowed_counts()["words"])
-    assert differences == {}, "`python .ci/language.py` lists the words"
+def test_our_texts_have_no_excluded_words() -> None:
+    assert list(map(str, language.all_hits())) == []
 
 
 @pytest.mark.parametrize(
@@ -78,21 +76,3 @@ def test_words_are_found_in_texts_alone(
 )
 def test_literal_meanings_are_allowed(allowed: str, tmp_path: Path) -> None:
     assert found(tmp_path, "a.md", f"{allowed}\n") == []
-
-
-def test_a_count_that_changed_is_an_error() -> None:
-    errors = language.differences({"a": 2, "b": 1, "new": 1}, {"a": 1, "b": 2, "gone": 1})
-    assert errors == {
-        "a": "a: 2, where 1 are allowed",
-        "b": "b: 1, fewer than the 2 allowed: run `python -m tests.regenerate counts`",
-        "gone": "gone: 0, fewer than the 1 allowed: run `python -m tests.regenerate counts`",
-        "new": "new: 1, where 0 are allowed",
-    }
-
-
-def test_counts_go_down_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tmp_path / "counts.toml"
-    table.write_text('# why\n\n[words]\n"a" = 1\n"b" = 2\n"c" = 3\n\n[other]\n"x" = 1\n')
-    monkeypatch.setattr(language, "COUNTS", table)
-    language.lower("words", {"a": 5, "b": 1, "new": 1})
-    assert table.read_text() == '# why\n\n[words]\n"a" = 1\n"b" = 1\n\n[other]\n"x" = 1\n'

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
 from embercoach.simulator import activate
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _DTYPES = {np.dtype(np.float32): mx.float32, np.dtype(np.float16): mx.float16} | {
     np.dtype(f"{kind}{bits}"): getattr(mx, f"{kind}{bits}")

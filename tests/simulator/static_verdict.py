@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import mlx.core as mx
 
 from embercoach import rulebook
 from embercoach.checks import Project, check_source
+from tests.simulator.suite.case import Case
 from tests.simulator.suite.judgement import input_array
-
-if TYPE_CHECKING:
-    import mlx.core as mx
-
-    from tests.simulator.suite.case import Case
 
 #: The line of the program that the header starts on; the body follows.
 HEADER_LINE = 3

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.simulator.build.objects import build
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.reporting.compiler_errors import (
     LAUNCHED,
@@ -18,11 +19,6 @@ from embercoach.simulator.reporting.compiler_errors import (
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 from tests.metal.generated_text import generated_source
 from tests.rows import each_row
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embercoach.simulator.build.toolchain import Toolchain
 
 X = Input.of_shape("x", (16,), "float32")
 C = Input.of_shape("c", (4,), "float32")

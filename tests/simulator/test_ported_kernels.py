@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -11,10 +13,6 @@ import pytest
 
 from embercoach.metal.porting.ported_modules import ported_file
 from embercoach.simulator import activate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 KERNELS = """\
 #include <metal_stdlib>

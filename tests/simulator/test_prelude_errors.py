@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mlx.core as mx
 import pytest
@@ -11,13 +11,9 @@ import pytest
 from embercoach.metal.library import MLX_NAMES
 from embercoach.simulator import activate
 from embercoach.simulator.build.objects import HEADERS
+from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.reporting.compiler_errors import CompileError
 from tests.simulator.evaluation import launch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embercoach.simulator.build.toolchain import Toolchain
 
 
 def compiled(body: str, header: str = "") -> None:

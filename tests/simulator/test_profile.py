@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 import pytest
 
 from embercoach.simulator import activate
-from embercoach.simulator.profile.counts import combined, merged_vectors
+from embercoach.simulator.profile.counts import (
+    LaunchProfile,
+    LineCounts,
+    MemoryCounts,
+    combined,
+    merged_vectors,
+)
 from tests.simulator.evaluation import launch
-
-if TYPE_CHECKING:
-    from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
 
 THREADS = 64  # two simdgroups
 

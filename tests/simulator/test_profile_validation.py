@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from embercoach.simulator.profile.counts import MemoryCounts, merged_vectors
 from tests.benchmarks.profile import compare, page
-
-if TYPE_CHECKING:
-    pass
 
 CASES = compare.load()[1]
 ROWS = compare.rows(CASES)

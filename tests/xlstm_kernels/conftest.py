@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from embercoach.simulator import activate, report
+from embercoach.simulator import Recorder, activate, report
 from xlstm_kernels import executors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
-    from embercoach.simulator import Recorder
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mlx.core as mx
 import pytest
@@ -14,9 +14,6 @@ from tests.cuda.fake_gpu import FakeGpu, gpu
 from tests.xlstm_kernels.test_linted import launches
 from xlstm_kernels import by_size, executors, linalg, rms_norm, soft_cap
 from xlstm_kernels.executors import cuda as cuda_executor
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["gpu", "launches"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -28,9 +28,6 @@ from tests.xlstm_kernels.recurrent.oracle import SINGLE_STATE, lstm, single_stat
 from tests.xlstm_kernels.recurrent.slstm.oracle import slstm
 from tests.xlstm_kernels.test_rms_norm import oracle as rms
 from tests.xlstm_kernels.test_soft_cap import oracle as capped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EPS = 1e-5
 STEP = 1e-5

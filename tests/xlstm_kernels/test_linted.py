@@ -7,9 +7,9 @@ Here each one is written out whole, with a launch that an operator made of it, a
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jinja2
 import mlx.core as mx
@@ -17,19 +17,14 @@ import pytest
 
 import xlstm_kernels as pack
 from embercoach.checks import Project, check_metal, check_source
+from embercoach.finding import Finding
 from tests.benchmarks.profile.case import recording
 from xlstm_kernels import executors, linalg
 from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source
-from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search import FlatIndex, IVFFlatIndex, IVFPQIndex, top_k
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from embercoach.finding import Finding
-    from xlstm_kernels.kernel import Launch
-
-    Shapes = tuple[tuple[tuple[int, ...], mx.Dtype], ...]
+Shapes = tuple[tuple[tuple[int, ...], mx.Dtype], ...]
 
 pytestmark = pytest.mark.exhaustive
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"

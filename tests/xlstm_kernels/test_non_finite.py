@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -22,9 +22,6 @@ from xlstm_kernels import (
     seq_idx_from_cu_seqlens,
     slstm,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HEADS, STEPS, CHUNK = 2, 21, 8
 ENDS = (0, 5, 6, 13, 21)  # of chunks and of sequences are different places

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import threading
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import pytest
@@ -17,9 +17,6 @@ from xlstm_kernels import linalg, mLSTMBackend, mLSTMBackendConfig, search, soft
 from xlstm_kernels.differentiation import Arrays, differentiable
 from xlstm_kernels.executors import on_stream
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 X = mx.arange(1.0, 9.0).reshape(2, 4)
 MATRIX = mx.array([[4.0, 1.0], [1.0, 3.0]])

@@ -11,8 +11,8 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
@@ -22,9 +22,6 @@ from tests.benchmarks.advice.subjects import SUBJECTS
 from tests.benchmarks.gpu.check import report
 from tests.benchmarks.gpu.children import children
 from xlstm_kernels import executors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: A worker that compiles, or measures, for longer than this is stopped.
 WORKER_SECONDS = 400

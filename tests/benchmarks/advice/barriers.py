@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from tests.benchmarks.advice.piece import Piece, Variant, kernel, of_kernel
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _THREADGROUP = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 _SIMDGROUP = "simdgroup_barrier(mem_flags::mem_threadgroup);"

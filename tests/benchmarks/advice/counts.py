@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import mlx.core as mx
 
 from embercoach.simulator import activate
 from tests.benchmarks.advice.figures import Figure
+from tests.benchmarks.advice.piece import Piece
 from tests.benchmarks.advice.timing import differing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.benchmarks.advice.piece import Piece
 
 
 def counted(piece: Piece, inputs: Sequence[mx.array]) -> list[Figure]:

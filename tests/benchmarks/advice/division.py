@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from tests.benchmarks.advice.piece import Piece, Variant, of_kernel
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: Numbers below 2^20: their product with a divisor fits in 32 bits, as the reciprocal needs.
 _DIVISOR = 1021

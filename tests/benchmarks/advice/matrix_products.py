@@ -5,15 +5,12 @@ Sizes are multiples of 64, so that no variant checks bounds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import mlx.core as mx
 
 from tests.benchmarks.advice.piece import kernel
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 _PLACE = """

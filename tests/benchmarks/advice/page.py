@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.benchmarks import saved_figures
 from tests.benchmarks.advice.figures import Figure, read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = _DOCS / "kernel-advice.md"

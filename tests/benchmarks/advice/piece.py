@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from xlstm_kernels.kernel import Kernel
+import mlx.core as mx
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from xlstm_kernels.kernel import Kernel, Launch, Setting
 
-    import mlx.core as mx
-
-    from xlstm_kernels.kernel import Launch, Setting
-
-    Call = Callable[..., Sequence[mx.array]]
-    Draw = Callable[[], Sequence[mx.array]]
+Call = Callable[..., Sequence[mx.array]]
+Draw = Callable[[], Sequence[mx.array]]
 
 
 @dataclass(frozen=True, slots=True)

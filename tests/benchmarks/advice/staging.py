@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
@@ -19,9 +19,6 @@ from tests.benchmarks.advice.matrix_products import (
 )
 from tests.benchmarks.advice.piece import Piece, Variant, kernel, of_kernel
 from xlstm_kernels.kernel import Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 STAGED_SCALE = kernel(
     "advice_staged_scale",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from tests.benchmarks.advice.piece import Piece, Variant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 @cache

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from tests.benchmarks.advice import barriers, division, reductions, staging, streams, threadgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.benchmarks.advice.piece import Piece
+from tests.benchmarks.advice.piece import Piece
 
 #: Takes whether inputs are large; each subject is measured in one process.
 SUBJECTS: dict[str, Callable[[bool], Iterator[Piece]]] = {

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from tests.benchmarks.advice.piece import Piece, kernel, of_kernel
 from xlstm_kernels.kernel import Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def _launch(x: mx.array, *, threads: int, rounds: int = 0) -> Launch:

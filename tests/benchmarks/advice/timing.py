@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from tests.benchmarks.advice.figures import Figure
+from tests.benchmarks.advice.piece import Piece, Variant
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.benchmarks.advice.piece import Piece, Variant
-
-    Call = Callable[[], Sequence[mx.array]]
+Call = Callable[[], Sequence[mx.array]]
 
 #: Medians are of so many rounds.
 ROUNDS = 9

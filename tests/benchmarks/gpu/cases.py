@@ -6,12 +6,13 @@ they are MLX operations in float64 on the CPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 import xlstm_kernels as pack
 from tests.benchmarks.gpu.case import Case, normal
@@ -25,12 +26,7 @@ from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.norm import oracle as norm
 from xlstm_kernels.mlstm.naive import mlstm_naive
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 #: Steps of the mLSTM whose normaliser's terms cancel more than so many times are not judged: no
 #: arithmetic in float32 keeps the digits of such a sum.

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 import numpy as np
 
 import xlstm_kernels as pack
-from tests.benchmarks.gpu.case import Case, normal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.benchmarks.gpu.case import Numbers
+from tests.benchmarks.gpu.case import Case, Numbers, normal
 
 
 def complex_cases() -> Iterator[Case]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.benchmarks.gpu.case import Case
 from xlstm_kernels import DoubleFloat, default_backend
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import mlx.core as mx
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
-    Define = Callable[..., Numbers]
-    #: Takes the cotangent and the operands, returns the gradient in each operand.
-    Pull = Callable[..., Sequence[Numbers]]
+Numbers = NDArray[np.float64]
+Define = Callable[..., Numbers]
+#: Takes the cotangent and the operands, returns the gradient in each operand.
+Pull = Callable[..., Sequence[Numbers]]
 
 #: Greatest errors, in parts of the greatest number of a result.
 DIGITS = 1e-12

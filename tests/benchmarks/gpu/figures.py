@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.benchmarks import saved_figures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FORWARD, TRAINING = "forward", "forward and backward"
 OURS, EAGER, COMPILED, FAST, TRITON, TORCH = (

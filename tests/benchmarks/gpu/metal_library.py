@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from embercoach.cuda.cuda_kernel import cuda_kernel
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Function = Callable[..., Floats]
+Floats = NDArray[np.float64]
+Function = Callable[..., Floats]
 
 COUNT = 1 << 20
 #: Units in the last place that a function may be off, of `metal` and of `metal::fast`.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.benchmarks.gpu.figures import COMPILED, FAST, TORCH, TRITON, Figure, Report
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLORS = {COMPILED: "tab:blue", FAST: "tab:orange", TRITON: "tab:green", TORCH: "tab:red"}
 #: Height of a row in inches, and of title and legend.

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 import numpy as np
 
 import xlstm_kernels as pack
-from tests.benchmarks.gpu.case import Case, normal
+from tests.benchmarks.gpu.case import Case, Numbers, normal
 from tests.xlstm_kernels.quantized import oracle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.benchmarks.gpu.case import Numbers
 
 
 def quantized_cases() -> Iterator[Case]:

@@ -17,18 +17,15 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import mlx.core as mx
 
 import embercoach.cuda
 from embercoach.cuda.sanitizer import MISALIGNED, TOOLS, findings_in, sanitizer_command
+from tests.simulator.suite.case import Case
 from tests.simulator.suite.judgement import launched
 from tests.simulator.suite_cases import BUGS
-
-if TYPE_CHECKING:
-    from tests.simulator.suite.case import Case
 
 #: Accesses of device memory that leave what MLX allocates (a power of two of bytes), and reads of
 #: such memory before a write. Of others the tools know nothing: arrays of threads and threadgroups,

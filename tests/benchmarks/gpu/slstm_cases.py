@@ -6,24 +6,17 @@ steps and this seed, no two arguments are closer than 1e-5, in any dtype.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 import xlstm_kernels as pack
-from tests.benchmarks.gpu.case import Case, normal
+from tests.benchmarks.gpu.case import Case, Numbers, normal
 from tests.xlstm_kernels.recurrent.slstm import gradient_oracle as slstm_gradient
 from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from tests.benchmarks.gpu.case import Numbers
-
 
 _STEPS = 36
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 
 from xlstm_kernels import DoubleFloat, default_backend
 from xlstm_kernels.double_float.reductions import doubled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _OURS: dict[str, Callable[..., DoubleFloat]] = {
     "exp": lambda a: a.exp(),

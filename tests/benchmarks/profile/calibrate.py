@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,12 +17,7 @@ from msgspec.structs import replace
 from embercoach.simulator.profile.gpus import Family
 from embercoach.simulator.profile.prediction import predict
 from tests.benchmarks.profile.case import held_out
-from tests.benchmarks.profile.compare import H200, load, parts, rows, summary
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.benchmarks.profile.compare import Measured
+from tests.benchmarks.profile.compare import H200, Measured, load, parts, rows, summary
 
 ROUNDS = 200
 #: Weight of a constant's distance from its prior.

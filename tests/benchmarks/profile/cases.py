@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tests.benchmarks.profile.case import Case
 from tests.benchmarks.profile.micro import micro_cases
 from tests.benchmarks.profile.pack import pack_cases
 from tests.benchmarks.profile.packages import package_cases
-
-if TYPE_CHECKING:
-    from tests.benchmarks.profile.case import Case
 
 
 def cases() -> dict[str, Case]:

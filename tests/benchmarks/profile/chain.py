@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 # MLX reads them once. A graph holds at most 255 launches.
 os.environ["MLX_MAX_OPS_PER_BUFFER"] = "240"
@@ -18,13 +18,9 @@ os.environ["MLX_MAX_MB_PER_BUFFER"] = "1000000"
 
 import mlx.core as mx
 
+from tests.benchmarks.profile.case import Case, Launched
+from xlstm_kernels.executors import Executor
 from xlstm_kernels.executors.cuda import CudaExecutor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.benchmarks.profile.case import Case, Launched
-    from xlstm_kernels.executors import Executor
 
 #: Inputs are copied until a chain touches more than so many bytes, two L2 caches of an H200.
 COLD_BYTES = 100 * 2**20

@@ -9,22 +9,18 @@ import argparse
 import json
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from embercoach.simulator.profile.gpus import GPUS
+from embercoach.simulator.profile.counts import LaunchProfile
+from embercoach.simulator.profile.gpus import GPUS, Gpu
 from embercoach.simulator.profile.prediction import RESOURCES, predict
 from tests.benchmarks.profile.case import held_out
 from tests.benchmarks.profile.profiles import read
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from embercoach.simulator.profile.counts import LaunchProfile
-    from embercoach.simulator.profile.gpus import Gpu
 
 #: Figures that the documentation shows and a test keeps.
 SAVED = Path(__file__).resolve().parents[3] / "docs" / "images" / "profile-h200.json"

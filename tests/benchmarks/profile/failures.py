@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 _ALONE = "One simdgroup a threadgroup: 140 cycles for each dependent step; the cause is not known."
 _SERIAL = "The address of a read depends on the read before; the model overlaps reads."

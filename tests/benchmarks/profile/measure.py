@@ -10,16 +10,13 @@ import argparse
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.benchmarks import saved_figures
 from tests.benchmarks.gpu.check import report
 from tests.benchmarks.gpu.children import Start, children
 from tests.benchmarks.profile.cases import cases
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: A process that compiles, or measures, for longer than this is stopped.
 WORKER_SECONDS = 200

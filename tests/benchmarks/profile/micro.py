@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import mlx.core as mx
 
 from tests.benchmarks.profile import micro_compute
 from tests.benchmarks.profile.case import Case
 from tests.benchmarks.profile.micro_case import GROUP, F, H, U, micro
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def streamed(

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import mlx.core as mx
 
 from tests.benchmarks.profile.case import Case, Launched, random_array
-from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xlstm_kernels.kernel import Setting
+from xlstm_kernels.kernel import Kernel, Launch, Setting
 
 F, H, U = mx.float32, mx.float16, mx.uint32
 Shape = tuple[int, ...]

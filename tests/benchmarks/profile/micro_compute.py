@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import mlx.core as mx
 
+from tests.benchmarks.profile.case import Case
 from tests.benchmarks.profile.micro_case import ATOMICS, F, H, U, micro
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.benchmarks.profile.case import Case
 
 
 def micro_cases() -> Iterator[Case]:

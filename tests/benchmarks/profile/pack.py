@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -11,9 +11,6 @@ import numpy as np
 import xlstm_kernels as pack
 from tests.benchmarks.profile.case import Case, launch_of, random_array
 from xlstm_kernels import DoubleFloat, linalg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 F, H, B = mx.float32, mx.float16, mx.bfloat16
 

@@ -7,17 +7,15 @@ kernels on bfloat16, which CUDA does not multiply by a float without a conversio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import mlx.core as mx
 from mlx import nn
 
 from tests.simulator.packages.case import Data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
 
 LM = "mlx_lm.kernels"
 GATED = "mlx_lm.models.gated_delta"

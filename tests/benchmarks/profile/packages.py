@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import mlx.core as mx
 
 from tests.benchmarks.profile.case import Case, Launched, random_array
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 RECORDED = Path(".embercoach_corpus") / "profile-launches.json"
 #: Inputs of at most so many elements keep their values.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.benchmarks import saved_figures
 from tests.benchmarks.profile.case import held_out
 from tests.benchmarks.profile.compare import Row, load, parts, rows, summary
 from tests.benchmarks.profile.failures import REASONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "profile-validation.md"
 #: Begins the line before a table; its name follows.

@@ -7,8 +7,9 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 from msgspec import to_builtins
@@ -22,13 +23,9 @@ from embercoach.simulator.profile.counts import (
     MemoryCounts,
     merged_vectors,
 )
+from tests.benchmarks.profile.case import Case
 from tests.benchmarks.profile.cases import cases
 from xlstm_kernels.executors.metal import MetalExecutor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.benchmarks.profile.case import Case
 
 #: Seconds of a simulation.
 TIMEOUT = 300.0

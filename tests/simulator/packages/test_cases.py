@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,12 +25,6 @@ from . import (  # noqa: E402, F401
 )
 from .case import CASES, VERSIONS, Case, Flaw  # noqa: E402
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.simulator import Recorder
-
-
 #: All cases take a minute; every so many of them run in the default suite.
 SAMPLED = 8
 
@@ -49,7 +43,7 @@ def _package_modules() -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
+def recorder() -> Iterator[simulator.Recorder]:
     """Packages imported anew: many modules ask for Metal, and build kernels, when imported."""
     kept = _package_modules()
     try:
@@ -62,17 +56,17 @@ def recorder() -> Iterator[Recorder]:
 
 @pytest.mark.parametrize("case", CASES[::SAMPLED], ids=lambda case: case.name)
 @pytest.mark.sampled(6)
-def test_a_sample_matches_its_fallback(recorder: Recorder, case: Case) -> None:
+def test_a_sample_matches_its_fallback(recorder: simulator.Recorder, case: Case) -> None:
     _compare(recorder, case)
 
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_kernel_matches_fallback(recorder: Recorder, case: Case) -> None:
+def test_kernel_matches_fallback(recorder: simulator.Recorder, case: Case) -> None:
     _compare(recorder, case)
 
 
-def _compare(recorder: Recorder, case: Case) -> None:
+def _compare(recorder: simulator.Recorder, case: Case) -> None:
     _needs(case.package)
     before = len(recorder.launches)
     outcome = case.run()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from embercoach.simulator import activate
-from tests.simulator.suite.case import NOTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from embercoach.simulator import KernelFinding
-    from tests.simulator.suite.case import Array, Case
+from embercoach.simulator import KernelFinding, activate
+from tests.simulator.suite.case import NOTES, Array, Case
 
 #: Seconds after which a kernel that should end is taken not to, and one that should not.
 PATIENCE, SHORT_PATIENCE = 60.0, 0.4

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -13,9 +14,6 @@ import pytest
 
 from xlstm_kernels.checkpoints import convert_weights, create_model
 from xlstm_kernels.nn import xLSTM, xLSTMLMModel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.oracle
 VOCABULARY, STEPS, GREEDY = 53, 37, 64

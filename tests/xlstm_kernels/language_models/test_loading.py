@@ -6,8 +6,9 @@ import functools
 import json
 import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import pytest
@@ -24,9 +25,6 @@ from tests.xlstm_kernels.language_models.conftest import (
 from xlstm_kernels.checkpoints import CheckpointError, load
 from xlstm_kernels.checkpoints.quantization import quantize
 from xlstm_kernels.nn import xLSTM
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOKENS = mx.array([[3, 1, 4, 1, 5, 9, 2, 6]])
 INDEX = "model.safetensors.index.json"

@@ -7,20 +7,16 @@ others have to keep the bar.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.mlstm import oracle
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 ROUNDING = 2.0**-24
 # How much bigger the terms of a step may be than their sum for the bar of h to judge. Each term has

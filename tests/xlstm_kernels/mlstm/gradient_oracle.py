@@ -8,16 +8,13 @@ torch's autograd where torch is.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.xlstm_kernels.mlstm.oracle import log_sigmoid
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.floating]
+Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,11 @@ denominator's floor is exp(-m) + eps, as in the model xLSTM-7B. One conjugate of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.floating]
+Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ recurrence begins with, so that with an eps it is another function by some 1e-7:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.mlstm.comparing import Draw, wide
+from tests.xlstm_kernels.mlstm.comparing import Draw, Inputs, wide
 from tests.xlstm_kernels.mlstm.conftest import FORMS
 from tests.xlstm_kernels.mlstm.test_gradients import (
     BARS,
@@ -21,9 +21,6 @@ from tests.xlstm_kernels.mlstm.test_gradients import (
 )
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
-
-if TYPE_CHECKING:
-    from tests.xlstm_kernels.mlstm.comparing import Inputs
 
 pytestmark = pytest.mark.oracle
 # Seven heads of 64 steps: theirs takes whole chunks only.

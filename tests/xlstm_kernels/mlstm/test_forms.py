@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -16,9 +16,6 @@ from tests.xlstm_kernels.mlstm.conftest import FORMS
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 INF = math.inf
 ANY = settings(

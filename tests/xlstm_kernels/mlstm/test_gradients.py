@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mlx.core as mx
 import numpy as np
@@ -15,13 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.xlstm_kernels.mlstm.comparing import ROUNDING, Draw, draws, wide
+from tests.xlstm_kernels.mlstm.comparing import ROUNDING, Draw, Inputs, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.xlstm_kernels.mlstm.comparing import Inputs
 
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 # How much bigger the terms of a gradient may be than their sum for the bars to judge.

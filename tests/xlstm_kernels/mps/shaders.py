@@ -6,18 +6,15 @@ and strides; a float, which is float32; a list of integers, which are int64.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from embercoach.simulator.build import objects
 from embercoach.simulator.build.toolchain import find_toolchain
 from embercoach.simulator.child_process import host
-from embercoach.simulator.model import Buffer, Limits
+from embercoach.simulator.model import Buffer, BuiltKernel, Limits
 from embercoach.simulator.reporting.messages import described
-
-if TYPE_CHECKING:
-    from embercoach.simulator.model import BuiltKernel
 
 LIMITS = Limits()
 

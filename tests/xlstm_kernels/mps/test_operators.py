@@ -5,14 +5,12 @@ Texts run in the simulator on tensors of the CPU, and on a Mac on the GPU.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.xlstm_kernels.mps.shaders import Shaders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 torch: Any = pytest.importorskip("torch", reason="xlstm_kernels.mps needs PyTorch")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import mlx.core as mx
 import numpy as np
@@ -13,9 +13,6 @@ from mlx.utils import tree_flatten, tree_unflatten
 from tests.xlstm_kernels.conftest import relative_error
 from tests.xlstm_kernels.nn import oracle
 from xlstm_kernels.nn import xLSTM, xLSTMConfig, xLSTMLMModel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 VOCABULARY = 23
 BAR = 5e-6  # relative L2 error: that of one operator is 2e-6, and three blocks follow each other

@@ -6,21 +6,17 @@ Beck et al., "xLSTM 7B" (2025) for the mLSTM block, "xLSTM" (2024), figure 10, f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -16,9 +17,6 @@ import pytest
 
 from xlstm_kernels.checkpoints import convert_weights, create_model
 from xlstm_kernels.nn import xLSTM, xLSTMConfig
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.oracle
 STEPS = 70  # more than a chunk of theirs, and no multiple of one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mlx.core as mx
 import numpy as np
@@ -12,9 +12,6 @@ from tests.xlstm_kernels.recurrent.slstm import oracle
 from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, Case, judge
 from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
 from tests.xlstm_kernels.recurrent.slstm.oracle import STATE, VALUE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 M = 3  # the place of m among the states
 

@@ -8,14 +8,11 @@ lets nothing through, though m may be minus infinity too. And y is 0 where n is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 VALUE = 2e-6  # relative L2 error that y may have
 STATE = 1e-6  # and the others
