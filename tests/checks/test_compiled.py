@@ -636,6 +636,24 @@ class Block(nn.Module):
         y = self.fc(x)
         self.last = y
         return x + y
+
+class Dropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def __call__(self, x):
+        return self.drop(x)
+
+class Dropping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [Dropped() for _ in range(2)]
+
+    def __call__(self, x, cache=(None, None)):
+        for layer, _ in zip(self.layers, cache):
+            x = layer(x)
+        return x
 """
 
 #: Programs that import from another file.
@@ -692,6 +710,16 @@ def forward(x):
 
 def run(x):
     return forward(x), block.last
+""",
+    "COMPILE-001": """
+import mlx.core as mx
+from library import Dropping
+
+net = Dropping()
+
+@mx.compile  # reported
+def forward(x):
+    return net(x)
 """,
 }
 

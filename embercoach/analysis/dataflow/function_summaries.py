@@ -17,7 +17,7 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.dispatch import element_of, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import SCOPES, Kinds, dotted
 from embercoach.analysis.values.facts import (
@@ -61,10 +61,15 @@ def calls_in(info: FunctionInfo, module: Module) -> tuple[CallFact, ...]:
 def evaluated_calls(info: FunctionInfo) -> tuple[CallFact, ...]:
     """Return the calls in a function's text and in its inner functions, without their results.
 
-    Globals, attributes and parameters are known there, local variables are not. Parameters hold
-    what their annotation says, else an array.
+    Globals, attributes and parameters are known there, and the layers that a loop goes over; other
+    local variables are not. Parameters hold what their annotation says, else an array.
     """
     frame = frame_of(info)
+    for loop in contents_of(info.node.body).of(cst.For):
+        for target, iterable in _walked(loop.target, loop.iter):
+            item = element_of(frame, evaluate(frame, iterable))
+            if type(item) in (Instance, LibraryObject):
+                frame.names[target] = item
     found: list[CallFact] = []
     for node, statement in located_calls(info.node.body, info.statement, closed=(cst.ClassDef,)):
         callee: Value = evaluate(frame, node.func) if dotted(node.func) is not None else UNKNOWN
@@ -81,6 +86,19 @@ def evaluated_calls(info: FunctionInfo) -> tuple[CallFact, ...]:
         place = FactPlace(statement, info, 0, None, frozenset(), frozenset(), False)
         found.append(CallFact(node, place, callee, arguments, UNKNOWN))
     return tuple(found)
+
+
+def _walked(
+    target: cst.BaseExpression, iterable: cst.BaseExpression
+) -> Iterator[tuple[str, cst.BaseExpression]]:
+    """Yield the names of a loop with what each goes over: ``zip(self.layers, cache)``."""
+    name = dotted(iterable.func) if isinstance(iterable, cst.Call) else None
+    if isinstance(target, cst.Name) and dotted(iterable) is not None:
+        yield target.value, iterable
+    elif isinstance(target, cst.Tuple) and isinstance(iterable, cst.Call):
+        parts = target.elements[name == "enumerate" :] if name in ("zip", "enumerate") else ()
+        for part, argument in zip(parts, iterable.args, strict=False):
+            yield from _walked(part.value, argument.value)
 
 
 @kept_for_file
