@@ -713,13 +713,15 @@ def run(x):
 """,
     "COMPILE-001": """
 import mlx.core as mx
+import mlx.nn as nn
 from library import Dropping
 
 net = Dropping()
+loss_and_grad = nn.value_and_grad(net, lambda net, x: net(x).sum())
 
 @mx.compile  # reported
-def forward(x):
-    return net(x)
+def step(x):
+    return loss_and_grad(net, x)
 """,
 }
 
