@@ -86,7 +86,7 @@ def pair_of_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 if ends and all(end and end.name == f"mlx.optimizers.{_PAIR}" for end in ends):
                     yield Report.at(
                         passed,
-                        message=f"`{_PAIR}` returns gradients and their norm: a pair is no tree",
+                        message=f"`{_PAIR}` returns a pair of gradients and their norm, not a tree",
                         help=f"Unpack its result: `grads, norm = optim.{_PAIR}(...)`",
                     )
 

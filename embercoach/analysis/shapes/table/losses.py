@@ -249,12 +249,12 @@ def triplet_loss(  # noqa: PLR0913, PLR0917
 
 
 def _elementwise(
-    meet: Callable[..., ShapedArray], arrays: str, dtype: Callable[[DType], DType], **others: object
+    combine: Callable[..., ShapedArray], arrays: str, dtype: Callable[[DType], DType], **others: object
 ) -> Callable[..., object]:
     """Make a loss of elements.
 
     Args:
-        meet: what requires the arrays to have one shape, or to broadcast.
+        combine: what requires the arrays to have one shape, or to broadcast.
         arrays: the names of their parameters.
         dtype: that of the loss, for the one that the arrays promote to.
         others: the defaults of the other parameters, in order.
@@ -264,7 +264,7 @@ def _elementwise(
 
     def loss(requirements: Requirements, *args: object, **kwargs: object) -> object:
         options = bound_options(defaults, args, kwargs)
-        found = meet(requirements, *(options[name] for name in names))
+        found = combine(requirements, *(options[name] for name in names))
         made = ShapedArray(found.shape, dtype(found.dtype))
         return reduced(requirements, made, options["reduction"])
 
