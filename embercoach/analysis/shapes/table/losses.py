@@ -249,7 +249,10 @@ def triplet_loss(  # noqa: PLR0913, PLR0917
 
 
 def _elementwise(
-    combine: Callable[..., ShapedArray], arrays: str, dtype: Callable[[DType], DType], **others: object
+    combine: Callable[..., ShapedArray],
+    arrays: str,
+    dtype: Callable[[DType], DType],
+    **others: object,
 ) -> Callable[..., object]:
     """Make a loss of elements.
 
