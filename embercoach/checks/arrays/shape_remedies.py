@@ -416,8 +416,13 @@ _BY_REASON = (
 
 
 def _equal_sizes(operation: Operation) -> Iterator[Remedy]:
-    """Yield two sizes that have to be equal."""
-    condition, shapes = operation.event.condition, operation.shapes
+    """Yield two sizes that have to be equal, of shapes that are each other's reverse a transpose."""
+    condition, shapes, operands = operation.event.condition, operation.shapes, operation.operands
+    if len(shapes) == len(operands) == len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
+        text = operation.owner(operands[1])
+        if text.endswith(".T"):
+            yield Remedy(f"Leave out the transposition: `{text.removesuffix('.T')}`")
+        yield Remedy(f"Transpose one of them: `{text}.T`")
     if condition is not None:
         pair: tuple[object, object] = (condition.left, condition.right)
     elif is_broadcast(operation.event.reason) and len(shapes) == 2:
