@@ -343,8 +343,8 @@ REMEDIES = [
     ("x = mx.stack([w, w[0]])", "`w` has the shape (8, 3), and `w[0]` (3,)"),
     ("x = w.reshape(5, 5)", "Pass sizes with the product 24"),
     ("x = w.sum(axis=2)", "Name an axis from -2 to 1"),
-    ("x = w + mx.zeros((8, 3))", "Transpose one of them: `mx.zeros((8, 3)).T`"),
-    ("v = mx.zeros((3, 8))\nx = w + v.T", "Leave out the transposition: `v`"),
+    ("x = w + mx.zeros((3, 8))", "Transpose one of them: `mx.zeros((3, 8)).T`"),
+    ("v = mx.zeros((8, 3))\nx = w + v.T", "Leave out the transposition: `v`"),
     ("x = w + mx.zeros((8, 4))", "Make 3 and 4 equal, or pass an array of another shape"),
     ("x = mx.stack([w, w.T])", "`embercoach shapes program.py:4`"),
 ]
