@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import textwrap
 import weakref
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import pytest
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.project.project import Project
 from embercoach.checks import check_source
-from tests.analysis.inference import all_revealed, module_of, revealed
+from tests.analysis.inference import all_revealed, revealed
 
 PACKAGE = {
     "proj/pyproject.toml": "",
@@ -132,11 +131,6 @@ def test_an_installed_package_is_a_project_of_its_own(tmp_path: Path, folder: st
     own, neighbour = all_revealed(source, path=package / "main.py", files=files)
     assert own == "int 3"
     assert "4" not in neighbour
-
-
-def dependencies(tmp_path: Path, source: str, files: Mapping[str, str]) -> set[str]:
-    module = module_of(source, path=tmp_path / "main.py", files=files)
-    return {os.path.relpath(path, tmp_path) for path in module.all_dependencies()}
 
 
 def test_one_file_does_not_change_what_another_finds(tmp_path: Path) -> None:

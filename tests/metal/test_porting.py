@@ -76,9 +76,6 @@ def test_vectors_of_an_attribute_are_renamed(type_: str, use: str, expected: str
     assert source_of(kernel(f"y[0] = {use};", parameters)) == f"y[0] = {expected};"
 
 
-NAMES = st.sampled_from(["id", "other", "idx"])
-
-
 @given(st.text(max_size=40))
 def test_any_text_of_a_signature_makes_a_module(text: str) -> None:
     comment = "".join(c for c in text if c not in "\r\n\x00" and not "\ud800" <= c <= "\udfff")

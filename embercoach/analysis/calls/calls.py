@@ -277,10 +277,6 @@ def apply(
     return result
 
 
-def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:
-    return library_calls.call(frame, node, callee.name, arguments)
-
-
 def _bound(
     frame: Frame, node: cst.Call, callee: BoundMember, arguments: tuple[Argument, ...]
 ) -> Value:
@@ -306,18 +302,15 @@ def _bound(
 
 def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argument, ...]) -> Value:
     """Return the result of a method of ``mx.array``."""
-    if name == "item":
-        kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
-        return Number(kind, None, None, after_pull(array.pulls, node))
-    if name == "tolist":
+    if name in ("item", "tolist"):
         pulls = after_pull(array.pulls, node)
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
-        return Sequence("list", Number(kind, None, None, pulls), None, pulls)
+        number = Number(kind, None, None, pulls)
+        return number if name == "item" else Sequence("list", number, None, pulls)
     if name == "astype":
         dtype = first_value(arguments)
         known = dtype.name if isinstance(dtype, DType) else None
-        given = (array.literal, array.scalar, array.traced, array.pulls)
-        return Array(known, *given)
+        return Array(known, array.literal, array.scalar, array.traced, array.pulls)
     entry = mlx_api.array_member(name)
     if entry is not None:
         return api_result(entry, arguments, array)
@@ -345,7 +338,7 @@ def _function(
         names = classes.assigned_by(callee.bound.info, callee.info)
         frame.work.left -= len(names)
         for name in names:
-            frame.forget(f"{path}.{name}")
+            frame.names.forget_below(f"{path}.{name}")
             frame.names.remove(f"{path}.{name}")
     return result
 
@@ -417,25 +410,20 @@ def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argum
     return Sequence("list", TRACED)
 
 
-def _wrapped(
-    frame: Frame, node: cst.Call, callee: Wrapped, arguments: tuple[Argument, ...]
-) -> Value:
-    handler = _HANDLERS.get(type(callee.value))
-    return UNKNOWN if handler is None else handler(frame, node, callee.value, arguments)
+def _called(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> Value:
+    handler = _HANDLERS.get(type(callee))
+    return UNKNOWN if handler is None else handler(frame, node, callee, arguments)
 
 
 def _union(frame: Frame, node: cst.Call, callee: Union, arguments: tuple[Argument, ...]) -> Value:
-    results: list[Value] = []
-    for option in options(callee):
-        if option is NONE:
-            continue
-        handler = _HANDLERS.get(type(option))
-        results.append(UNKNOWN if handler is None else handler(frame, node, option, arguments))
-    return join_all(results)
+    left = [option for option in options(callee) if option is not NONE]
+    return join_all([_called(frame, node, option, arguments) for option in left])
 
 
 _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] = {
-    Symbol: _symbol,
+    Symbol: lambda frame, node, callee, arguments: library_calls.call(
+        frame, node, callee.name, arguments
+    ),
     BoundMember: _bound,
     Function: _function,
     Class: _class,
@@ -445,7 +433,7 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     BoundTransform: transforms.call_partial,
     Callable: _callable,
     Kernel: _kernel,
-    Wrapped: _wrapped,
+    Wrapped: lambda frame, node, callee, arguments: _called(frame, node, callee.value, arguments),
     # A module that was moved to a device.
     Torch: lambda _frame, _node, callee, _arguments: Torch(callee.devices, is_tensor=False),
     Union: _union,

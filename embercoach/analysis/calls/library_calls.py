@@ -37,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     INT,
     NO_PULLS,
     NONE,
+    NUMBER_KINDS,
     STR,
     UNKNOWN,
     Array,
@@ -283,10 +284,7 @@ def _type(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 
 _HANDLERS: dict[str, _Handler] = {
-    "int": _cast("int"),
-    "float": _cast("float"),
-    "bool": _cast("bool"),
-    "complex": _cast("complex"),
+    **{kind: _cast(kind) for kind in NUMBER_KINDS},
     **dict.fromkeys(("id", "hash", "ord"), _fixed(INT)),
     "len": _len,
     **dict.fromkeys(("isinstance", "issubclass", "callable"), _fixed(BOOL)),
@@ -426,9 +424,7 @@ def _mlx(name: str, arguments: Arguments) -> Value:
 
 def _array(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     """``mx.array(value, dtype)``."""
-    if not arguments:
-        return ARRAY
-    return _array_of(arguments[0].value, arguments)
+    return _array_of(arguments[0].value, arguments) if arguments else ARRAY
 
 
 def _array_of(value: Value, arguments: Arguments) -> Array:
@@ -526,10 +522,6 @@ def _tree_unflatten(frame: Frame, node: cst.Call, arguments: Arguments) -> Value
     return Tree(is_traced(value)) if holds_arrays(value) else UNKNOWN
 
 
-def _first_argument(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
-    return first_value(arguments)
-
-
 def _deque(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     value = first_value(arguments)
     return value if isinstance(value, Sequence) else Sequence("list", element_of(frame, value))
@@ -540,6 +532,7 @@ def _immediate(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     return Sequence("tuple", Sequence("list", ARRAY))
 
 
+_PROGRESS = ("tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.std.tqdm")
 _SPECIAL: dict[str, _Handler] = {
     **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     "mlx.core.array": _array,
@@ -569,19 +562,16 @@ _SPECIAL: dict[str, _Handler] = {
         string_methods.cleandoc(given[0].value) if len(given) == 1 else STR
     ),
     "string.Template": lambda frame, node, given: string_methods.template(given),
-    "functools.cache": _first_argument,
+    **dict.fromkeys(
+        ("functools.cache", "copy.copy", "copy.deepcopy", *_PROGRESS),
+        lambda frame, node, arguments: first_value(arguments),
+    ),
     "functools.lru_cache": lambda frame, node, given: (
         given[0].value if given and isinstance(given[0].value, Function) else UNKNOWN
     ),
     "importlib.import_module": imported,
     "pytest.importorskip": imported,
-    "copy.copy": _first_argument,
-    "copy.deepcopy": _first_argument,
-    "tqdm.tqdm": _first_argument,
-    "tqdm.auto.tqdm": _first_argument,
-    "tqdm.std.tqdm": _first_argument,
-    "tqdm.auto.trange": lambda frame, node, arguments: Sequence("iterator", INT),
-    "tqdm.trange": lambda frame, node, arguments: Sequence("iterator", INT),
+    **dict.fromkeys(("tqdm.auto.trange", "tqdm.trange"), _fixed(Sequence("iterator", INT))),
     "collections.deque": _deque,
-    "logging.getLogger": lambda frame, node, arguments: LibraryObject("logging.Logger"),
+    "logging.getLogger": _fixed(LibraryObject("logging.Logger")),
 }

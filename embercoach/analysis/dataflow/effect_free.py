@@ -82,18 +82,14 @@ def _is_effect_free(function: FunctionInfo, depth: int) -> bool:
     ):
         return False
     contents = contents_of(node.body)
-    if contents.of(*_EFFECTS) or any(map(_is_stored_outside, contents.targets)):
+    # Other targets are attributes, or items of some object.
+    if contents.of(*_EFFECTS) or not all(isinstance(t, cst.Name) for t in contents.targets):
         return False
     returns = contents_of(node.body, SCOPES).of(cst.Return)
     if not returns or any(one.value is None for one in returns):
         return False
     calls = evaluated_calls(function)
     return len(calls) == len(contents.calls) and all(_is_pure(call, depth) for call in calls)
-
-
-def _is_stored_outside(target: cst.CSTNode) -> bool:
-    """Return whether a target is an attribute, or an item of some object."""
-    return not isinstance(target, cst.Name)
 
 
 def _is_pure(call: CallFact, depth: int) -> bool:

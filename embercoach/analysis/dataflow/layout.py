@@ -192,11 +192,8 @@ class Layout:
         """
         ahead, behind = [*self.outward(first)][::-1], [*self.outward(second)][::-1]
         for depth, (one, other) in enumerate(zip(ahead, behind, strict=False)):
-            if (
-                one.owner is not other.owner
-                or one.arm != other.arm
-                or one.position > other.position
-            ):
+            is_apart = one.owner is not other.owner or one.arm != other.arm
+            if is_apart or one.position > other.position:
                 return False
             if one.position < other.position:
                 inner, later = ahead[depth + 1 :], behind[depth + 1 :]

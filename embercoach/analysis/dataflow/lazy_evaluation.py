@@ -249,9 +249,7 @@ class Evaluation:
     def effect(self, call: cst.Call) -> Effect:
         """Return what a call does with its arguments."""
         fact = self.calls.get(call)
-        if fact is None:
-            return "unknown"
-        return effect_of(fact.callee)
+        return "unknown" if fact is None else effect_of(fact.callee)
 
     def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str]) -> bool:
         """Return whether statements may evaluate arrays that are derived from names.
@@ -420,14 +418,16 @@ class Evaluation:
         given = [self.use(a.value, names) for a in node.args if a.value not in mapped]
         # ``tree_map(lambda p: decay * p, tree)`` runs the function, and keeps it nowhere.
         for function in mapped:
-            parts = _parameters(function) if "derived" in given else set()
+            own = (parameter.name.value for parameter in parameters_of(function.params))
+            parts = set(own) if "derived" in given else set()
             given.append(self.use(function.body, names | parts))
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         given.append("none" if owner is None else self.use(owner, names))
         if "evaluated" in given:
             return "evaluated"
         local = self._local.get(node)
-        if dotted(node.func) in names and (effect == "lazy" or _is_forward(local)):
+        is_forward = local is not None and is_called(local.function)
+        if dotted(node.func) in names and (effect == "lazy" or is_forward):
             return "derived"  # by the weights of a layer
         if "derived" not in given:
             return self._holding(node, owner, names)
@@ -496,18 +496,7 @@ class Evaluation:
         return "derived" if "derived" in results else "none"
 
 
-_ESCAPING = frozenset(
-    (*(cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp),)
-)
-
-
-def _parameters(function: cst.Lambda) -> set[str]:
-    """Return the names of a function's parameters."""
-    return {parameter.name.value for parameter in parameters_of(function.params)}
-
-
-def _is_forward(call: LocalCall | None) -> bool:
-    return call is not None and is_called(call.function)
+_ESCAPING = frozenset((cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp))
 
 
 def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:

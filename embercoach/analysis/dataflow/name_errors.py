@@ -190,12 +190,7 @@ def _reads(tree: ast.Module, scopes: Scopes) -> Iterator[ast.Name]:
             names = seen.in_functions | scopes.inner.get((node.name, node.lineno), set())
             inner = _Seen(names, seen.in_functions, seen.runs_later)
         elif isinstance(node, COMPREHENSIONS):
-            targets = frozenset(
-                part.id
-                for generator in node.generators
-                for part in ast.walk(generator.target)
-                if isinstance(part, ast.Name)
-            )
+            targets = frozenset(name for one in node.generators for name in _names(one.target))
             inner = _Seen(seen.here | targets, seen.in_functions | targets, seen.runs_later)
         outside = getattr(node, "decorator_list", ())
         pending += [

@@ -594,8 +594,7 @@ def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> S
     index = list(owners).index(name)
     if given is not None or index < len(places):
         return given or base.at(places[index])
-    default = _default(cls, name)
-    return None if default is None else Source(default, cls.node, None, cls.module)
+    return _default(cls, name)
 
 
 def field_default(source: Source) -> Source | None:
@@ -607,21 +606,20 @@ def field_default(source: Source) -> Source | None:
     known = source.module
     if owner != "self" or (cls, name) in known.fields or assignment_counts(known)[name]:
         return None
-    default = _default(cls, name)
-    return None if default is None else Source(default, cls.node, None, cls.module)
+    return _default(cls, name)
 
 
-def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
+def _default(cls: ClassInfo, name: str) -> Source | None:
     """Return the default of a field, or what its ``default_factory`` returns."""
     for node in contents_of(cls.node.body).of(cst.AnnAssign):
         if dotted(node.target) != name:
             continue
         value = node.value
-        if not isinstance(value, cst.Call) or dotted(value.func) not in _FIELDS:
-            return value
-        given = {a.keyword.value: a.value for a in value.args if a.keyword is not None}
-        factory = given.get("default_factory")
-        return factory.body if isinstance(factory, cst.Lambda) else given.get("default")
+        if isinstance(value, cst.Call) and dotted(value.func) in _FIELDS:
+            given = {a.keyword.value: a.value for a in value.args if a.keyword is not None}
+            factory = given.get("default_factory")
+            value = factory.body if isinstance(factory, cst.Lambda) else given.get("default")
+        return None if value is None else Source(value, cls.node, None, cls.module)
     return None
 
 

@@ -46,8 +46,7 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
         if _is_outer(frame, target.value):  # type: ignore[attr-defined]
             mutation.note_store(frame, target, value)
         frame.bind(target.value, value)  # type: ignore[attr-defined]
-    elif kind is cst.Attribute:
-        assert isinstance(target, cst.Attribute)
+    elif isinstance(target, cst.Attribute):
         _assign_attribute(frame, target, value)
     elif kind is cst.Tuple or kind is cst.List:
         _unpack(frame, target.elements, value)  # type: ignore[attr-defined]
@@ -116,8 +115,7 @@ def _unpacked_union(frame: Frame, value: Union, count: int) -> Value:
             continue  # unpacking it would raise
         for at in range(count):
             columns[at].append(element_of(frame, option) if items is None else items[at])
-    joined = tuple(join_all(column) for column in columns)
-    return Sequence("tuple", None, joined)
+    return Sequence("tuple", None, tuple(join_all(column) for column in columns))
 
 
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:

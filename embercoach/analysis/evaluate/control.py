@@ -96,11 +96,9 @@ def enter_loop(
 ) -> None:
     """Bind a loop's targets to an element of what it walks over, one loop deeper."""
     assign(frame, target, element_of(frame, iterable))
-    bound = tuple(target_names(target))
     frame.loops += 1
-    frame.loop_names = frame.loop_names.union(bound)
-    walking = _array_targets(frame, target, iterable, node)
-    frame.array_names = frame.array_names.union(walking)
+    frame.loop_names = frame.loop_names.union(target_names(target))
+    frame.array_names = frame.array_names.union(_array_targets(frame, target, iterable, node))
 
 
 def _array_targets(

@@ -63,20 +63,13 @@ def evaluate(frame: Frame, node: cst.CSTNode) -> Value:
 def execute(frame: Frame, statements: Iterable[cst.CSTNode]) -> bool:
     """Run statements in order; False once one of them leaves the suite."""
     for statement in statements:
-        kind = type(statement)
-        if kind is cst.SimpleStatementLine:
-            for small in statement.body:  # type: ignore[attr-defined]
-                handler = EXECUTORS.get(type(small))
-                if handler is not None:
-                    frame.statement = small
-                    if not handler(frame, small):
-                        return False
-            continue
-        handler = EXECUTORS.get(kind)
-        if handler is not None:
-            frame.statement = statement
-            if not handler(frame, statement):
-                return False
+        line = statement.body if isinstance(statement, cst.SimpleStatementLine) else (statement,)
+        for small in line:
+            handler = EXECUTORS.get(type(small))
+            if handler is not None:
+                frame.statement = small
+                if not handler(frame, small):
+                    return False
     return True
 
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis import (
-    mlx_api,
-)
+from embercoach.analysis import mlx_api
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import match
 from embercoach.analysis.values.lattice import (

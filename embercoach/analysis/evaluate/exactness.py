@@ -111,15 +111,15 @@ def _is_flag(value: Value) -> bool:
     return type(value) is Number and value.kind == "bool"
 
 
-def _constant(value: Value) -> tuple[str, object] | None:
+#: By the type of a value: the attribute by which it compares equal.
+_CONSTANTS: dict[type, str] = {Number: "const", Str: "text", DType: "name"}
+
+
+def _constant(value: Value) -> tuple[type, object] | None:
     """Return the key by which a value compares equal."""
-    if type(value) is Number:
-        return None if value.const is None else ("number", value.const)
-    if type(value) is Str:
-        return None if value.text is None else ("text", value.text)
-    if type(value) is DType:
-        return None if value.name is None else ("dtype", value.name)
-    return None
+    kind = type(value)
+    held = getattr(value, _CONSTANTS[kind]) if kind in _CONSTANTS else None
+    return None if held is None else (kind, held)
 
 
 def _is_in(left: Value, right: Value) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
@@ -48,7 +49,6 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
-    from typing import Literal
 
     from embercoach.analysis.evaluate.frame import Frame, Snapshot
     from embercoach.analysis.values.facts import TruthForm
@@ -165,7 +165,7 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
             index = evaluate(frame, part.value)
             indices.append((part.value, index))
             if frame.record and array is None and as_array(index) is not None:
-                _record_index(frame, part.value, base, index, "index")
+                frame.add(IndexFact(part.value, frame.place(), base, index, "index"))
         else:
             is_slice = True
             indices.append(None)
@@ -219,29 +219,14 @@ def _bounds(frame: Frame, part: cst.Slice, base: Value) -> None:
         if bound is not None:
             value = evaluate(frame, bound)
             if frame.record and as_array(value) is not None:
-                _record_index(frame, bound, base, value, "slice")
+                frame.add(IndexFact(bound, frame.place(), base, value, "slice"))
 
 
 def _is_array_index(node: cst.Subscript) -> bool:
     """``x[:, i]``, ``x[..., 0]``: several axes with a slice among them, as only arrays take."""
-    if len(node.slice) == 1:
-        only = node.slice[0].slice
-        return type(only) is cst.Index and type(only.value) is cst.Ellipsis
-    return any(
-        type(e.slice) is cst.Slice
-        or (type(e.slice) is cst.Index and type(e.slice.value) is cst.Ellipsis)
-        for e in node.slice
-    )
-
-
-def _record_index(
-    frame: Frame,
-    at: cst.BaseExpression,
-    base: Value,
-    index: Value,
-    form: Literal["index", "slice"],
-) -> None:
-    frame.add(IndexFact(at, frame.place(), base, index, form))
+    parts = (element.slice for element in node.slice)
+    kinds = {type(part.value if isinstance(part, cst.Index) else part) for part in parts}
+    return cst.Ellipsis in kinds or (len(node.slice) > 1 and cst.Slice in kinds)
 
 
 def _item(frame: Frame, base: Value, subscript: Subscript) -> Value:
@@ -274,10 +259,6 @@ def _item_of_dict(frame: Frame, base: Dict, subscript: Subscript) -> Value:
     return join_all(parts_of(base))
 
 
-def _same(frame: Frame, base: Value, subscript: Subscript) -> Value:
-    return base
-
-
 _ITEMS: dict[type, Fn[[Frame, Any, Subscript], Value]] = {
     Sequence: _item_of_sequence,
     Dict: _item_of_dict,
@@ -287,9 +268,7 @@ _ITEMS: dict[type, Fn[[Frame, Any, Subscript], Value]] = {
     Array: lambda frame, base, _subscript: element_of(frame, base),
     Tree: lambda _frame, base, _subscript: base.held,
     Numpy: lambda _frame, base, _subscript: Numpy(base.kind, False, base.pulls, base.dtype),
-    Torch: _same,
-    ArrayAt: _same,
-    Setting: _same,
+    **dict.fromkeys((Torch, ArrayAt, Setting), lambda _frame, base, _subscript: base),
     Str: lambda frame, base, subscript: STR,
 }
 
@@ -309,13 +288,12 @@ def _sliced(base: Sequence, node: cst.Subscript) -> Value:
 def _constant_bound(node: cst.BaseExpression | None) -> int | None:
     if node is None:
         return None
-    if type(node) is cst.Integer:
-        return int(node.value, 0)  # a ValueError where Python converts no such number
-    if type(node) is not cst.UnaryOperation or type(node.operator) is not cst.Minus:
+    is_negative = isinstance(node, cst.UnaryOperation) and type(node.operator) is cst.Minus
+    number = cst.ensure_type(node, cst.UnaryOperation).expression if is_negative else node
+    if not isinstance(number, cst.Integer):
         raise ValueError(node)
-    if type(node.expression) is not cst.Integer:
-        raise ValueError(node)
-    return -int(node.expression.value, 0)
+    found = int(number.value, 0)  # a ValueError where Python converts no such number
+    return -found if is_negative else found
 
 
 CONSTANTS: dict[str, Value] = {
@@ -467,15 +445,12 @@ def _dict(frame: Frame, node: cst.Dict) -> Value:
 
 
 def _comprehension(frame: Frame, node: Any) -> Value:
-    if frame.must is None:
-        return _comprehended(frame, node)
-    clause = node.for_in
-    evaluate(frame, clause.iter)
+    clause = None if frame.must is None else node.for_in
+    if clause is not None:
+        evaluate(frame, clause.iter)
     while clause is not None and not clause.ifs:
         clause = clause.inner_for_in
-    if clause is None:
-        return _comprehended(frame, node)
-    with frame.unsure():
+    with nullcontext() if clause is None else frame.unsure():
         return _comprehended(frame, node)
 
 
@@ -489,8 +464,7 @@ def _comprehended(frame: Frame, node: Any) -> Value:
             evaluate(frame, node.key)
             result = Dict(evaluate(frame, node.value))
         else:
-            kind = _COMPREHENSIONS[type(node)]
-            result = Sequence(kind, evaluate(frame, node.elt))
+            result = Sequence(_COMPREHENSIONS[type(node)], evaluate(frame, node.elt))
     finally:
         frame.names.restore(outer_names)
         frame.loops, frame.loop_names, frame.array_names = loops, names, arrays
@@ -538,19 +512,11 @@ def _conditional(frame: Frame, node: cst.IfExp) -> Value:
     return join(body, orelse)
 
 
-def _lambda(frame: Frame, node: cst.Lambda) -> Value:
-    return Function(frame.module.function_info(node, frame, None))
-
-
 def _walrus(frame: Frame, node: cst.NamedExpr) -> Value:
     value = evaluate(frame, node.value)
     if type(node.target) is cst.Name:
         frame.bind(node.target.value, value)
     return value
-
-
-def _await(frame: Frame, node: cst.Await) -> Value:
-    return evaluate(frame, node.expression)
 
 
 def _yield(frame: Frame, node: cst.Yield) -> Value:
@@ -580,14 +546,11 @@ EVALUATORS |= {
     cst.List: _display("list"),
     cst.Set: _display("set"),
     cst.Dict: _dict,
-    cst.ListComp: _comprehension,
-    cst.SetComp: _comprehension,
-    cst.GeneratorExp: _comprehension,
-    cst.DictComp: _comprehension,
+    **dict.fromkeys((cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp), _comprehension),
     cst.IfExp: _conditional,
-    cst.Lambda: _lambda,
+    cst.Lambda: lambda frame, node: Function(frame.module.function_info(node, frame, None)),
     cst.NamedExpr: _walrus,
-    cst.Await: _await,
+    cst.Await: lambda frame, node: evaluate(frame, node.expression),
     cst.Yield: _yield,
     cst.Subscript: evaluate_subscript,
     cst.BinaryOperation: operators.evaluate_binary,

@@ -104,18 +104,15 @@ class Names(dict[str, Value]):
         self.restore(joined)
 
     def _set(self, key: str, value: Value) -> None:
-        if "." in key and key not in self:
-            self._link(key)
-        super().__setitem__(key, value)
-
-    def _link(self, path: str) -> None:
+        path = "" if key in self else key
         while "." in path:
             owner = path.rpartition(".")[0]
             known = self._below.setdefault(owner, {})
             if path in known:
-                return
+                break
             known[path] = None
             path = owner
+        super().__setitem__(key, value)
 
 
 def _joined(
@@ -237,7 +234,7 @@ class Frame(Struct, eq=False):
         """Assign a name; what was known of its attributes is forgotten."""
         names = self.names
         if name in names:
-            self.forget(name)
+            names.forget_below(name)
         if name in self.global_names and not self.traceless:
             module_names = self.module.frame.names
             known = module_names.get(name)
@@ -251,14 +248,10 @@ class Frame(Struct, eq=False):
 
     def assign_path(self, path: str, value: Value) -> None:
         """Assign a dotted path such as ``"self.keys"``, or a name without rebinding it."""
-        self.forget(path)
+        self.names.forget_below(path)
         self.names[path] = value
         if path in self.global_names and not self.traceless:
             self.module.frame.names[path] = value
-
-    def forget(self, name: str) -> None:
-        """Drop narrowed attribute paths below a name."""
-        self.names.forget_below(name)
 
     def fork(self) -> Snapshot:
         """Return a snapshot to come back to for the other branch."""

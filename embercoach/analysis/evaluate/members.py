@@ -294,13 +294,9 @@ def _string_method(owner: Str, name: str, arguments: tuple[Argument, ...]) -> Va
 
 
 def _sequence_method(owner: Sequence, name: str) -> Value:
-    if name in ("pop", "popleft"):
-        return any_item(owner)
-    if name in ("index", "count"):
-        return INT
-    if name == "copy":
-        return owner
-    return NONE
+    item = any_item(owner)
+    made = {"pop": item, "popleft": item, "index": INT, "count": INT, "copy": owner}
+    return made.get(name, NONE)
 
 
 def _dict_method(owner: Dict, name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -344,10 +340,7 @@ def _dict_view(owner: Dict, name: str, everything: Value) -> Sequence:
 
 def _tree_method(owner: Tree, name: str) -> Value:
     leaf = owner.held
-    if name == "items":
-        return Sequence("iterator", Sequence("tuple", leaf, (STR, leaf)))
-    if name == "values":
-        return Sequence("iterator", leaf)
-    if name == "keys":
-        return Sequence("iterator", STR)
+    views = {"items": Sequence("tuple", leaf, (STR, leaf)), "values": leaf, "keys": STR}
+    if name in views:
+        return Sequence("iterator", views[name])
     return leaf if name in ("get", "pop") else UNKNOWN

@@ -103,16 +103,18 @@ def _record_unknown_member(
 #: Methods that tensors of torch have, and hardly anything else does.
 _OF_TENSORS = frozenset(
     (
+        *("unsqueeze", "unsqueeze_", "permute", "masked_fill", "masked_fill_", "detach"),
         *(
-            "unsqueeze",
-            "unsqueeze_",
-            "permute",
-            "masked_fill",
-            "masked_fill_",
-            "detach",
             "backward",
+            "contiguous",
+            "expand_as",
+            "clamp_",
+            "add_",
+            "mul_",
+            "fill_",
+            "zero_",
+            "index_select",
         ),
-        *("contiguous", "expand_as", "clamp_", "add_", "mul_", "fill_", "zero_", "index_select"),
         *("repeat_interleave", "new_zeros", "new_ones", "type_as", "numel", "scatter_", "data_ptr"),
     )
 )
@@ -150,12 +152,9 @@ def _record_of_optimizer(frame: Frame, node: cst.Attribute, call: cst.Call | Non
 def is_undefined(cls: ClassInfo, name: str) -> bool:
     """Return whether no class of a lineage has a method, a variable or a field of a name."""
     return not name.startswith("__") and not any(
-        name in one.methods
-        or name in one.variables
-        or name in one.annotations
-        or name in one.setters
-        or name in one.attributes
+        name in known
         for one in lineage(cls)
+        for known in (one.methods, one.variables, one.annotations, one.setters, one.attributes)
     )
 
 

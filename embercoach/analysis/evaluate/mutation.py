@@ -55,7 +55,9 @@ def escape(frame: Frame, callee: Value, arguments: tuple[Argument, ...]) -> None
     paths = {name for name, argument in named if names.get(name) is argument.value}
     for value in (callee, *(a.value for a in arguments)):
         if type(value) is Function and value.info.outer is not None:
-            paths |= _grown_beside(value.info)
+            # Another inner function of the same one may be called by it.
+            beside = (o for o in value.info.module.functions if o.outer is value.info.outer)
+            paths = paths.union(*map(_grown_by, beside))
     owned = type(callee) in (Function, Unknown)
     forget_lists(frame.module)
     for path, value in list(frame.names.items()):
@@ -71,15 +73,6 @@ def open_ended(value: Value) -> Value:
     if type(value) is Sequence and value.kind == "list" and is_text(value):
         return Sequence("list", any_item(value), None, value.pulls)
     return value
-
-
-def _grown_beside(info: FunctionInfo) -> set[str]:
-    """Return the names to whose lists an inner function adds, or another that it may call."""
-    found: set[str] = set()
-    for other in info.module.functions:
-        if other.outer is info.outer:
-            found |= _grown_by(other)
-    return found
 
 
 @kept_for_file

@@ -104,26 +104,22 @@ def _is_mixed(value: Value) -> bool:
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
     """Apply what a branch knows: the test ``node`` came out as ``truth``."""
     kind = type(node)
-    if kind is cst.UnaryOperation and type(node.operator) is cst.Not:  # type: ignore[attr-defined]
-        narrow(frame, node.expression, not truth)  # type: ignore[attr-defined]
-    elif kind is cst.BooleanOperation:
-        assert isinstance(node, cst.BooleanOperation)
+    if isinstance(node, cst.UnaryOperation) and type(node.operator) is cst.Not:
+        narrow(frame, node.expression, not truth)
+    elif isinstance(node, cst.BooleanOperation):
         if (type(node.operator) is cst.And) == truth:
             narrow(frame, node.left, truth)
             narrow(frame, node.right, truth)
-    elif kind is cst.Comparison:
-        assert isinstance(node, cst.Comparison)
+    elif isinstance(node, cst.Comparison):
         _narrow_comparison(frame, node, truth)
-    elif kind is cst.Call:
-        assert isinstance(node, cst.Call)
+    elif isinstance(node, cst.Call):
         _narrow_call(frame, node, truth)
-    elif kind is cst.NamedExpr:
-        assert isinstance(node, cst.NamedExpr)
+    elif isinstance(node, cst.NamedExpr):
         narrow(frame, node.target, truth)
     elif truth and (kind is cst.Name or kind is cst.Attribute):
         path, value = _subject(frame, node)
         if path is not None and type(value) is Union:
-            _set(frame, path, without(value, NoneValue))
+            frame.names[path] = without(value, NoneValue)
 
 
 def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]:
@@ -133,10 +129,6 @@ def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]
     if path is None:
         return None, UNKNOWN
     return path, _quiet(frame, node)
-
-
-def _set(frame: Frame, path: str, value: Value) -> None:
-    frame.names[path] = value
 
 
 def _narrow_comparison(frame: Frame, node: cst.Comparison, truth: bool) -> None:
@@ -157,9 +149,9 @@ def _narrow_comparison(frame: Frame, node: cst.Comparison, truth: bool) -> None:
         return
     if is_none:
         if value is UNKNOWN or (type(value) is Union and NONE in value.options):
-            _set(frame, path, NONE)
+            frame.names[path] = NONE
     else:
-        _set(frame, path, without(value, NoneValue))
+        frame.names[path] = without(value, NoneValue)
 
 
 def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
@@ -178,14 +170,14 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
         kept = [o for o in options(value) if _fits(o, expected)]
         if not kept or UNKNOWN in kept:
             kept = [o for o in kept if o is not UNKNOWN] + [w for w in expected if w not in kept]
-        _set(frame, path, join_all(kept))
+        frame.names[path] = join_all(kept)
     elif expected and UNKNOWN not in expected and type(value) is Union:
         left = [o for o in value.options if isinstance(o, Unknown) or not _fits(o, expected)]
         if left:
-            _set(frame, path, join_all(left))
+            frame.names[path] = join_all(left)
     elif ARRAY in expected and type(value) is Array:
         # The annotation said array, the code says that it may be something else.
-        _set(frame, path, UNKNOWN)
+        frame.names[path] = UNKNOWN
 
 
 def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
@@ -197,10 +189,10 @@ def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
     name = str(evaluated(given))
     left = [o for o in options(value) if _has_attribute(o, name) is not (not truth)]
     if left and len(left) < len([*options(value)]):
-        _set(frame, path, join_all(left))
+        frame.names[path] = join_all(left)
     elif not left and _is_parameter(frame, path):
         # The annotation says what the code denies. For any other name, the branch is never taken.
-        _set(frame, path, UNKNOWN)
+        frame.names[path] = UNKNOWN
 
 
 def _is_parameter(frame: Frame, path: str) -> bool:

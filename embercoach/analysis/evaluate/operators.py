@@ -55,33 +55,24 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.evaluate.frame import Frame
 
-SYMBOLS: dict[type, str] = {
+_BINARY: dict[type, str] = {
     cst.Add: "+",
-    cst.AddAssign: "+",
     cst.Subtract: "-",
-    cst.SubtractAssign: "-",
     cst.Multiply: "*",
-    cst.MultiplyAssign: "*",
     cst.Divide: "/",
-    cst.DivideAssign: "/",
     cst.FloorDivide: "//",
-    cst.FloorDivideAssign: "//",
     cst.Modulo: "%",
-    cst.ModuloAssign: "%",
     cst.Power: "**",
-    cst.PowerAssign: "**",
     cst.MatrixMultiply: "@",
-    cst.MatrixMultiplyAssign: "@",
     cst.BitAnd: "&",
-    cst.BitAndAssign: "&",
     cst.BitOr: "|",
-    cst.BitOrAssign: "|",
     cst.BitXor: "^",
-    cst.BitXorAssign: "^",
     cst.LeftShift: "<<",
-    cst.LeftShiftAssign: "<<",
     cst.RightShift: ">>",
-    cst.RightShiftAssign: ">>",
+}
+#: The signs of operators, and of the assignments with them.
+SYMBOLS: dict[type, str] = _BINARY | {
+    getattr(cst, f"{kind.__name__}Assign"): sign for kind, sign in _BINARY.items()
 }
 COMPARISONS: dict[type, str] = {
     cst.Equal: "==",
@@ -284,9 +275,8 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
     if symbol == "*":
         number = as_number(right)
         times = None if number is None else number.const
-        if left.items is None or not isinstance(times, int):  # a bool as well
-            return Sequence(left.kind, any_item(left))
-        if 0 <= times * len(left.items) <= 16:
+        # A bool is a number as well.
+        if left.items is not None and isinstance(times, int) and 0 <= times * len(left.items) <= 16:
             return Sequence(left.kind, None, left.items * times)
         return Sequence(left.kind, any_item(left))
     if isinstance(right, Sequence):

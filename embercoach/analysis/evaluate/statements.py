@@ -145,7 +145,7 @@ def _delete(frame: Frame, node: cst.Del) -> bool:
         return True
     for name in target_names(node.target):
         frame.names.remove(name)
-        frame.forget(name)
+        frame.names.forget_below(name)
     return True
 
 
@@ -249,10 +249,6 @@ def _with(frame: Frame, node: cst.With) -> bool:
     return execute(frame, node.body.body)
 
 
-def _pass(frame: Frame, node: cst.CSTNode) -> bool:
-    return True
-
-
 def _execute_match(frame: Frame, node: cst.Match) -> bool:
     """``match``: patterns bind names to unknown values."""
     evaluate(frame, node.subject)
@@ -295,7 +291,6 @@ EXECUTORS |= {
     cst.Del: _delete,
     cst.Global: _global,
     cst.Nonlocal: _nonlocal,
-    cst.Pass: _pass,
     cst.FunctionDef: _function,
     cst.ClassDef: _class,
     cst.With: _with,

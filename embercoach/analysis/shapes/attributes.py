@@ -108,9 +108,7 @@ def _of_options(site: ShapeSite, owner: Options, name: str) -> Any:
         for option in owner.values
         if option is not None and type(option) is not str
     ]
-    if not found:
-        return UNKNOWN
-    return joined_values(found)
+    return joined_values(found) if found else UNKNOWN
 
 
 def _of_array(site: ShapeSite, owner: ShapedArray, name: str) -> Any:
@@ -231,15 +229,12 @@ def _of_object(site: ShapeSite, owner: ObjectReference, name: str) -> Any:
 
 
 def _bound(site: ShapeSite, owner: ObjectReference, found: Any) -> Any:
-    if type(found) is not FunctionValue:
-        return found
-    if "builtins.staticmethod" in found.decorators:
+    if type(found) is not FunctionValue or "builtins.staticmethod" in found.decorators:
         return found
     if any(one in _PROPERTIES for one in found.decorators):
         return site.call(BoundFunction(found, owner))
-    if "builtins.classmethod" in found.decorators:
-        return BoundFunction(found, owner.cls)
-    return BoundFunction(found, owner)
+    is_of_class = "builtins.classmethod" in found.decorators
+    return BoundFunction(found, owner.cls if is_of_class else owner)
 
 
 _PROPERTIES = ("builtins.property", "functools.cached_property")
@@ -263,10 +258,6 @@ def _of_host_array(site: ShapeSite, owner: HostArray, name: str) -> Any:
     return LibraryMethod(owner, name) if found is UNKNOWN else found
 
 
-def _method(site: ShapeSite, owner: Any, name: str) -> LibraryMethod:
-    return LibraryMethod(owner, name)
-
-
 #: By the type of the owner: its attributes; those of other values are unknown.
 _HANDLERS: dict[type, Callable[[ShapeSite, Any, str], Any]] = {
     ObjectReference: _of_object,
@@ -282,9 +273,8 @@ _HANDLERS: dict[type, Callable[[ShapeSite, Any, str], Any]] = {
     ),
     DTypeValue: lambda _site, _owner, name: ANY_INT if name == "size" else UNKNOWN,
     HostArray: _of_host_array,
-    ListReference: _method,
-    DictReference: _method,
-    tuple: _method,
-    str: _method,
-    ArrayAt: _method,
+    **dict.fromkeys(
+        (ListReference, DictReference, tuple, str, ArrayAt),
+        lambda _site, owner, name: LibraryMethod(owner, name),
+    ),
 }

@@ -215,9 +215,8 @@ def general_value(
                 return Options((None, value)) if type(value) is not Options else value
             return value
     if default is None:
-        place = Place(name, is_setting=is_setting, scope=scope)
-        return Options((None, place))
-    if type(default) is bool:
+        return Options((None, Place(name, is_setting=is_setting, scope=scope)))
+    if type(default) in (bool, str):
         return Place(name, is_setting=True, scope=scope)
     if type(default) is int:
         size = symbol(name, place=scope, is_local=False)
@@ -225,8 +224,6 @@ def general_value(
         return size
     if type(default) is float:
         return ANY_FLOAT
-    if type(default) is str:
-        return Place(name, is_setting=True, scope=scope)
     if default is not UNKNOWN and type(default) is not ShapedArray and type(default) is not Place:
         return default if isinstance(default, (LibraryName, FunctionValue)) else UNKNOWN
     return Place(name, is_setting=is_setting or is_size_name(name), scope=scope)

@@ -215,8 +215,7 @@ def _copied(kind: str) -> Any:
             return UNKNOWN if held.items is None else held.items
         if kind == "reversed":
             return Iterator(None if held.items is None else held.items[::-1], held.common)
-        same = held.common if held.items is None else _any_of(held)
-        return Iterator(None, same)
+        return Iterator(None, _any_of(held))
 
     return handler
 
@@ -240,11 +239,9 @@ def _getattr(call: ShapeCall) -> Any:
     held = call.heap.read(getattr(owner, "number", -1))
     if type(held) is Attributes and call.arguments[1] in held.values:
         return found
-    if found is UNKNOWN:
-        return UNKNOWN
-    if type(found) is Place and type(call.arguments[2]) is int:
+    if found is UNKNOWN or type(found) is Place:
         return found
-    return joined_values([found, call.arguments[2]]) if type(found) is not Place else found
+    return joined_values([found, call.arguments[2]])
 
 
 def _isinstance(call: ShapeCall) -> Any:
@@ -275,10 +272,7 @@ def _partial(call: ShapeCall) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    def handler(call: ShapeCall) -> Any:
-        return value
-
-    return handler
+    return lambda _call: value
 
 
 def _abs(call: ShapeCall) -> Any:
@@ -296,10 +290,7 @@ def _divmod(call: ShapeCall) -> Any:
     if len(call.arguments) != 2:
         return UNKNOWN
     a, b = call.arguments
-    return (
-        binary(call, ast.FloorDiv, a, b),
-        binary(call, ast.Mod, a, b),
-    )
+    return binary(call, ast.FloorDiv, a, b), binary(call, ast.Mod, a, b)
 
 
 def _product(call: ShapeCall) -> Any:
@@ -366,13 +357,10 @@ HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     **dict.fromkeys(("builtins.int", "math.floor", "math.trunc"), _to_integer(int, floor_divide)),
     "math.ceil": _to_integer(math.ceil, ceil_divide),
     "math.prod": _product,
-    "math.sqrt": _constant(ANY_FLOAT),
-    "math.log": _constant(ANY_FLOAT),
-    "math.log2": _constant(ANY_FLOAT),
-    "math.exp": _constant(ANY_FLOAT),
-    "math.cos": _constant(ANY_FLOAT),
-    "math.sin": _constant(ANY_FLOAT),
-    "math.pow": _constant(ANY_FLOAT),
+    **dict.fromkeys(
+        [f"math.{name}" for name in ("sqrt", "log", "log2", "exp", "cos", "sin", "pow")],
+        _constant(ANY_FLOAT),
+    ),
     "builtins.float": _constant(ANY_FLOAT),
     "builtins.str": _constant(ANY_STR),
     "builtins.bool": lambda call: (
@@ -386,11 +374,7 @@ HANDLERS: dict[str, Callable[[ShapeCall], Any]] = {
     "builtins.range": _range,
     "builtins.zip": _zip,
     "builtins.enumerate": _enumerate,
-    "builtins.list": _copied("list"),
-    "builtins.tuple": _copied("tuple"),
-    "builtins.reversed": _copied("reversed"),
-    "builtins.sorted": _copied("sorted"),
-    "builtins.iter": _copied("iter"),
+    **{f"builtins.{one}": _copied(one) for one in ("list", "tuple", "reversed", "sorted", "iter")},
     **{f"tqdm.{name}": _copied("iter") for name in ("tqdm", "auto.tqdm", "std.tqdm")},
     "builtins.map": _map,
     "builtins.dict": _dict,

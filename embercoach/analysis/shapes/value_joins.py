@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -140,13 +141,13 @@ class Joiner:
         self.made: dict[tuple[Any, Any], SizeExpr] = {}
         self.made_dtypes: dict[tuple[DType, DType], DTypeSymbol] = {}
 
-    def mapping(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-        """Get the join of names, or of attributes; one that is bound on one path is used there."""
+    def mapping(self, a: Mapping[Any, Any], b: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Get the join of names or the like; one that is bound on one path is used there."""
         result = dict(a)
         for name, value in b.items():
             held = result.setdefault(name, value)
             if held is not value:
-                result[name] = self.value(held, value, name)
+                result[name] = self.value(held, value, str(name))
         return result
 
     def object(self, a: Any, b: Any) -> Any:
@@ -163,24 +164,13 @@ class Joiner:
                 return Items(items)
             return Items(None, self.any_of([*_held(a), *_held(b)]))
         if type(a) is Entries and type(b) is Entries:
-            known = {}
-            for key in {**a.known, **b.known}:
-                if key in a.known and key in b.known:
-                    known[key] = self.value(a.known[key], b.known[key], str(key))
-                else:
-                    known[key] = a.known.get(key, b.known.get(key))
             same = a.known.keys() == b.known.keys()
-            return Entries(known, a.is_open or b.is_open or not same)
+            return Entries(self.mapping(a.known, b.known), a.is_open or b.is_open or not same)
         return UNKNOWN
 
     def any_of(self, values: list[Any]) -> Any:
         """Return the join of some values; ``UNKNOWN`` for none."""
-        if not values:
-            return UNKNOWN
-        result = values[0]
-        for value in values[1:]:
-            result = self.value(result, value, "")
-        return result
+        return reduce(lambda a, b: self.value(a, b, ""), values) if values else UNKNOWN
 
     def value(self, a: Any, b: Any, name: str) -> Any:
         """Return the join of two values of one place."""
@@ -213,15 +203,9 @@ class Joiner:
         integers = [value for value in values if weak_kind(value) == "int"]
         others = [v for v in values if type(v) is not ShapedArray and weak_kind(v) != "int"]
         if arrays:
-            joined = arrays[0]
-            for array in arrays[1:]:
-                joined = self.array(joined, array, name)
-            others.append(joined)
+            others.append(reduce(lambda a, b: self.array(a, b, name), arrays))
         if integers:
-            number = integers[0]
-            for other in integers[1:]:
-                number = self.integer(number, other, name)
-            others.append(number)
+            others.append(reduce(lambda a, b: self.integer(a, b, name), integers))
         return one_of(others)
 
     def integer(self, a: Integer, b: Integer, name: str) -> Integer:
@@ -310,15 +294,11 @@ def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -
     return tuple(joiner.value(x, y, name) for x, y in zip(a, b, strict=True))
 
 
-def _dtypes(joiner: Joiner, a: DTypeValue, b: DTypeValue, name: str) -> DTypeValue:
-    return DTypeValue(None)
-
-
 #: By the type that two values have in common: their join, None where they are alternatives.
 _JOINS: dict[type, Callable[[Joiner, Any, Any, str], Any]] = {
     ShapedArray: Joiner.array,
     tuple: _tuples,
-    DTypeValue: _dtypes,
+    DTypeValue: lambda *_: DTypeValue(None),
     Iterator: lambda joiner, a, b, _name: Iterator(None, joiner.any_of([*_held(a), *_held(b)])),
 }
 
@@ -346,9 +326,7 @@ def _end(shape: ArrayShape) -> tuple[Integer, ...]:
 
 
 def _held(value: Items | Iterator) -> list[Any]:
-    if value.items is not None:
-        return list(value.items)
-    return [value.common]
+    return [value.common] if value.items is None else list(value.items)
 
 
 def joined_values(values: list[Any], *, is_invariant: bool = False) -> Any:
@@ -359,7 +337,6 @@ def joined_values(values: list[Any], *, is_invariant: bool = False) -> Any:
         is_invariant: what decides between the paths is the same whenever they are reached.
     """
     facts = Facts({}, {}, {}, {})
-    found = values[0]
-    for value in values[1:]:
-        found = Joiner(facts, facts, is_invariant=is_invariant).value(found, value, "")
-    return found
+    return reduce(
+        lambda a, b: Joiner(facts, facts, is_invariant=is_invariant).value(a, b, ""), values
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
@@ -227,15 +228,9 @@ class CallFact(Fact, frozen=True, eq=False):
 
     def positional(self, index: int) -> Argument | None:
         """Return the positional argument at an index, None after a ``*args``."""
-        seen = 0
-        for argument in self.arguments:
-            if argument.star:
-                return None
-            if argument.keyword is None:
-                if seen == index:
-                    return argument
-                seen += 1
-        return None
+        known = takewhile(lambda argument: not argument.star, self.arguments)
+        positional = [argument for argument in known if argument.keyword is None]
+        return positional[index] if index < len(positional) else None
 
     def keyword(self, name: str) -> Argument | None:
         """Return the argument passed by a keyword."""

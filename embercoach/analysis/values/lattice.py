@@ -482,10 +482,7 @@ def join_all(values: Iterable[Value]) -> Value:
     if not values:
         return UNKNOWN
     first = values[0]
-    for value in values:
-        if value is not first and value != first:
-            break
-    else:
+    if all(value is first or value == first for value in values):
         return first
     merged: dict[object, Value] = {}
     for value in values:
@@ -493,13 +490,9 @@ def join_all(values: Iterable[Value]) -> Value:
             key = option.merge_key
             other = merged.get(key)
             merged[key] = option if other is None else _merge(other, option)
-    if not merged:
-        return UNKNOWN
     if len(merged) == 1:
         return next(iter(merged.values()))
-    if len(merged) > MAYBE_UNKNOWN_LIMIT:
-        return UNKNOWN
-    return Union(frozenset(merged.values()))
+    return UNKNOWN if len(merged) > MAYBE_UNKNOWN_LIMIT else Union(frozenset(merged.values()))
 
 
 def any_item(value: Sequence) -> Value:
@@ -626,15 +619,9 @@ def as_numpy(value: Value) -> Numpy | None:
 def pulls_of(value: Value) -> Pulls:
     """Return the host synchronisations that a value depends on."""
     if type(value) is Union:
-        found = NO_PULLS
-        for option in value.options:
-            found |= pulls_of(option)
-        return found
+        return NO_PULLS.union(*map(pulls_of, value.options))
     if type(value) is Sequence:
-        found = value.pulls
-        for item in parts_of(value):
-            found |= pulls_of(item)
-        return found
+        return value.pulls.union(*map(pulls_of, parts_of(value)))
     pulls: Pulls = getattr(value, "pulls", NO_PULLS)
     return pulls
 
@@ -708,10 +695,8 @@ def is_traced(value: Value) -> bool:
 
 def may_be_traced(value: Value) -> bool:
     """Return whether a value is, or may be, an array that depends on a parameter."""
-    if value is UNKNOWN:
-        return True
     array = as_array(value)
-    return array is not None and array.traced
+    return value is UNKNOWN or (array is not None and array.traced)
 
 
 class Torch(OnePerUnion, frozen=True):
