@@ -57,7 +57,6 @@ BY_NAME = [
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, H * D)"),
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, -1)"),
     ("004", "B, H, S, D = x.shape", "return (x * mx.ones((9, 1))[:S]).reshape(B, S, -1)"),
-    ("004", "B, H, S, D = x.shape", "return (x * y[:S]).reshape(B, S, -1)"),
     ("004", "B, H, S, D = x.shape", "k, v = cache.update(x, x)\nreturn (x @ v).reshape(B, S, -1)"),
     ("", "B, H, S, D = x.shape", "return x.swapaxes(1, 2).reshape(B, S, -1)"),
     ("004", "B, C, H, W = x.shape", "return x.reshape(B, H, W, C)"),

@@ -369,7 +369,7 @@ def _alternatives(machine: Machine, value: Any) -> list[Any]:
 
 def _requirements(site: ShapeSite) -> Requirements:
     machine = site.machine
-    return Requirements(assumes=machine.assumes, assumes_ranks=machine.assumes)
+    return Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
 
 
 def _call_once(site: ShapeSite, call: TableCall, function: Callable[..., Any]) -> Any:
