@@ -163,12 +163,16 @@ def test_a_damaged_entry_is_made_again(
     assert len(compiled) == 2
 
 
+def set_age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then), follow_symlinks=False)
+
+
 def entry(cache: ObjectCache, key: str, size: int, age: float = 0.0) -> Path:
     with cache.making() as made:
         (made / "file").write_bytes(b"x" * size)
         folder = cache.put(key, made, EntryFacts(refused=key)).folder
-    then = time.time() - age
-    os.utime(folder / "entry.json", (then, then))
+    set_age(folder / "entry.json", age)
     return folder
 
 
@@ -196,8 +200,7 @@ def test_what_a_crash_left_is_removed_later(tmp_path: Path) -> None:
     for folder in (fresh, stale):
         folder.mkdir()
         (folder / "kernel.o").write_text("x")
-    then = time.time() - 2 * GRACE
-    os.utime(stale, (then, then))
+    set_age(stale, 2 * GRACE)
     cache.sweep()
     assert (fresh.exists(), stale.exists()) == (True, False)
 
@@ -207,8 +210,7 @@ def test_storing_sweeps_from_time_to_time(tmp_path: Path) -> None:
     old = entry(ObjectCache(cache.root), "old", 100, GRACE * 2)
     entry(cache, "new", 100)
     assert old.exists()
-    then = time.time() - 2 * SWEEP_INTERVAL
-    os.utime(cache.root / "swept", (then, then))
+    set_age(cache.root / "swept", 2 * SWEEP_INTERVAL)
     entry(cache, "newer", 100)
     assert not old.exists()
     assert time.time() - (cache.root / "swept").stat().st_mtime < SWEEP_INTERVAL
@@ -218,9 +220,9 @@ def test_storing_sweeps_from_time_to_time(tmp_path: Path) -> None:
 def test_a_link_in_place_of_the_stamp_is_replaced(tmp_path: Path, age: float) -> None:
     cache = ObjectCache(tmp_path / "c")
     cache.root.mkdir()
-    stamp, then = cache.root / "swept", time.time() - age
+    stamp = cache.root / "swept"
     stamp.symlink_to(tmp_path / "elsewhere")
-    os.utime(stamp, (then, then), follow_symlinks=False)
+    set_age(stamp, age)
     entry(cache, "new", 100)
     assert stamp.is_file()
     assert not stamp.is_symlink()
@@ -288,8 +290,7 @@ def test_odd_entries_are_misses(stored: ObjectCache, change: object) -> None:
 
 def test_a_linked_entry_is_not_swept(stored: ObjectCache, tmp_path: Path) -> None:
     link_entry(stored.root / "key")
-    then = time.time() - 2 * GRACE
-    os.utime(tmp_path / "elsewhere" / "entry.json", (then, then))
+    set_age(tmp_path / "elsewhere" / "entry.json", 2 * GRACE)
     stored.sweep()
     assert (stored.root / "key").is_symlink()
     assert (tmp_path / "elsewhere" / "kernel.so").exists()
