@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import operator as operators
+from collections.abc import Callable, Collection
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import mlx.core as mx
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import TypeAlias
-
-    #: Accepts an operator's argument by its name: `require_floating`, or what tensors have for it.
-    Accept: TypeAlias = Callable[[str, str, object], None]
+#: Accepts an operator's argument by its name: `require_floating`, or what tensors have for it.
+Accept: TypeAlias = Callable[[str, str, object], None]
 
 FLOATING = (mx.float32, mx.float16, mx.bfloat16)
 

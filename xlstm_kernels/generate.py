@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import mlx.core as mx
+from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from xlstm_kernels.checkpoints.loading import CheckpointError, find_folder, load, read_config
 from xlstm_kernels.differentiation import inference
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.mlx_lm import create_language_model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 _PRECISIONS = (2, 3, 4, 5, 6, 8)
 

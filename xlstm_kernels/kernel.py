@@ -7,16 +7,13 @@ rule made of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 #: A setting of a call: what a launch rule may ask for in addition to arrays.
 Setting: TypeAlias = mx.Dtype | int | bool

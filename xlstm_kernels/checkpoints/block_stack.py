@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import mlx.core as mx
 
@@ -16,9 +17,6 @@ from xlstm_kernels.checkpoints.parameters import (
 )
 from xlstm_kernels.nn.block_stack import xLSTMBlockStack, xLSTMLMModel
 from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _EMBEDDINGS, _HEAD = "token_embedding.weight", "lm_head.weight"
 # Theirs, by the ends of our names. Their layer feeds i from what it calls fgate, and f from igate.

@@ -5,16 +5,14 @@ Those of `xLSTMLarge` in NX-AI's package xlstm have another name of the embeddin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
 
 from xlstm_kernels.checkpoints.parameters import require_parameters
 from xlstm_kernels.nn.config import xLSTMConfig
 from xlstm_kernels.nn.model import xLSTM
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import mlx.core as mx
 
 _OF_XLSTM_LARGE = "embedding.weight"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import mlx.core as mx
 from mlx import nn
@@ -15,9 +16,6 @@ from mlx.utils import tree_flatten
 from xlstm_kernels.checkpoints.origins import convert_weights, create_model
 from xlstm_kernels.checkpoints.parameters import require_parameters
 from xlstm_kernels.checkpoints.quantization import quantize, quantize_as
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _INDEX = "model.safetensors.index.json"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")

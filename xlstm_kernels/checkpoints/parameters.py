@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import mlx.core as mx
+from mlx import nn
 from mlx.utils import tree_flatten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import mlx.core as mx
-    from mlx import nn
 
 _LISTED = 3
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+import mlx.core as mx
 from mlx import nn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import mlx.core as mx
 
 #: Their exponentials and sigmoids decide how long a state lasts; they are 0.01 % of xLSTM-7B.
 _GATES = ("igate_preact", "fgate_preact")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from xlstm_kernels.arguments import require_floating, require_shape
-
-if TYPE_CHECKING:
-    from xlstm_kernels.arguments import Accept
+from xlstm_kernels.arguments import Accept, require_floating, require_shape
 
 MAX_WIDTH = 32
 #: Of a convolution; "swish" is another name of "silu".

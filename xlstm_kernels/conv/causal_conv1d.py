@@ -8,8 +8,8 @@ channels last. xLSTM's mLSTM block makes q and k of it, with K = 4 and silu (Bec
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
@@ -33,9 +33,6 @@ from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 from xlstm_kernels.packing import require_seq_idx
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @on_stream

@@ -16,7 +16,7 @@ as x.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import mlx.core as mx
 
@@ -38,11 +38,8 @@ from xlstm_kernels.conv.causal_runs import (
     shared_ends,
     values_window,
 )
-from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.kernel import Launch
 
 #: Of MLX or of PyTorch.
 ArrayT = TypeVar("ArrayT")

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import mlx.core as mx
 
 from xlstm_kernels.kernel import Launch
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 _SIMD_WIDTH = 32
 _STEPS_OF_A_PACKED_RUN = 8

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
 from xlstm_kernels.arguments import require_floating, require_shape
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.executors import StreamLike, on_stream
-from xlstm_kernels.packing import as_places, seq_idx_from_cu_seqlens
-
-if TYPE_CHECKING:
-    from xlstm_kernels.packing import Places
+from xlstm_kernels.packing import Places, as_places, seq_idx_from_cu_seqlens
 
 
 @on_stream

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
@@ -16,11 +18,6 @@ from xlstm_kernels.double_float import pairs
 from xlstm_kernels.double_float.elementwise import elementwise
 from xlstm_kernels.double_float.matrix_product import matrix_product
 from xlstm_kernels.double_float.reductions import doubled, row_sum
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import DTypeLike, NDArray
 
 Operand: TypeAlias = "DoubleFloat | mx.array | float"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mlx.core as mx
 
@@ -16,9 +16,6 @@ from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.double_float.metal import DOUBLE, ELEMENTARY, SMALLEST_NORMAL
 from xlstm_kernels.double_float.reductions import doubled, halved
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _exp(a: mx.array) -> mx.array:

@@ -8,15 +8,12 @@ logarithm sum a series whose late terms need only the digits of a float32.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlstm_kernels.msl import PAIRS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DOUBLE = (
     PAIRS

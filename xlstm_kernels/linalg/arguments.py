@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import mlx.core as mx
 import numpy as np
@@ -17,9 +18,6 @@ from mlx.utils import tree_flatten, tree_map
 
 from xlstm_kernels.arguments import FLOATING, host_number, require_floating
 from xlstm_kernels.executors import on_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 P = ParamSpec("P")
 R = TypeVar("R")

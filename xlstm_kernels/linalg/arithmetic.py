@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 
 from xlstm_kernels import executors, products
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xlstm_kernels.differentiation import Arrays
+from xlstm_kernels.differentiation import Arrays
 
 
 def multiply(a: mx.array, b: mx.array) -> mx.array:

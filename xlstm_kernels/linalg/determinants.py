@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
+from xlstm_kernels.executors import StreamLike
 from xlstm_kernels.linalg.arguments import in_float32, require_matrices
 from xlstm_kernels.linalg.lu_factorization import lu_factor
-
-if TYPE_CHECKING:
-    from xlstm_kernels.executors import StreamLike
 
 
 class SlogdetResult(NamedTuple):

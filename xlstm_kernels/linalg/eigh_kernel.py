@@ -11,13 +11,11 @@ The matrix is in threadgroup memory, and so are the eigenvectors where both fit.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+
+import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.jacobi import ROTATIONS
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 #: The most rows that the kernel takes: those of a matrix that fits threadgroup memory.
 MOST_ROWS = 88

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+
+import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 _SIMD_WIDTH = 32
 _ROWS_OF_A_THREAD = 16

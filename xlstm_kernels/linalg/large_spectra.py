@@ -7,16 +7,12 @@ outside of the diagonal of their matrix.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
+from xlstm_kernels.differentiation import Arrays
 from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.block_jacobi import orthogonal_rows
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
-
-if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
 
 _SQUARINGS = 4
 _MOST_ANGLE = 1e-3  # beyond it two values are close, and any basis of their vectors serves

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
+from xlstm_kernels.executors import StreamLike
 from xlstm_kernels.linalg.arguments import in_float32, relative_bound, require_matrices
 from xlstm_kernels.linalg.singular_values import svdvals
 from xlstm_kernels.linalg.symmetric_eigen import eigvalsh
-
-if TYPE_CHECKING:
-    from xlstm_kernels.executors import StreamLike
 
 
 @in_float32

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+
+import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.jacobi import ROTATIONS
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 #: The most rows of which the kernel completes a basis. One threadgroup would take seconds for more.
 MOST_COMPLETED = 512

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import mlx.core as mx
 
@@ -20,9 +21,6 @@ from xlstm_kernels.executors import StreamLike, resolve
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import broadcast_system, in_float32
 from xlstm_kernels.linalg.arithmetic import multiply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Solver: TypeAlias = "Callable[[mx.array], mx.array]"
 

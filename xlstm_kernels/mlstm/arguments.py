@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import FLOATING, require_floating, require_shape
-
-if TYPE_CHECKING:
-    from xlstm_kernels.arguments import Accept
+from xlstm_kernels.arguments import FLOATING, Accept, require_floating, require_shape
 
 
 class States(NamedTuple):

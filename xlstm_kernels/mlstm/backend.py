@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import mlx.core as mx
 from mlx import nn
@@ -16,6 +16,7 @@ from xlstm_kernels.mlstm.arguments import States, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.registry import (
+    MLSTMKernel,
     get_mlstm_kernel,
     get_mlstm_sequence_kernel,
     get_mlstm_step_kernel,
@@ -23,9 +24,6 @@ from xlstm_kernels.mlstm.registry import (
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.registry import MLSTMKernel
 
 Output: TypeAlias = mx.array | tuple[mx.array, tuple[mx.array, ...]]
 MODES = ("train", "train_with_padding", "inference")

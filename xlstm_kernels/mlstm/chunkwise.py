@@ -6,7 +6,7 @@ The equations of a step are in `xlstm_kernels.mlstm.step`. How it is computed is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import mlx.core as mx
 
 from xlstm_kernels.arguments import non_negative
 from xlstm_kernels.executors import StreamLike, on_stream
@@ -17,9 +17,6 @@ from xlstm_kernels.mlstm.chunked.operation import (
     require_precision,
     run,
 )
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 
 @on_stream

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.arguments import require_tokens
-from xlstm_kernels.nn.block_stack_config import NORM_EPS
+from xlstm_kernels.nn.block_stack_config import NORM_EPS, xLSTMBlockStackConfig, xLSTMLMModelConfig
 from xlstm_kernels.nn.blocks import ResidualBlock, keep_states, run_blocks
 from xlstm_kernels.nn.feed_forward import FeedForward
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer, sLSTMState
 from xlstm_kernels.nn.up_projection_mlstm import UpProjectionMLSTMLayer, UpProjectionMLSTMState
-
-if TYPE_CHECKING:
-    from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 
 #: The state of each block after a position.
 BlockStackCache: TypeAlias = list[UpProjectionMLSTMState | sLSTMState]

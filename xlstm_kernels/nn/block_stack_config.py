@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from typing_extensions import Self  # type checkers bring it
 
 from xlstm_kernels.arguments import host_integer, host_number, require_choice
 from xlstm_kernels.conv.arguments import MAX_WIDTH
@@ -19,9 +21,6 @@ from xlstm_kernels.nn.config import (
     sLSTMLayerConfig,
 )
 from xlstm_kernels.nn.feed_forward import ACTIVATIONS
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # type checkers bring it
 
 NORM_EPS = 1e-5
 _PROJ_FACTOR = 2.0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import mlx.core as mx
 from mlx import nn
 
+from xlstm_kernels.nn.config import xLSTMConfig
 from xlstm_kernels.nn.feed_forward import FeedForward
 from xlstm_kernels.nn.mlstm_layer import mLSTMLayer
 from xlstm_kernels.nn.normalization import RMSNorm
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from xlstm_kernels.nn.config import xLSTMConfig
 
 _MANY_TOKENS = 512  # a block of them keeps a GPU busy while the host prepares the next one
 

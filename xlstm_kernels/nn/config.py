@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xlstm_kernels.arguments import host_integer, host_number, non_negative
 from xlstm_kernels.conv.arguments import MAX_WIDTH
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Any length, always the last states, and chunks as they are fastest.
 _KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)

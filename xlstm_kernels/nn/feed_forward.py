@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.nn.initialization import output_linear, small_linear
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _selu(x: mx.array) -> mx.array:

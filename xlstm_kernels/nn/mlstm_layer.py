@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import mlx.core as mx
 from mlx import nn
@@ -11,6 +11,7 @@ from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.mlstm.arguments import States
 from xlstm_kernels.mlstm.backend import DTYPES, mLSTMBackend
 from xlstm_kernels.nn.arguments import heads_first, require_sequences
+from xlstm_kernels.nn.config import mLSTMLayerConfig
 from xlstm_kernels.nn.initialization import (
     INPUT_GATE_BIAS,
     forget_gate_biases,
@@ -19,9 +20,6 @@ from xlstm_kernels.nn.initialization import (
     small_linear,
 )
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
-
-if TYPE_CHECKING:
-    from xlstm_kernels.nn.config import mLSTMLayerConfig
 
 #: (c, n, m); with a sigmoid input gate (c, n).
 MLSTMState: TypeAlias = tuple[mx.array, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import mlx.core as mx
 from mlx import nn
@@ -11,15 +12,11 @@ from mlx import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.nn.arguments import require_tokens
 from xlstm_kernels.nn.blocks import keep_states, mLSTMBlock, run_blocks, sLSTMBlock
+from xlstm_kernels.nn.config import xLSTMConfig
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.mlstm_layer import MLSTMState
 from xlstm_kernels.nn.normalization import RMSNorm
 from xlstm_kernels.nn.slstm_layer import sLSTMState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from xlstm_kernels.nn.config import xLSTMConfig
 
 #: What a sequence goes on from: the state of each block.
 XLSTMCache: TypeAlias = list[MLSTMState | sLSTMState]

@@ -6,7 +6,8 @@ the one rounding at the end, where NX-AI rounds before weight and bias and once 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import mlx.core as mx
 from mlx import nn
@@ -14,9 +15,6 @@ from mlx import nn
 from xlstm_kernels.nn.arguments import require_sequences
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Norm(nn.Module):

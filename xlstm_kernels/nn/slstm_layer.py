@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.arguments import require_sequences
 from xlstm_kernels.nn.causal_conv import CausalConv1d
+from xlstm_kernels.nn.config import sLSTMLayerConfig
 from xlstm_kernels.nn.initialization import slstm_biases, small_normal
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
 from xlstm_kernels.recurrent.slstm.sequence import slstm
-
-if TYPE_CHECKING:
-    from xlstm_kernels.nn.config import sLSTMLayerConfig
 
 _STATES = 4
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.mlstm.backend import mLSTMBackend
 from xlstm_kernels.nn.arguments import heads_first, require_sequences
+from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig
 from xlstm_kernels.nn.causal_conv import CausalConv1d
 from xlstm_kernels.nn.initialization import (
     forget_gate_biases,
@@ -19,9 +20,6 @@ from xlstm_kernels.nn.initialization import (
 )
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
 from xlstm_kernels.nn.slstm_layer import HeadwiseLinear
-
-if TYPE_CHECKING:
-    from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig
 
 _INPUT_GATE_DEVIATION = 0.1
 

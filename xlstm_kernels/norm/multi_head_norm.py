@@ -9,21 +9,16 @@ output gate of the mLSTM: times sigmoid(gate) (Beck et al., "xLSTM 7B", 2025).
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import non_negative, require_floating, require_shape
-from xlstm_kernels.differentiation import with_gradient_kernel
+from xlstm_kernels.arguments import Accept, non_negative, require_floating, require_shape
+from xlstm_kernels.differentiation import Arrays, Operation, with_gradient_kernel
 from xlstm_kernels.executors import NATIVE, StreamLike, on_stream, resolve
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
 from xlstm_kernels.norm.rows import norm_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from xlstm_kernels.arguments import Accept
-    from xlstm_kernels.differentiation import Arrays, Operation
 
 
 @on_stream

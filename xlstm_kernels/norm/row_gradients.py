@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import SIGMOID
 from xlstm_kernels.norm.rows import (
     LOCATE,
@@ -31,9 +30,6 @@ from xlstm_kernels.norm.rows import (
     row_launch,
     switches,
 )
-
-if TYPE_CHECKING:
-    from xlstm_kernels.kernel import Launch
 
 _ROWS_PER_SIMDGROUP = 32
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 16

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import mlx.core as mx
 
 from xlstm_kernels.arguments import require_choice
 from xlstm_kernels.executors import StreamLike, on_stream, resolve
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import ELMAN, GRU, LSTM, run
 from xlstm_kernels.recurrent.slstm.sequence import slstm
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 #: FlashRNN's back ends but "cuda", which this pack has too.
 _BACKENDS = {

@@ -16,17 +16,14 @@ at once: the gates again by one product, the slopes of a step, and the gradient 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import products
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.recurrent.slstm.arguments import initial_states, require_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

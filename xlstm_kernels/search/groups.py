@@ -5,18 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import os
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from xlstm_kernels.executors import StreamLike
+from xlstm_kernels.executors import StreamLike
 
 _MOST_STREAMS = 16
 _LEAST_QUERIES = 16

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.search.inverted import InvertedIndex
 from xlstm_kernels.search.metric import candidates, nearest_of
+from xlstm_kernels.search.pages import Pages
 from xlstm_kernels.search.scan import scan
-
-if TYPE_CHECKING:
-    from xlstm_kernels.search.pages import Pages
 
 
 class IVFFlatIndex(InvertedIndex):

@@ -12,8 +12,6 @@ relative to a point near the mean of the centroids, so that these terms are as s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer
@@ -21,10 +19,8 @@ from xlstm_kernels.products import exact
 from xlstm_kernels.search.inverted import InvertedIndex, evenly_spaced
 from xlstm_kernels.search.k_means import k_means, nearest_centroids
 from xlstm_kernels.search.metric import Metric, origin_of
+from xlstm_kernels.search.pages import Pages
 from xlstm_kernels.search.scan_codes import CODEWORDS, scan_codes
-
-if TYPE_CHECKING:
-    from xlstm_kernels.search.pages import Pages
 
 # Elements of the residuals that are decoded at a time: 64 MB of float32.
 _TILE = 2**24

@@ -8,7 +8,7 @@ order of its lists, the nearest first, and at most a given number of them.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mlx.core as mx
 
@@ -16,12 +16,8 @@ from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, SELECT
 from xlstm_kernels.search.metric import Metric
+from xlstm_kernels.search.pages import Pages
 from xlstm_kernels.search.selection import sortable, top_k, top_k_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xlstm_kernels.search.pages import Pages
 
 _SIMDGROUPS = 4
 SEGMENTS = 8

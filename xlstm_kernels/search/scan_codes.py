@@ -6,11 +6,11 @@ lanes, a code each. MLX operations gather from the tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 
 from xlstm_kernels import executors
+from xlstm_kernels.kernel import Launch
+from xlstm_kernels.search.pages import Pages
 from xlstm_kernels.search.scan import (
     SEGMENTS,
     page_ends,
@@ -20,10 +20,6 @@ from xlstm_kernels.search.scan import (
     select,
 )
 from xlstm_kernels.search.selection import top_k
-
-if TYPE_CHECKING:
-    from xlstm_kernels.kernel import Launch
-    from xlstm_kernels.search.pages import Pages
 
 CODEWORDS = 256
 # 32 tables of 256 float32 fill the 32 KB of Metal.

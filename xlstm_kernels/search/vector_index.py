@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from os import PathLike
+from typing import ClassVar
 
 import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer, require_kind, require_shape
 from xlstm_kernels.search import storage
 from xlstm_kernels.search.metric import Metric, normalized
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 _ID_END = 2**63
 

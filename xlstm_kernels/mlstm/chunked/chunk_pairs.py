@@ -14,17 +14,15 @@ differences of bigger sums would lose digits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import COLUMN_EXPONENTS, weights_within, whole_pack
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.msl import PACKS, PAIRS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _SIMDGROUPS = 8
 

@@ -13,7 +13,7 @@ so that h = A v + R C (Beck et al., "Tiled Flash Linear Attention", 2025, sectio
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -25,10 +25,8 @@ from xlstm_kernels.mlstm.chunked.chunks import (
     weights_within,
     whole_pack,
 )
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.msl import PACKS, PAIRS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _SIMDGROUPS = 8
 _FULL = 512  # threadgroups

@@ -12,15 +12,13 @@ scaled by exp(-m). Its gradient runs back along the maxima that it was taken of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels.mlstm.chunked.chunks import in_sequence
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.mlstm.chunked.running_maximum import maximum_gradient
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 
 class GateGradients(NamedTuple):

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays
 from xlstm_kernels.mlstm.chunked.row_kernels import row_kernel
-
-if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
 
 
 class Spoilt(NamedTuple):

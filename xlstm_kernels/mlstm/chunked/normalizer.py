@@ -5,15 +5,13 @@ h = numerator / (max(|a|, floor) + eps), where the numerator and a are linear in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.mlstm.chunked.row_kernels import row_kernel
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 
 class NormalizerGradients(NamedTuple):

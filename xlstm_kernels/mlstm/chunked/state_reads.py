@@ -12,17 +12,14 @@ The dot products of queries and keys with what they get are the gradients in tho
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_from_start, weights_to_end
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.msl import PACKS, PAIRS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _ROWS = 8
 _EACH = 4  # steps of a simdgroup

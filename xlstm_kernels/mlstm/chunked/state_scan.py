@@ -9,17 +9,15 @@ Attention", 2025, section 3). Backward the same recurrence runs from the last ch
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import weights_from_start
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.msl import PACKS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _THREADS = 256
 

@@ -8,16 +8,13 @@ of one whose operands are widened before.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.products import Products
+from xlstm_kernels.products import Products
 
 _TILE = 64  # rows and columns of a threadgroup
 _SIMDGROUPS = 4

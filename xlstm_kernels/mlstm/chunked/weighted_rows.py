@@ -12,17 +12,14 @@ state before the chunk is worth to it. With G, log i' of `gates.LogGates`,
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import weights_from_start, weights_to_end
+from xlstm_kernels.mlstm.chunked.gates import LogGates
 from xlstm_kernels.msl import PACKS, PAIRS
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 
 def weighted_keys(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import non_negative, require_floating, require_shape
-
-if TYPE_CHECKING:
-    from xlstm_kernels.arguments import Accept
+from xlstm_kernels.arguments import Accept, non_negative, require_floating, require_shape
 
 STATES = 4
 

@@ -28,12 +28,13 @@ everything on, and the first step of a sequence that begins within a row hands o
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import products
+from xlstm_kernels.differentiation import Arrays
 from xlstm_kernels.executors import NATIVE
+from xlstm_kernels.recurrent.slstm.arguments import RecurrentGradient
 from xlstm_kernels.recurrent.slstm.factors import (
     Factors,
     factors_of,
@@ -44,10 +45,6 @@ from xlstm_kernels.recurrent.slstm.factors import (
 from xlstm_kernels.recurrent.slstm.gradient_kernel import KERNELS
 from xlstm_kernels.recurrent.slstm.layout import Shares, most_threads
 from xlstm_kernels.recurrent.slstm.reference import by_step, unmasked
-
-if TYPE_CHECKING:
-    from xlstm_kernels.differentiation import Arrays
-    from xlstm_kernels.recurrent.slstm.arguments import RecurrentGradient
 
 _LENGTH = 2048  # of the sums left to matrix hardware, which rounds towards zero
 
