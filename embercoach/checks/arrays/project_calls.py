@@ -164,7 +164,8 @@ def _may_be_another(
     if _is_fixture(func if owner is None else owner, fact, module):
         return True
     if isinstance(owner, cst.Call) and last_name(owner) == "super":
-        return _has_several_bases(cls, module)
+        # It may be another base, of a class with several, or below one.
+        return any(len(one.bases) > 1 for one in (cls, *subclasses(cls, module)))
     return _is_stub(function) or any(name in one.methods for one in subclasses(cls, module))
 
 
@@ -182,11 +183,6 @@ def _is_made_otherwise(cls: ClassInfo) -> bool:
     return bool(cls.node.decorators) or any(
         one.node.keywords or "__new__" in one.methods for one in classes
     )
-
-
-def _has_several_bases(cls: ClassInfo, module: Module) -> bool:
-    """Return whether ``super()`` may be another base: of a class with several, or below one."""
-    return any(len(one.bases) > 1 for one in (cls, *subclasses(cls, module)))
 
 
 def _is_constant(value: cst.BaseExpression | None) -> bool:

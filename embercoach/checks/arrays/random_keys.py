@@ -290,7 +290,8 @@ def repeated_key(fact: CallFact, module: Module) -> Iterator[Report]:
     if key is None:
         return
     call = _repeating_call(function, key, module, set())
-    if call is None and not _is_forward(function, key):
+    # A layer draws with one key in all of its forward passes.
+    if call is None and (key.owner is None or not is_forward(function)):
         return
     text = "called again"
     yield Report.at(
@@ -330,11 +331,6 @@ def _fixed_key(method: FunctionInfo) -> str | None:
         if node and isinstance(made, cst.Call) and (dotted(made.func) or "").endswith("random.key"):
             return dotted(node)
     return None
-
-
-def _is_forward(function: FunctionInfo, key: _Key) -> bool:
-    """Test whether a layer draws with one key in all of its forward passes."""
-    return key.owner is not None and is_forward(function)
 
 
 def _shared(

@@ -216,7 +216,7 @@ def _key(source: Source) -> tuple[object, ...]:
 def _problem(terms: list[_Term]) -> str | None:
     """Return the problem of the gradient of ``z`` in ``z + (q - z)``, if it is this form."""
     carrier, passed = _parts(terms)
-    if not carrier or not passed or _is_number(carrier[0].node):
+    if not carrier or not passed or isinstance(carrier[0].node, (cst.Integer, cst.Float)):
         return None
     if not any(t.is_stopped for t in terms) and not all(t.is_step for t in passed):
         return None
@@ -244,7 +244,3 @@ def _parts(terms: list[_Term]) -> tuple[list[_Term], list[_Term]]:
 
 def _gradient(carrier: list[_Term]) -> int:
     return sum(term.sign for term in carrier if not term.is_stopped)
-
-
-def _is_number(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Integer, cst.Float))
