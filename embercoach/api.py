@@ -6,13 +6,12 @@ that loading a plugin takes no time where all results come from the cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
     Fact = Literal["call", "operation"]
 
 __all__ = [

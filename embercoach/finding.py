@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from embercoach.terminal_text import MOST_PROPOSED, MOST_SAID, bounded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: What is decoded must be in these bounds; `suppressions.LAST_LINE` is the largest number.
 MOST = 1 << 31

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 #: The parameters of ``mx.fast.metal_kernel`` in their order.
 PARAMETERS = (

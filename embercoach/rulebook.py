@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from msgspec import Struct, to_builtins
 
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.toml import TOMLDecodeError, loads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 PROFILES = ("recommended", "ember")
 #: Where a finding stands.

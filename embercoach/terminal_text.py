@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ParamSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec
 
 _P = ParamSpec("_P")
 

@@ -6,11 +6,7 @@ import runpy
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from types import ModuleType, TracebackType
 
 #: Modules whose frames stand between ours and the program's.
 _LOADERS = ("runpy", "importlib._bootstrap", "importlib._bootstrap_external")

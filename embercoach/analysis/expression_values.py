@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,21 +13,19 @@ from embercoach.analysis.values.facts import (
     BinaryFact,
     CallFact,
     CompareFact,
+    Fact,
+    FactPlace,
     FormatFact,
     TruthFact,
 )
-from embercoach.analysis.values.lattice import join_all
+from embercoach.analysis.values.lattice import Value, join_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.syntax.parse import Span
-    from embercoach.analysis.values.facts import Fact, FactPlace
-    from embercoach.analysis.values.lattice import Value
 
 
 class ExpressionValue(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,8 +15,6 @@ from embercoach.checks.registry import CODES, load, load_kernel_checks, load_tor
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from embercoach.finding import Finding
 
 __all__ = [

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.origins import Origins
+from embercoach.analysis.dataflow.origins import Origins, OriginTrace, Stop
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import Span, outline_of
 from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError, begin_checks
 from embercoach.checks.fallbacks import is_expected, is_meant_to_raise
 from embercoach.checks.registry import (
+    ProposedFix,
     Report,
     checks_of,
     checks_on,
@@ -26,9 +27,7 @@ from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.fixes.application import apply
 
 if TYPE_CHECKING:
-    from embercoach.analysis.dataflow.origins import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.registry import ProposedFix
 
 
 #: Rules about calls that raise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,22 +14,32 @@ from embercoach import api
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import Sources
 from embercoach.analysis.shapes.node_shapes import shape_at
-from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Operand
-from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol, as_array
+from embercoach.analysis.values.facts import (
+    Argument,
+    BinaryFact,
+    CallFact,
+    Fact,
+    FactPlace,
+    Operand,
+)
+from embercoach.analysis.values.lattice import (
+    Array,
+    BoundMember,
+    Number,
+    Str,
+    Symbol,
+    Value,
+    as_array,
+)
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import ProposedFix, Report
-from embercoach.plugins.loading import loaded
+from embercoach.plugins.loading import Plugin, loaded
 from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import libcst as cst
 
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, FactPlace
-    from embercoach.analysis.values.lattice import Array, Value
-    from embercoach.plugins.loading import Plugin
 
 
 class PluginReports(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.torch_api import COMPILE_SHADER
-from embercoach.analysis.values.facts import CallFact
+from embercoach.analysis.values.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Number,
@@ -18,16 +19,12 @@ from embercoach.analysis.values.lattice import (
     Str,
     as_number,
 )
-from embercoach.analysis.values.strings import fold
+from embercoach.analysis.values.strings import Folded, fold
 from embercoach.checks.registry import ProposedFix, Report, check, load_kernel_checks
 from embercoach.metal.program.types import INTEGER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, Fact
-    from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.metal_checks import MetalKernel
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.written_facts import MetalText

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from embercoach.analysis.shapes.arrays import ArrayShape
     from embercoach.analysis.shapes.size_integers import Integer
     from embercoach.engine.name_shapes import NameShape

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,23 +15,17 @@ from msgspec import Struct
 from embercoach.engine.file_discovery import is_excluded
 from embercoach.engine.verdict import Judge
 from embercoach.files import relative_path, shown_path
-from embercoach.finding import Problem
+from embercoach.finding import Finding, Problem
 from embercoach.report import baseline_file
-from embercoach.report.baseline_file import Baseline, BaselineError
-from embercoach.report.outcome import Comparison, RuleChange
+from embercoach.report.baseline_file import Baseline, BaselineEntry, BaselineError
+from embercoach.report.outcome import Comparison, RuleChange, SourceTexts
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from collections.abc import Set as AbstractSet
-
     from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
     from embercoach.engine.check_run import RunResult
     from embercoach.engine.checkouts import CheckoutDivision
-    from embercoach.finding import Finding
-    from embercoach.report.baseline_file import BaselineEntry
-    from embercoach.report.outcome import SourceTexts
 
 
 class Guard(Struct, frozen=True):

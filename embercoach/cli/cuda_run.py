@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from embercoach.installation import install_command
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from embercoach.simulator.model import KernelFinding
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +14,19 @@ from embercoach import rulebook
 from embercoach.config.errors import ConfigWarning
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.provenance import SettingOrigin, excluding, facts, origin, origin_in
-from embercoach.config.selectors import decisions, matches
-from embercoach.engine.file_discovery import skip_reason
+from embercoach.config.selectors import Decision, decisions, matches
+from embercoach.engine.file_discovery import Reason, skip_reason
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
 from embercoach.engine.verdict import Judge
 from embercoach.files import read_text, shown_path
 from embercoach.finding import Problem
-from embercoach.report.styled import print_text
+from embercoach.report.styled import Line, print_text
 from embercoach.report.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.config import ConfigError, Configurations
     from embercoach.config.load import ConfigurationScope
-    from embercoach.config.selectors import Decision
     from embercoach.engine.checkouts import Plan
-    from embercoach.engine.file_discovery import Reason
-    from embercoach.report.styled import Line
 
 #: Keys of tables from patterns of files.
 PER_FILE = ("per-file-ignores", "per-file-profiles")

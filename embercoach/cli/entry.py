@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -17,8 +18,6 @@ from embercoach.cli.standard_streams import StreamError
 from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from click.shell_completion import CompletionItem
 
 #: Exit  Incomplete: something was not checked, or the command line or configuration is invalid.

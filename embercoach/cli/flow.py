@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import click
@@ -18,22 +20,16 @@ from embercoach.cli.progress import progress_of
 from embercoach.config import Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
 from embercoach.engine.check_run import RunResult, joined, run
-from embercoach.engine.checkouts import CheckoutDivision, Plan
-from embercoach.engine.file_discovery import is_excluded
+from embercoach.engine.checkouts import CheckoutDivision, CheckoutsOutcome, Plan
+from embercoach.engine.file_discovery import Shard, is_excluded
 from embercoach.files import shown_path
-from embercoach.report.outcome import SourceTexts
+from embercoach.report.outcome import Comparison, RunOrigin, SourceTexts
 from embercoach.report.styled import print_lines, print_text
 from embercoach.report.text import files_text, plural, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
     from embercoach.cli.baseline_filter import Guard
-    from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.engine.file_discovery import Shard
     from embercoach.finding import Problem
-    from embercoach.report.outcome import Comparison, RunOrigin
 
     class CheckRunner(Protocol):
         """Checks the files of a run, or those of some configurations."""

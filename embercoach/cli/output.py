@@ -5,27 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE, UserError, silence_stdout
 from embercoach.files import write_file
 from embercoach.report import text
 from embercoach.report.outcome import listed
-from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
+from embercoach.report.styled import Line, print_diff, print_lines, print_text, width_of, wraps
 from embercoach.rulebook import RULES_URL
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from embercoach.cli.flow import Answer, CheckRequest
     from embercoach.config import Settings
     from embercoach.engine.fixing import FixedFile
     from embercoach.finding import Problem
-    from embercoach.report.styled import Line
 
 
 FOR_PEOPLE = ("text", "full", "concise", "grouped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,18 +21,15 @@ from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
 from embercoach.report import json_report, text
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.styled import print_lines, width_of, wraps
+from embercoach.report.styled import Line, print_lines, width_of, wraps
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.engine.name_shapes import NameShape
     from embercoach.finding import Finding
     from embercoach.fixes.source_file import LineIndex
     from embercoach.kernel_builder import KernelBuilder
-    from embercoach.report.styled import Line
 
 _PLACE = re.compile(
     r"(?P<file>.+?):(?:cell (?P<cell>[0-9]+):)?(?P<line>[0-9]+)(?::(?P<column>[0-9]+))?", re.DOTALL

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
-from click.shell_completion import ShellComplete, add_completion_class
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
 
 #: The words before the one to complete are passed one a line. An empty variable is not set.
 _SOURCE = """\

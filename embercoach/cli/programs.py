@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 from msgspec import Struct
@@ -18,9 +19,6 @@ import embercoach
 from embercoach.cli.entry import INCOMPLETE, INTERRUPTED, UserError
 from embercoach.installation import install_command
 from embercoach.report.styled import print_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 R = TypeVar("R")
 

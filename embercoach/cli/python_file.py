@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks import Project, SyntaxProblem
 from embercoach.cli.entry import UserError
-from embercoach.config import load
+from embercoach.config import Settings, load
 from embercoach.engine.budget import size_problem
 from embercoach.engine.inspection import python_error
-from embercoach.engine.languages import PYTHON, language_of
+from embercoach.engine.languages import PYTHON, Language, language_of
 from embercoach.engine.workers import run_deep
 from embercoach.files import read_bytes
 from embercoach.fixes.source_file import DecodingError, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embercoach.config import Settings
-    from embercoach.engine.languages import Language
     from embercoach.kernel_builder import KernelBuilder
 
     #: Takes a source, its absolute path and its project.

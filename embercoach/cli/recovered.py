@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from msgspec import Struct, convert
 
@@ -16,9 +17,6 @@ from embercoach.files import MOST_BYTES, boundary, read_bytes
 from embercoach.finding import Finding, Fix, Problem, Step
 from embercoach.report.html.saved import SavedReportError
 from embercoach.report.outcome import Checkout, Comparison, RunOrigin, SourceTexts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -15,8 +16,6 @@ from embercoach.config import Overrides
 from embercoach.rulebook import PROFILES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.plugins.loading import PluginRequest
 
     Option = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count as counting
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
@@ -16,7 +18,7 @@ from embercoach.cli.entry import CLEAN, FOUND
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of, run_recorded
 from embercoach.cli.tables import duration, fitting, new_table, print_table, shortened
-from embercoach.config import Overrides, load
+from embercoach.config import Overrides, Settings, load
 from embercoach.config.load import compiler_allowed
 from embercoach.files import shown_path
 from embercoach.finding import Finding
@@ -25,27 +27,20 @@ from embercoach.report.excerpt import visible
 from embercoach.report.html.profile_page import gpu_facts, line_cell, place_of, profile_facts
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.styled import STYLES, print_lines, width_of, wraps
+from embercoach.report.styled import STYLES, Line, print_lines, width_of, wraps
 from embercoach.report.text import size_of
 from embercoach.rulebook import RULES_URL
 from embercoach.simulator.profile.gpus import DEFAULT
 from embercoach.simulator.profile.prediction import RESOURCES
-from embercoach.simulator.reporting.messages import call_at
+from embercoach.simulator.reporting.messages import LineSpan, call_at
 from embercoach.simulator.session.options import VARIABLE, Options
-from embercoach.simulator.session.record import read
+from embercoach.simulator.session.record import KernelRow, Record, read
 from embercoach.terminal_text import json_text, log_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from rich.table import Table
 
-    from embercoach.config import Settings
-    from embercoach.report.styled import Line
     from embercoach.simulator.model import KernelFinding as SimulatorFinding
-    from embercoach.simulator.reporting.messages import LineSpan
-    from embercoach.simulator.session.record import KernelRow, Record
 
 #: Lines of a kernel that text shows, and the least part of the bound of one.
 _MOST_LINES, _LEAST_SHARE = 8, 0.02

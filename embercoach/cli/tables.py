@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
@@ -9,8 +10,6 @@ from embercoach.report.styled import STYLES, wants_color, width_of
 from embercoach.terminal_text import without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rich.table import Table
 
 _MOST_OF_LINE = 40

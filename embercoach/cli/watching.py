@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,14 +28,11 @@ from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.workers import safe_path
 from embercoach.files import OWN_FILE, relative_path
 from embercoach.installation import install_command
-from embercoach.plugins.loading import requested
+from embercoach.plugins.loading import PluginRequest, requested
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.cli.flow import CheckRequest
-    from embercoach.plugins.loading import PluginRequest
 
 #: Names of files that decide on what is checked, and how.
 DECIDING = (OWN_FILE, SHARED_FILE, ".gitignore")

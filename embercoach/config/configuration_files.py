@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,9 +16,6 @@ from embercoach import files
 from embercoach.config.errors import ConfigError, ConfigWarning, nearest
 from embercoach.files import OWN_FILE, boundary
 from embercoach.toml import TOMLDecodeError, loads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Place = tuple[str, ...]
 #: The last line of a value over several lines contains one of these.

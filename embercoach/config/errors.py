@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from embercoach.files import shown_path
 from embercoach.terminal_text import bounded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 #: Characters of a message at most.
 MOST_SAID = 1_000

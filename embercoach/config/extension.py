@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from embercoach.config.schema import BASELINE, EXTEND, SIMULATOR, Layer, layer_o
 from embercoach.files import boundary, is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embercoach.config.selectors import Selection
 
 #: Files in a chain at most.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: What pathspec's expressions hold for ``*`` and for ``/**/``; and for ``**/`` in front.
 _STAR = "[^/]*"

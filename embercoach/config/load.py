@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -18,9 +18,6 @@ from embercoach.config.setting_types import PATTERN_SELECTORS
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
 from embercoach.files import is_inside
 from embercoach.rulebook import RULES_URL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: A variable of the environment; see `compiler_allowed`.
 ALLOW_COMPILER = "EMBERCOACH_ALLOW_COMPILER"

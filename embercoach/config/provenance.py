@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from embercoach.config.extension import ADDING
-from embercoach.config.schema import KEYS, SIMULATOR, SIMULATOR_KEYS
+from embercoach.config.schema import KEYS, SIMULATOR, SIMULATOR_KEYS, Key, Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from embercoach.config.configuration_files import ConfigFile
     from embercoach.config.load import ConfigurationScope
-    from embercoach.config.schema import Key, Layer
 
 
 class SettingOrigin(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -11,15 +12,12 @@ from embercoach.config import setting_types
 from embercoach.config.errors import ConfigError, suggestion, type_name
 from embercoach.config.required_version import REQUIRED_VERSION
 from embercoach.config.selectors import Selection
-from embercoach.config.setting_types import DEFINITIONS
+from embercoach.config.setting_types import DEFINITIONS, SettingType
 from embercoach.config.settings import DEFAULT_EXCLUDE, SimulatorSettings
 from embercoach.rulebook import RULES_URL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from embercoach.config.configuration_files import ConfigFile
-    from embercoach.config.setting_types import SettingType
     from embercoach.finding import Severity
     from embercoach.kernel_builder import KernelBuilder
 

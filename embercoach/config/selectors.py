@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,8 +13,6 @@ from embercoach.plugins.loading import load_installed
 from embercoach.rulebook import SIMULATED, kinds, static_codes, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.finding import Severity
 
 ALL = "ALL"

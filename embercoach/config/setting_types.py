@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from keyword import iskeyword, kwlist
 from string import ascii_letters, digits
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -13,14 +14,9 @@ from embercoach.config.patterns import check_pattern
 from embercoach.config.required_version import check_required_version, required_version_form
 from embercoach.config.selectors import check_selector, selector_form
 from embercoach.finding import SEVERITIES, Severity
-from embercoach.kernel_builder import PARAMETERS, Fixed, KernelBuilder
+from embercoach.kernel_builder import PARAMETERS, Fixed, KernelBuilder, Origin
 from embercoach.rulebook import CODE, PROFILES, kinds
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embercoach.kernel_builder import Origin
 
 TEXTS = ("name", "source", "header")
 LISTS = ("input_names", "output_names")

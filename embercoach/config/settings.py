@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -9,8 +10,6 @@ from msgspec import Struct, field
 from embercoach.rulebook import RULES_URL, static_codes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from embercoach.finding import Severity
     from embercoach.kernel_builder import KernelBuilder
 

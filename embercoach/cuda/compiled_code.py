@@ -12,6 +12,7 @@ import ctypes
 import functools
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from stat import S_ISDIR
@@ -19,13 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from embercoach.cuda.launch_entry import CudaError
+from embercoach.cuda.launch_entry import CudaError, EntryForm
 from embercoach.files import is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from embercoach.cuda.launch_entry import EntryForm
     from embercoach.simulator.session.record import CapturedDefinition
 
 _FOLDER_VARIABLE = "MLX_PTX_CACHE_DIR"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 
 from embercoach.cuda.cuda_kernel import CudaKernel, missing_compiler, target
 from embercoach.cuda.launch_entry import INSTALL, CudaError
 from embercoach.simulator.session.activation import defined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Active:

@@ -7,8 +7,9 @@ import importlib.util
 import math
 import os
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 from msgspec import Struct
@@ -33,14 +34,8 @@ from embercoach.simulator.build.objects import build_ptx
 from embercoach.simulator.build.toolchain import find_toolchain
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.session.activation import defined
-from embercoach.simulator.session.launching import capture, check_thread_count
-from embercoach.simulator.session.record import calling_place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from embercoach.simulator.session.launching import Capture
-    from embercoach.simulator.session.record import CapturedDefinition
+from embercoach.simulator.session.launching import Capture, capture, check_thread_count
+from embercoach.simulator.session.record import CapturedDefinition, calling_place
 
 #: The headers of the machine's part of the Metal library.
 DEVICE = Path(__file__).with_name("device")

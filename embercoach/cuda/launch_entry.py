@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.installation import install_command
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.rewrite.translation import attribute_argument, buffer_argument
-
-if TYPE_CHECKING:
-    from embercoach.simulator.rewrite.translation import Layout
+from embercoach.simulator.rewrite.translation import Layout, attribute_argument, buffer_argument
 
 #: The command that installs all that kernels on CUDA need.
 INSTALL = install_command("cuda")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree as ET
@@ -16,8 +17,6 @@ from embercoach.simulator.model import KernelFinding, SourceMap
 from embercoach.simulator.reporting.messages import KernelLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.simulator.session.record import CapturedDefinition
 
 #: Each tool of compute-sanitizer, and the kind of what it finds. Its initcheck sees device memory

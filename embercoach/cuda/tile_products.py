@@ -9,11 +9,8 @@ the compiler's PTX.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _PRODUCT = "mma.sync.aligned.m16n8k8.row.col.f32.{0}.{0}.f32 "
 _DEEP_PRODUCT = "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32 "

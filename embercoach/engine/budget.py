@@ -15,16 +15,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from embercoach.analysis.work import characters_read
 from embercoach.engine.languages import METAL, NOTEBOOK, OBJECTIVE_C, PYTHON, Language
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -28,8 +29,6 @@ from embercoach.rulebook import pages_directory
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from embercoach.kernel_builder import KernelBuilder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -13,24 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.config import Configurations
+from embercoach.config import Configurations, Settings
 from embercoach.engine.budget import size_problem
 from embercoach.engine.cache import Cache, States, fingerprint
 from embercoach.engine.file_discovery import SourceFile, discover
-from embercoach.engine.inspection import Inspector, digest_of
+from embercoach.engine.inspection import Inspection, Inspector, digest_of
 from embercoach.engine.languages import METAL, NOTEBOOK, language_of, relevant
 from embercoach.engine.verdict import Judge
 from embercoach.files import is_inside, read_bytes, relative_path
-from embercoach.finding import Problem
+from embercoach.finding import Finding, Problem
 from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from embercoach.config import Settings
-    from embercoach.engine.inspection import Inspection
-    from embercoach.finding import Finding
     from embercoach.kernel_builder import KernelBuilder
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.config import ConfigError
+from embercoach.config import ConfigError, Configurations
 from embercoach.config.configuration_files import folder_of
 from embercoach.engine.check_run import RunResult, check, joined, prepare
-from embercoach.engine.file_discovery import discover
+from embercoach.engine.file_discovery import Shard, SourceFile, discover
 from embercoach.files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES, relative_path, upward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
-    from embercoach.engine.file_discovery import Shard, SourceFile
     from embercoach.finding import Problem
 
     Found = tuple[SourceFile, ConfigurationScope]

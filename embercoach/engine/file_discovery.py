@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -14,6 +15,7 @@ from msgspec import Struct
 from embercoach.config.configuration_files import SHARED_FILE, home_folder
 from embercoach.config.errors import ConfigError
 from embercoach.config.patterns import (
+    PathPatterns,
     check_pattern,
     deciding,
     excluding,
@@ -36,13 +38,10 @@ from embercoach.files import OWN_FILE, boundary, is_inside, read_bytes, read_tex
 from embercoach.finding import PlacedError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pathspec import GitIgnoreSpec
 
     from embercoach.config import Configurations, Settings
     from embercoach.config.load import ConfigurationScope
-    from embercoach.config.patterns import PathPatterns
 
 #: Bytes; a larger file counts as absent, and so does a link, as git has it.
 LARGEST = 1 << 20

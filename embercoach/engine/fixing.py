@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.verdict import Judge
 from embercoach.engine.workers import Crash, spread
 from embercoach.files import read_bytes
-from embercoach.finding import Problem
+from embercoach.finding import Finding, Fix, Problem
 from embercoach.fixes.application import BrokenSourceError, settle
 from embercoach.fixes.source_file import DecodingError, SourceText, decode, encode
 from embercoach.fixes.writing import distinct, replace_file
@@ -24,11 +25,8 @@ from embercoach.notebooks import is_notebook
 from embercoach.plugins.loading import with_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from embercoach.config import Settings
     from embercoach.engine.check_run import RunResult
-    from embercoach.finding import Finding, Fix
 
 #: A fix in one file may open a fix in another: how often to look again.
 PASSES = 5

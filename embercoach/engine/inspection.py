@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,15 +21,12 @@ from embercoach.engine.languages import (
     may_hold_directives,
 )
 from embercoach.files import read_bytes, read_text
-from embercoach.finding import PlacedError, Problem
+from embercoach.finding import Finding, PlacedError, Problem, Step
 from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from embercoach.checks import Project
     from embercoach.engine.suppressions import Directive
-    from embercoach.finding import Finding, Step
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.notebooks.cell_module import CellTable, Notebook
 

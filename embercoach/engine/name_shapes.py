@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from embercoach.analysis.shapes.node_shapes import assigned_shapes
+from embercoach.analysis.shapes.node_shapes import AssignedShape, assigned_shapes
 from embercoach.analysis.syntax.name_reads import name_reads
 from embercoach.analysis.syntax.parse import SyntaxProblem, reading
 from embercoach.analysis.work import WorkExceededError
 from embercoach.fixes.source_file import LineIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from embercoach.analysis.project.project import Project
-    from embercoach.analysis.shapes.node_shapes import AssignedShape
 
 #: A place in bytes, as ``ast`` counts: line, column, column after the end.
 _Place = tuple[int, int, int]

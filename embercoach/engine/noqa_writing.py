@@ -7,22 +7,16 @@ silent on the whole line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from embercoach.engine.languages import MARKERS, NOTEBOOK, PYTHON, Language, language_of
-from embercoach.engine.suppressions import lines_of, read_directives
+from embercoach.engine.suppressions import Directive, PhysicalLines, lines_of, read_directives
 from embercoach.files import read_bytes
-from embercoach.finding import Edit, Fix, PlacedError, Problem
+from embercoach.finding import Edit, Finding, Fix, PlacedError, Problem
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import LineIndex, decode, encode
 from embercoach.fixes.writing import distinct, replace_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from embercoach.engine.suppressions import Directive, PhysicalLines
-    from embercoach.finding import Finding
 
 
 def annotated(

@@ -6,6 +6,7 @@ import io
 import re
 import token
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +20,6 @@ from embercoach.rulebook import static_codes, words
 
 if TYPE_CHECKING:
     import tokenize
-    from collections.abc import Iterator
 
     from embercoach.metal.program.texts import Parsed
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path
 from string import digits
@@ -17,16 +19,12 @@ from embercoach.config.errors import nearest
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches, severities_by_code
 from embercoach.engine.suppressions import CODES, Directive, Item
-from embercoach.finding import Edit, Finding, Fix
+from embercoach.finding import Edit, Finding, Fix, Severity
 from embercoach.rulebook import SIMULATED, words, words_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
-
     from embercoach.config import Settings
     from embercoach.engine.inspection import Inspection
-    from embercoach.finding import Severity
 
 UNUSED, UNKNOWN = CODES
 #: Unknown words of a suppression for which the nearest code is looked up.

@@ -11,16 +11,13 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
-from typing import TYPE_CHECKING
 
 from embercoach.files import is_own
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: The digest of the host's name, the number of the process, and random digits.
 _NAME = re.compile(r"\.embercoach-(?P<host>[0-9a-f]{8})-(?P<process>[0-9]{1,10})-[0-9a-f]{16}\.tmp")

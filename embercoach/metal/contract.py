@@ -16,16 +16,14 @@ The tests compare with the source that the installed MLX generates.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 Role = Literal["input", "shape", "strides", "ndim", "output", "attribute"]
 AddressSpace = Literal["constant", "device"]

@@ -7,6 +7,7 @@ to completeness: a name that is missing here becomes a false finding.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,6 @@ from embercoach.metal.program.types import (
 from embercoach.metal.unknown_numbers import is_unknown_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.metal.text_facts import UseKind
 
 

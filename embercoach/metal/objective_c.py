@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.metal.library import CPP_KEYWORDS
 from embercoach.metal.preprocessor import Expanded, directives
-from embercoach.metal.program.texts import Parsed
-from embercoach.metal.program.written_facts import read_unit
+from embercoach.metal.program.texts import Parsed, SyntaxNode
+from embercoach.metal.program.written_facts import MetalText, read_unit
 from embercoach.metal.tokens import escaped, tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from embercoach.metal.program.texts import SyntaxNode
-    from embercoach.metal.program.written_facts import MetalText
 
 _LITERALS = frozenset({"string_literal", "raw_string_literal"})
 # Every entry point has one of these words, as a qualifier or as an attribute.

@@ -7,6 +7,7 @@ whatever is around them. Code under ``#if`` and arguments of macros may be anyth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.metal.contract import ATTRIBUTES
@@ -14,13 +15,10 @@ from embercoach.metal.library import ADDRESS_SPACES, KEYWORDS, is_standard_heade
 from embercoach.metal.preprocessor import directives
 from embercoach.metal.syntax import PREAMBLE_BLANKS
 from embercoach.metal.text_facts import TextSpan
-from embercoach.metal.tokens import tokens
+from embercoach.metal.tokens import Token, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.tokens import Token
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 #: Operators that need an operand after them; ``*`` and ``&`` end types as well.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple
 
 TokenKind = Literal["space", "newline", "name", "number", "string", "mark"]
 

@@ -12,13 +12,12 @@ as in ``constexpr int N = {n};`` and ``#define N {n}``, since the code then goes
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from embercoach.metal.tokens import Token, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     #: Where a number is in a text.
     Stretch = tuple[int, int]
 

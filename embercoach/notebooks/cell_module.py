@@ -7,20 +7,15 @@ import io
 import re
 import warnings
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from tokenize import COMMENT, NEWLINE, OP, TokenError, generate_tokens
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.finding import Position  # noqa: TC001  (decoding evaluates it)
 from embercoach.fixes.source_file import LineIndex
-from embercoach.notebooks.notebook_document import Cell, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from embercoach.notebooks.notebook_document import NotebookDocument
+from embercoach.notebooks.notebook_document import Cell, NotebookDocument, read
 
 #: A line that starts with one of these is IPython's: magics, shell, help, and its "autocall".
 ESCAPES = frozenset("%!?,;/")

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from embercoach.finding import Edit, Fix
 from embercoach.fixes.application import unified
 from embercoach.fixes.source_file import newline_of
-from embercoach.notebooks.cell_module import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from embercoach.notebooks.cell_module import ModuleCell, Notebook
+from embercoach.notebooks.cell_module import ModuleCell, Notebook, parse
 
 
 def unified_cells(before: str, after: str, path: str) -> str:

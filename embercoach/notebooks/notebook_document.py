@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
 from embercoach.finding import PlacedError
 from embercoach.fixes.source_file import LineIndex
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: The version of the format that Jupyter writes since 2015.
 FORMAT = 4

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import site
 import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,7 +18,6 @@ from msgspec import Struct
 from embercoach.files import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
 
 GROUP = "embercoach.rules"

@@ -6,21 +6,24 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
 from embercoach import rulebook
 from embercoach.api import Check, RuleSet
-from embercoach.plugins.discovery import GROUP, PluginError, find, plugin_error, site_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from embercoach.plugins.discovery import FoundPlugin
+from embercoach.plugins.discovery import (
+    GROUP,
+    FoundPlugin,
+    PluginError,
+    find,
+    plugin_error,
+    site_folders,
+)
 
 _T = TypeVar("_T")
 #: A code: upper-case words, then three digits, joined by hyphens.

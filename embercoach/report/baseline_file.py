@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct, convert
@@ -16,10 +19,6 @@ from embercoach.fixes.writing import create_file, replace_file
 from embercoach.terminal_text import MOST_SAID, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
     from embercoach.finding import Finding
     from embercoach.report.locations import Placed
     from embercoach.report.outcome import SourceTexts

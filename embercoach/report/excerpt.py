@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from embercoach.terminal_text import is_deceptive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.finding import Finding
     from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import Line

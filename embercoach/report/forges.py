@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from embercoach.report.baseline_file import fingerprints, of_places
@@ -12,14 +13,11 @@ from embercoach.report.locations import (
     start_in_file,
     within_cell,
 )
-from embercoach.report.outcome import listed
+from embercoach.report.outcome import Outcome, SourceTexts, listed
 from embercoach.terminal_text import escaped, json_renderer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.finding import Finding, Problem
-    from embercoach.report.outcome import Outcome, SourceTexts
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
 from embercoach.report.baseline_file import fingerprints
-from embercoach.report.outcome import counts
+from embercoach.report.outcome import Comparison, Outcome, RunOrigin, SourceTexts, counts
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embercoach.finding import Edit, Finding, Fix, Problem, Step
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_module import CellTable
-    from embercoach.report.outcome import Comparison, Outcome, RunOrigin, SourceTexts
 
 VERSION = 1
 

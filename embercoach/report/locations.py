@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.files import relative_path
 from embercoach.notebooks import is_notebook
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from embercoach.finding import Finding, Fix, Problem, Step
     from embercoach.report.outcome import SourceTexts
 

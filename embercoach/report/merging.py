@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from embercoach.finding import SEVERITIES
 from embercoach.report.json_report import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     Document = dict[str, Any]
     Shards = dict[int, list["Saved"]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, to_builtins
@@ -10,8 +11,6 @@ from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from embercoach.finding import Finding, Problem
     from embercoach.fixes.source_file import LineIndex
     from embercoach.notebooks.cell_module import Notebook

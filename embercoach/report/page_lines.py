@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
-from embercoach.report.styled import wrapped
-from embercoach.rulebook import FIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from embercoach.report.styled import Line
-    from embercoach.rulebook import Rule
+from embercoach.report.styled import Line, wrapped
+from embercoach.rulebook import FIX, Rule
 
 #: Lines of an explanation at most, at 100 columns.
 MOST_LINES = 60

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import struct
 from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__, rulebook
@@ -18,16 +20,12 @@ from embercoach.report.locations import (
     start_in_file,
     within_cell,
 )
-from embercoach.rulebook import RULES_URL, SITE, rule_url
+from embercoach.rulebook import RULES_URL, SITE, Rule, rule_url
 from embercoach.terminal_text import json_renderer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
-
     from embercoach.finding import Finding, Fix, Problem, Step
     from embercoach.report.outcome import Outcome, SourceTexts
-    from embercoach.rulebook import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "embercoachFinding/v1"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach import rulebook
-from embercoach.finding import SEVERITIES, Severity
+from embercoach.finding import SEVERITIES, Finding, Severity
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from embercoach.finding import Finding
     from embercoach.report.outcome import Checkout
     from embercoach.report.styled import Line
 

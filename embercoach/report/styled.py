@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from embercoach.rulebook import page_url
 from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from rich.style import Style
 
 #: Text and the name of its style; "" is plain.

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from embercoach.finding import Finding
+from embercoach.finding import Finding, Problem
 from embercoach.report.locations import place_of, position_of
-from embercoach.report.outcome import counts, listed
-from embercoach.report.styled import wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from embercoach.finding import Problem
-    from embercoach.report.outcome import Comparison, Outcome, SourceTexts
-    from embercoach.report.styled import Line
+from embercoach.report.outcome import Comparison, Outcome, SourceTexts, counts, listed
+from embercoach.report.styled import Line, wrapped
 
 #: Lines within which findings with the same help are of one place.
 _NEAR = 3

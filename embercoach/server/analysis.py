@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach import checks
-from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
+from embercoach.checks.programs.generated_signatures import (
+    WrittenKernel,
+    mentions_kernels,
+    written_kernels,
+)
 from embercoach.engine.budget import size_problem
 from embercoach.engine.check_run import RunResult, joined, reported
 from embercoach.engine.file_discovery import SourceFile
@@ -25,23 +30,18 @@ from embercoach.engine.name_shapes import name_shapes_if_sound
 from embercoach.engine.noqa_writing import annotated
 from embercoach.engine.verdict import Judge
 from embercoach.files import read_bytes
-from embercoach.finding import Problem
+from embercoach.finding import Finding, Problem
 from embercoach.fixes.source_file import DecodingError, bytes_of, decode, newline_of
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts
-from embercoach.server.diagnostics import cell_places
+from embercoach.server.diagnostics import CellPlaces, cell_places
 from embercoach.server.editor import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 from embercoach.server.shaped_names import MOST_NAMES, ShapedName, placed_names
 from embercoach.server.wire import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.config import ConfigError, Settings
-    from embercoach.finding import Finding
-    from embercoach.server.diagnostics import CellPlaces
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
 #: modules of imported files hold on to those that imported them, 1 to 2 MB a text.

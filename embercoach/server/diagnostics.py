@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,16 +21,17 @@ from embercoach.server.wire import (
     SOURCE,
     UNNECESSARY,
     WARNING,
+    Diagnostic,
     Document,
+    Location,
+    RelatedInformation,
+    Severity,
     line_diagnostic,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.finding import Finding, Problem, Step
     from embercoach.server.analysis import Checked
-    from embercoach.server.wire import Diagnostic, Location, RelatedInformation, Severity
 
 
 class CellPlaces(Struct, frozen=True):

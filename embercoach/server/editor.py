@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,8 +11,6 @@ from msgspec import Struct
 from embercoach.fixes.source_file import LineIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lsprotocol import types
 
     from embercoach.finding import Edit

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
-from embercoach.checks.programs.generated_signatures import MALFORMED
+from embercoach.checks.programs.generated_signatures import MALFORMED, WrittenKernel
 from embercoach.engine.fixing import applicable
 from embercoach.engine.suppressions import CODES
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import newline_of
 from embercoach.report.locations import fix_in_file
 from embercoach.report.outcome import SourceTexts
-from embercoach.server.analysis import suppressed
+from embercoach.server.analysis import Checked, suppressed
 from embercoach.server.diagnostics import diagnostic
-from embercoach.server.wire import FIX_ALL, QUICK_FIX, cell_texts
+from embercoach.server.wire import (
+    FIX_ALL,
+    QUICK_FIX,
+    Cell,
+    CodeAction,
+    Document,
+    Hover,
+    Range,
+    TextEdit,
+    WorkspaceEdit,
+    cell_texts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.finding import Finding, Fix
-    from embercoach.server.analysis import Checked
-    from embercoach.server.wire import (
-        Cell,
-        CodeAction,
-        Document,
-        Hover,
-        Range,
-        TextEdit,
-        WorkspaceEdit,
-    )
 
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.server.wire import FIX_ALL, QUICK_FIX
+from embercoach.server.wire import FIX_ALL, QUICK_FIX, Document
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from embercoach.config import Settings
     from embercoach.server import wire
     from embercoach.server.analysis import Analysis, Checked
     from embercoach.server.shaped_names import ShapedName
-    from embercoach.server.wire import Document
 
 #: Files of a workspace that are reported at most.
 MOST_FILES = 5000

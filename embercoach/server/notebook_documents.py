@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import unquote
 
 from lsprotocol import types
@@ -13,10 +14,6 @@ from embercoach.notebooks import SUFFIX
 from embercoach.server.documents import InvalidError, cited, path_of
 from embercoach.server.editor import Positions
 from embercoach.server.wire import Cell, Document, notebook_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 class _Open(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,9 +12,6 @@ from embercoach.config import ConfigError, Configurations, Settings
 from embercoach.config.configuration_files import SHARED_FILE, searched
 from embercoach.config.patterns import excluding
 from embercoach.files import OWN_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: When and how large a file was; None where it was not there.
 Stamp = tuple[int, int] | None

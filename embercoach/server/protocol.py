@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from cattrs import transform_error
+from cattrs import Converter, transform_error
 from lsprotocol import types
 from pygls.exceptions import (
     JsonRpcException,
@@ -30,10 +31,6 @@ from pygls.protocol import (
 from embercoach.server.documents import InvalidError, cited, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import BinaryIO
-
-    from cattrs import Converter
     from pygls.protocol.json_rpc import RPCMessage
 
     from embercoach.server.service import Service

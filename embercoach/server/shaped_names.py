@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from embercoach.engine.name_shapes import NameShape
     from embercoach.server.editor import Positions
     from embercoach.server.wire import Hover, InlayHint, Position, Range

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
-from pathlib import Path  # noqa: TC003  (of a field)
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, TypedDict
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import IO
-
     from lsprotocol import types
 
 _LENGTH = struct.Struct("<Q")

@@ -16,7 +16,9 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct, json
 
@@ -25,10 +27,6 @@ from embercoach.engine.workers import LARGE, run_deep
 from embercoach.server import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import BinaryIO
-
     from embercoach.server.analysis import Analysis
 
     #: What the server asks for: called in a worker, so that it and its result are pickled.

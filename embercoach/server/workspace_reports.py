@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,12 @@ from msgspec import Struct
 from embercoach.server.jobs import CheckFile, FileOutcome, ListFiles, Listing
 from embercoach.server.pool import JobError
 from embercoach.server.projects import Stamp, stamp_of
-from embercoach.server.wire import WARNING, line_diagnostic
+from embercoach.server.wire import WARNING, Diagnostic, line_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from lsprotocol import types
 
     from embercoach.server.service import Service
-    from embercoach.server.wire import Diagnostic
 
 
 def result_id(found: Sequence[Diagnostic]) -> str:

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,9 +36,11 @@ from embercoach.simulator.answers import (
     read_answer,
 )
 from embercoach.simulator.build import objects
-from embercoach.simulator.build.object_lines import read_image, read_lines
-from embercoach.simulator.build.toolchain import ending, environment, find_toolchain
+from embercoach.simulator.build.object_lines import Image, read_image, read_lines
+from embercoach.simulator.build.toolchain import Toolchain, ending, environment, find_toolchain
 from embercoach.simulator.model import (
+    Buffer,
+    BuiltKernel,
     LaunchResult,
     Limits,
     MemoryAccess,
@@ -50,11 +53,6 @@ from embercoach.simulator.reporting.compiler_errors import memory_error
 from embercoach.simulator.reporting.runtime_findings import Scene, raw_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from embercoach.simulator.build.object_lines import Image
-    from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.model import Buffer, BuiltKernel
     from embercoach.simulator.session.launching import Capture
 
 _CHILD = Path(__file__).with_name("child.py")

@@ -6,19 +6,25 @@ The package is imported by tests alone. :func:`page_tests` is stable and documen
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.plugins.loading import make_plugin, register
 from embercoach.rulebook import FIX
-from embercoach.testing.rule_pages import execute, fix_errors, form_errors, lint, read_page
+from embercoach.testing.rule_pages import (
+    Block,
+    Page,
+    execute,
+    fix_errors,
+    form_errors,
+    lint,
+    read_page,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embercoach.api import RuleSet
-    from embercoach.testing.rule_pages import Block, Page
 
 __all__ = ["PageTest", "page_tests"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,6 @@ from embercoach.checks import Project, check_metal, check_objective_c, check_sou
 from embercoach.rulebook import FIX, Rule, pages_directory, parse_page
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
     from embercoach.finding import Finding
 
 #: The headings in their order; two of them may be missing.

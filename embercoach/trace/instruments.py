@@ -6,18 +6,16 @@ import functools
 import inspect
 import os
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from embercoach.trace.trace_recorder import clock
+from embercoach.trace.trace_recorder import Events, Recorder, clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from embercoach.trace.trace_record import Kind
-    from embercoach.trace.trace_recorder import Events, Recorder
 
 #: Bytes of an element before and after a promotion, and of one of each operand together.
 _NARROW, _WIDE = 2, 4

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping  # noqa: TC003  (a field's type)
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import (
+    Mapping,
+    Sequence,
+)
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 #: The kinds of event. `eval` is an evaluation that waits, `async-eval` one that does not;
 #: `item`, `tolist`, `truth`, `number`, `text` and `numpy` copy an array's values to Python or to

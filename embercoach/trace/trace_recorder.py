@@ -8,19 +8,14 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import CodeType, FrameType
 
 from msgspec import Struct, field
 
-from embercoach.trace.trace_record import Event, Site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, FrameType
-
-    from embercoach.trace.trace_record import Kind
+from embercoach.trace.trace_record import Event, Kind, Site
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _STANDARD = tuple(

@@ -8,16 +8,14 @@ import sys
 from collections import defaultdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
 from embercoach.terminal_text import log_line
 from embercoach.trace.instruments import Instruments
 from embercoach.trace.trace_record import TraceRecord, write
 from embercoach.trace.trace_recorder import Recorder, clock, is_of_project
 from embercoach.user_program import FAILED, run
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 #: Python's module of this name; None before 3.12.
 _MONITORING: Any = getattr(sys, "monitoring", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-
     from embercoach.analysis.evaluate.frame import Frame
 
 SIMPLE: dict[str, Value] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,8 +12,6 @@ from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.lattice import Dict, Sequence, Value, items_of, join_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
 
 

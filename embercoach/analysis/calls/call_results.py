@@ -11,7 +11,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import first_value, match
+from embercoach.analysis.values.facts import Argument, first_value, match
 from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -50,7 +50,6 @@ from embercoach.analysis.values.promotion import FLOATING, HALF
 if TYPE_CHECKING:
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument
 
 #: Layers whose result has the promoted dtype of the input and the weights.
 _WEIGHTED = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -84,8 +85,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-
     from embercoach.analysis.evaluate.frame import Frame
 
 

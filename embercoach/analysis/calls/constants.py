@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -30,8 +31,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.strings import has_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.values.facts import Argument

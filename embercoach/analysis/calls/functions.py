@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,6 @@ from embercoach.analysis.values.memo import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
     from embercoach.analysis.values.facts import Argument, Fact, FunctionVisit

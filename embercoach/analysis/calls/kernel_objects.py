@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.facts import Argument, CallFact, Fact
@@ -20,8 +21,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from embercoach.analysis.values.facts import first_value, keyword_value, pulls_of_arguments
+from embercoach.analysis.values.facts import (
+    Argument,
+    first_value,
+    keyword_value,
+    pulls_of_arguments,
+)
 from embercoach.analysis.values.lattice import (
     INT,
     NONE,
@@ -16,6 +19,7 @@ from embercoach.analysis.values.lattice import (
     Number,
     NumberKind,
     Numpy,
+    Pulls,
     Sequence,
     Symbol,
     Value,
@@ -24,10 +28,6 @@ from embercoach.analysis.values.lattice import (
     as_number,
     parts_of,
 )
-
-if TYPE_CHECKING:
-    from embercoach.analysis.values.facts import Argument
-    from embercoach.analysis.values.lattice import Pulls
 
 #: Functions that ask about types, files or settings and pull no data.
 NO_DATA = frozenset(

@@ -5,9 +5,10 @@ Some kernels have separate files: ``Path(__file__).with_name("k.metal").read_tex
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.facts import first_value
+from embercoach.analysis.values.facts import Argument, first_value
 from embercoach.analysis.values.lattice import (
     STR,
     UNKNOWN,
@@ -22,12 +23,9 @@ from embercoach.analysis.values.strings import MAX_FOLDED
 from embercoach.files import read_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.values.facts import Argument
 
 Arguments = tuple["Argument", ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable as Fn
 
 from embercoach.analysis.values.facts import Argument
 from embercoach.analysis.values.lattice import (
@@ -28,9 +28,6 @@ from embercoach.analysis.values.strings import (
 )
 from embercoach.metal import source
 from embercoach.metal.source import FoldedText, StandIn, UnfoldableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
 
 Arguments = tuple[Argument, ...]
 

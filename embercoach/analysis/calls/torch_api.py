@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from embercoach.analysis.calls import numpy_api
-from embercoach.analysis.values.facts import first_value, keyword_value
+from embercoach.analysis.values.facts import Argument, first_value, keyword_value
 from embercoach.analysis.values.lattice import (
     BOOL,
     HOST,
@@ -35,11 +36,8 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument
 
 #: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
 ACCELERATORS = ('"mps', "'mps", ".mps", "_mps", '"cuda', "'cuda", ".cuda")

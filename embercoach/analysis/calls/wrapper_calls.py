@@ -6,6 +6,7 @@ kernels have texts and names, and no launches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
@@ -32,14 +33,11 @@ from embercoach.analysis.values.lattice import (
     Wrapped,
     join_all,
 )
-from embercoach.kernel_builder import PARAMETERS, Fixed
+from embercoach.kernel_builder import PARAMETERS, Fixed, KernelBuilder, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.kernel_builder import KernelBuilder, Origin
 
 
 NAMES = ("input_names", "output_names")

@@ -5,6 +5,7 @@ In the checked file the values are known; functions of other files are read by t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
@@ -15,19 +16,15 @@ from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_appen
 from embercoach.analysis.dataflow.scopes import display, passed_with_owner, scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import LocalCall
+from embercoach.analysis.values.facts import LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.lattice import Dict, Sequence, as_array
+from embercoach.analysis.values.lattice import Dict, Sequence, Value, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import ProjectCall
-    from embercoach.analysis.values.lattice import Value
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
 _WRAPPING = frozenset(f"mlx.core.{name}" for name in ("stop_gradient", "clip", "contiguous"))

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import (
     BODIES,
+    Kinds,
     children,
     is_one_of,
     keyed_path,
@@ -24,12 +27,6 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import take_walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Set as AbstractSet
-
-    from embercoach.analysis.syntax.trees import Kinds
 
 _N = TypeVar("_N", bound=cst.CSTNode)
 _Span: TypeAlias = tuple[int, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,19 +12,15 @@ from embercoach.analysis.dataflow.layout import LEAVING, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, keyed_path
-from embercoach.analysis.values.facts import LocalCall, calls_by_function
+from embercoach.analysis.values.facts import FactPlace, LocalCall, calls_by_function
 from embercoach.analysis.values.inheritance import is_forward
-from embercoach.analysis.values.lattice import is_traced
+from embercoach.analysis.values.lattice import Value, is_traced
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import FactPlace
-    from embercoach.analysis.values.lattice import Value
 
 #: Decorators that keep the result of a function.
 _CACHED = frozenset(f"functools.{name}" for name in ("cache", "lru_cache", "cached_property"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,7 @@ from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import keyword_value
+from embercoach.analysis.values.facts import Argument, FactPlace, keyword_value
 from embercoach.analysis.values.gradient_marks import (
     DISCRETE,
     GRADIENT,
@@ -36,6 +37,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
     Number,
+    Pulls,
     Sequence,
     Str,
     Symbol,
@@ -48,13 +50,9 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.work import Work, WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter, Site
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, FactPlace
-    from embercoach.analysis.values.lattice import Pulls
 
 #: Evaluations of expressions for one differentiated function and all that it calls.
 _WORK = 20_000

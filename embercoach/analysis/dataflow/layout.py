@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -16,8 +17,6 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.project.module import Module

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +17,6 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import take_walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
 
     Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,6 +7,7 @@ ends where no binding is known, and where several may apply: then each of them i
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -19,6 +20,7 @@ from embercoach.analysis.values.facts import (
     CallFact,
     CompareFact,
     Fact,
+    FactPlace,
     calls_by_function,
 )
 from embercoach.analysis.values.lattice import (
@@ -31,12 +33,9 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import FactPlace
 
 
 class Stop(NamedTuple):

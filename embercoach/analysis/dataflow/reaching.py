@@ -6,7 +6,8 @@ the statements of one scope are walked once more, and only their bindings are lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 import libcst as cst
 from msgspec import Struct
@@ -14,9 +15,6 @@ from msgspec import Struct
 from embercoach.analysis.dataflow.contents import head_contents
 from embercoach.analysis.syntax.trees import parameters_of, target_names, walk
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Kind = Literal["assigned", "unpacked", "updated", "element", "parameter", "opaque"]
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 from msgspec import Struct
 
-from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.reaching import Reaching
+from embercoach.analysis.dataflow.contents import Contents, contents_of
+from embercoach.analysis.dataflow.reaching import Binding, Reaching
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, targets_of
 from embercoach.analysis.values.inheritance import is_called
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.dataflow.contents import Contents
-    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
 

@@ -7,6 +7,7 @@ parameters are followed. Checks ask for few expressions of a file; nothing is ex
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from msgspec import Struct
 from embercoach.analysis.calls.parameters import closure_of, parameter_value
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import (
+    AssignedValue,
     assignment_counts,
     assignments_of,
     bindings_at,
@@ -27,7 +29,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
-from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_of
+from embercoach.analysis.values.facts import Fact, FactPlace, LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.inheritance import called_method, find_method, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -46,13 +48,9 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS, WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.dataflow.reaching import Binding, Reaching
-    from embercoach.analysis.dataflow.scopes import AssignedValue
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, FactPlace
 
 #: Expressions that are looked at for one question.
 _MOST_EXPRESSIONS = 192

@@ -12,7 +12,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import numpy_api
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.lazy_evaluation import METADATA, evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
@@ -21,7 +21,6 @@ from embercoach.analysis.work import MOST_STEPS
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.dataflow.reaching import Reaching
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -34,8 +35,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence as Items
-
     from embercoach.analysis.evaluate.frame import Frame
 
 

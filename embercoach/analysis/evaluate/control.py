@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -21,9 +23,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-    from collections.abc import Collection
-
     from embercoach.analysis.evaluate.frame import Frame, Snapshot
 
 

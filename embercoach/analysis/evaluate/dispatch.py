@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import libcst as cst
@@ -27,9 +29,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-    from collections.abc import Iterable
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.values.facts import Argument

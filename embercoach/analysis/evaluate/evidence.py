@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import match
+from embercoach.analysis.values.facts import Argument, match
 from embercoach.analysis.values.lattice import (
     NONE,
     TRACED,
@@ -26,7 +26,6 @@ from embercoach.analysis.values.memo import kept_for_file
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument
 
 
 def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:

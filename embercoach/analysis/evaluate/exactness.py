@@ -7,6 +7,7 @@ call, such a function shows the very text that it makes.
 from __future__ import annotations
 
 import operator as op
+from collections.abc import Callable as Fn
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -32,8 +33,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-
     from embercoach.analysis.evaluate.frame import Frame
 
 #: Longer loops and lists are not followed item by item.

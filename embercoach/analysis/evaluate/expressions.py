@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from embercoach.analysis.evaluate.dispatch import EVALUATORS, element_of, evalua
 from embercoach.analysis.evaluate.narrowing import narrow, record_test, test
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import facts, strings
-from embercoach.analysis.values.facts import ArrayIndexFact, FormatFact, IndexFact
+from embercoach.analysis.values.facts import ArrayIndexFact, FormatFact, IndexFact, TruthForm
 from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -30,6 +31,7 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Piece,
     Sequence,
+    SequenceKind,
     Setting,
     Str,
     Symbol,
@@ -48,11 +50,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-
     from embercoach.analysis.evaluate.frame import Frame, Snapshot
-    from embercoach.analysis.values.facts import TruthForm
-    from embercoach.analysis.values.lattice import SequenceKind
 
 #: Operands that narrow in the time of an evaluation.
 _NARROWED_A_STEP = 8

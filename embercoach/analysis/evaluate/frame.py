@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
 from msgspec import Struct, field
 
-from embercoach.analysis.values.facts import Fact, FactPlace
+from embercoach.analysis.values.facts import Fact, FactPlace, FunctionVisit
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value, join, join_chosen
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
 from embercoach.analysis.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import GradientRun
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import FunctionVisit
 
 
 class Names(dict[str, Value]):

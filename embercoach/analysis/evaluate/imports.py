@@ -9,12 +9,11 @@ import libcst as cst
 from embercoach.analysis.evaluate import missing_members
 from embercoach.analysis.evaluate.members import library_member
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import first_value
+from embercoach.analysis.values.facts import Argument, first_value
 from embercoach.analysis.values.lattice import UNKNOWN, ModuleRef, Str, Symbol, Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.values.facts import Argument
 
 #: Libraries that inference knows by name and that no file of the project replaces.
 LIBRARIES = frozenset({"mlx", "numpy", "torch", "builtins", "typing", "functools", "math"})

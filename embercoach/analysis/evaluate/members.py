@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from embercoach.analysis.calls.torch_api import OF_MODULE
 from embercoach.analysis.evaluate import classes, evidence
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import first_value
+from embercoach.analysis.values.facts import Argument, first_value
 from embercoach.analysis.values.lattice import (
     FLOAT,
     INT,
@@ -60,10 +61,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.values.facts import Argument
 
 #: Attributes that layers of mlx.nn hold their arrays under.
 LAYER_ARRAYS = frozenset({"weight", "bias", "scales", "biases", "running_mean", "running_var"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -35,8 +36,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.evaluate.frame import Frame
 

@@ -6,6 +6,7 @@ an exit that may be taken is certain.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
@@ -14,13 +15,10 @@ from msgspec import Struct, field
 
 from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol, definite_array
+from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol, Value, definite_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.values.facts import Argument, BinaryFact
-    from embercoach.analysis.values.lattice import Value
 
 #: How the host reads an array: it takes its truth value, or its numbers.
 Read = Literal["tests", "pulls"]

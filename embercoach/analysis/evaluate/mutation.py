@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from embercoach.analysis.evaluate.dispatch import element_of
 from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.facts import StoreFact, first_value
+from embercoach.analysis.values.facts import Argument, StoreFact, first_value
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument
 
 
 #: Longer lists of strings are not followed item by item.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator as op
+from collections.abc import Callable as Fn
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -51,8 +52,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-
     from embercoach.analysis.evaluate.frame import Frame
 
 _BINARY: dict[type, str] = {

@@ -12,7 +12,7 @@ from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
-from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.frame import Frame, Snapshot
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.syntax.trees import children, dotted, target_names
 from embercoach.analysis.values.facts import ItemStoreFact
@@ -36,7 +36,6 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.evaluate.frame import Snapshot
 
 
 def _assign(frame: Frame, node: cst.Assign) -> bool:

@@ -9,7 +9,7 @@ from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.transforms import compiled_by
 from embercoach.analysis.calls.visits import launches_by_call
 from embercoach.analysis.dataflow.gradient_roots import differentiated_results
-from embercoach.analysis.values.facts import CompiledCall, CompileFact
+from embercoach.analysis.values.facts import CompiledCall, CompileFact, Fact
 from embercoach.analysis.values.gradient_marks import detached_at
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Function
@@ -17,7 +17,6 @@ from embercoach.analysis.values.lattice import Function
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 
 #: What a differentiated function passes on is evidence for what it calls.

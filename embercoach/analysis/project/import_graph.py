@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,8 +15,6 @@ from embercoach.analysis.syntax.parse import outline_of
 from embercoach.files import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.analysis.project.project import Project
 
 #: Characters of a module and all that it imports, directly or not, up to which it is read: the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -16,9 +18,6 @@ from embercoach.analysis.values.lattice import UNKNOWN, Class, FilePath, Functio
 from embercoach.analysis.work import Work, note_reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -18,8 +19,6 @@ from embercoach.analysis.values.memo import CallsInProgress, forget
 from embercoach.files import MOST_NAMED_BYTES, PROJECT_FILES, boundary, read_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from embercoach.kernel_builder import KernelBuilder
 
 #: Source characters of parsed modules kept at most, besides those in use: a tree takes some

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
     AxesSymbol,
+    DType,
     DTypeSymbol,
     ShapedArray,
     dtype_symbol,
@@ -37,9 +39,6 @@ from embercoach.analysis.shapes.size_integers import (
 from embercoach.analysis.shapes.table_calls import array_of_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from embercoach.analysis.shapes.arrays import DType
     from embercoach.analysis.shapes.interpreter import Machine
     from embercoach.analysis.shapes.path_states import Frame
 

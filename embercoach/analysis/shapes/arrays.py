@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +19,6 @@ from embercoach.analysis.values import promotion
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Sequence
 
 WeakKind = Literal["bool", "int", "float", "complex"]
 

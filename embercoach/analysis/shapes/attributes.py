@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
@@ -37,8 +38,6 @@ from embercoach.analysis.shapes.value_joins import joined_values
 from embercoach.analysis.values.promotion import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.analysis.shapes.interpreter import ShapeSite
 
 #: What an array has, and hardly anything else.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 
-from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol
 from embercoach.analysis.shapes.attributes import ARRAY_MEMBERS
-from embercoach.analysis.shapes.path_states import changed_between, next_serials
+from embercoach.analysis.shapes.path_states import Heap, changed_between, next_serials
 from embercoach.analysis.shapes.python_values import (
     BoundFunction,
     DictReference,
@@ -21,15 +22,10 @@ from embercoach.analysis.shapes.python_values import (
     PartialCall,
     Reference,
 )
-from embercoach.analysis.shapes.size_integers import of_atom
+from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol, of_atom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol
     from embercoach.analysis.shapes.interpreter import Machine, SourceFile
-    from embercoach.analysis.shapes.path_states import Heap
-    from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
     from embercoach.analysis.shapes.value_joins import Facts
 
 #: A function of so few nodes is always run: it may compute a size.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from embercoach.analysis.shapes import attributes, function_runs
 from embercoach.analysis.shapes.arrays import (
@@ -65,9 +66,6 @@ from embercoach.analysis.shapes.table_calls import (
     new_list,
 )
 from embercoach.analysis.shapes.value_joins import is_invariant, joined_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @evaluates(ast.Constant)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from embercoach.analysis.shapes import library_functions
 from embercoach.analysis.shapes.annotated_shapes import apply_annotations, compare_returned
@@ -17,7 +18,14 @@ from embercoach.analysis.shapes.attributes import (
     library_base,
 )
 from embercoach.analysis.shapes.call_memo import is_relevant, remembered
-from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, ShapeCall, ShapeSite, link
+from embercoach.analysis.shapes.interpreter import (
+    DEEPEST,
+    LINKS,
+    Machine,
+    ShapeCall,
+    ShapeSite,
+    link,
+)
 from embercoach.analysis.shapes.library_functions import call_layer, escape, set_layer
 from embercoach.analysis.shapes.path_states import Frame, Heap, Snapshot
 from embercoach.analysis.shapes.python_values import (
@@ -47,11 +55,6 @@ from embercoach.analysis.shapes.table import LAYERS
 from embercoach.analysis.shapes.table.mlx_lm import attention_result
 from embercoach.analysis.shapes.table_calls import new_dict, new_list
 from embercoach.analysis.shapes.value_joins import Joiner, joined_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embercoach.analysis.shapes.interpreter import Machine
 
 
 def builtin(name: str) -> Any:

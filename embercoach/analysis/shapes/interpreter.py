@@ -7,24 +7,28 @@ module, and keeps what they find. Nothing of the program is executed.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, weak_kind
-from embercoach.analysis.shapes.path_states import Frame, Heap
-from embercoach.analysis.shapes.python_values import LibraryName, ObjectReference, Place
+from embercoach.analysis.shapes.path_states import Frame, Heap, Snapshot
+from embercoach.analysis.shapes.python_values import (
+    ClassValue,
+    FunctionValue,
+    LibraryName,
+    ModuleValue,
+    ObjectReference,
+    Place,
+)
 from embercoach.analysis.shapes.recorded_values import learn_before_joins
 from embercoach.analysis.shapes.value_joins import Joiner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
-    from pathlib import Path
-
     from embercoach.analysis.shapes.annotated_shapes import WrittenShape
-    from embercoach.analysis.shapes.path_states import Snapshot
-    from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
     from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
@@ -66,8 +67,6 @@ from embercoach.analysis.shapes.table_calls import (
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
 
 

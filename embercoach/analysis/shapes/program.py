@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,6 @@ from embercoach.analysis.shapes.recorded_values import imported_beside, name_axe
 from embercoach.analysis.shapes.table_calls import lowered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
 
 #: Different values of a node that are kept; with more of them it is unknown.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import (
@@ -61,8 +62,6 @@ from embercoach.analysis.shapes.table_calls import (
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.analysis.shapes.interpreter import ShapeCall, ShapeSite
 
 #: Transformations that leave what a function computes as it is.

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape
 
 if TYPE_CHECKING:
     import ast
 
-    from embercoach.analysis.shapes.arrays import ArrayShape
     from embercoach.analysis.shapes.path_states import Frame
     from embercoach.analysis.shapes.size_integers import Integer
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol, ShapedArray
-from embercoach.analysis.shapes.python_values import options_of
+from embercoach.analysis.shapes.python_values import FunctionValue, options_of
 from embercoach.analysis.shapes.requirements import is_named
 from embercoach.analysis.shapes.size_integers import SizeExpr, rename
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from embercoach.analysis.shapes.interpreter import Machine, SourceFile
     from embercoach.analysis.shapes.path_states import Heap
-    from embercoach.analysis.shapes.python_values import FunctionValue
 
 
 #: Files next to a module that are read for what they import of it, and their bytes.

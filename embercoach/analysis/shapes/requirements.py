@@ -7,7 +7,7 @@ sizes alike, and asks here for what MLX checks. What fails for all values of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, TypeGuard
 
 from msgspec import Struct
 
@@ -29,9 +29,6 @@ from embercoach.analysis.shapes.size_integers import (
     compare,
     symbol,
 )
-
-if TYPE_CHECKING:
-    from typing import TypeGuard
 
 #: An array of so many axes is taken for one that no other adds axes to.
 MANY_AXES = 3

@@ -9,15 +9,12 @@ nothing is known, and is never equal to itself.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from itertools import count
 from math import gcd, lcm
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 #: More terms in a sum, factors in a product or operations inside each other are not computed with.
 MAX_TERMS, MAX_FACTORS, MAX_NESTED = 12, 8, 5

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
 from embercoach.analysis.shapes.attributes import iterable_of, library_name
-from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, executes, link
+from embercoach.analysis.shapes.interpreter import Machine, ShapeSite, SourceFile, executes, link
 from embercoach.analysis.shapes.operations import binary, iterated_items, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, Snapshot, changed_between
@@ -38,11 +39,6 @@ from embercoach.analysis.shapes.python_values import (
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, SizeSymbol, symbol
 from embercoach.analysis.shapes.value_joins import is_invariant, joined_values, shape_under
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embercoach.analysis.shapes.interpreter import SourceFile
 
 #: Modules inside each other that are read.
 DEEPEST_IMPORT = 6

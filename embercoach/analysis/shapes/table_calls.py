@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from functools import cache
 from inspect import signature
 from itertools import product as combinations
@@ -64,8 +65,6 @@ from embercoach.analysis.shapes.table.layer_shapes import MadeLayer
 from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embercoach.analysis.shapes.interpreter import Machine, ShapeSite
 
 #: Alternatives of all arguments of a call that are tried out.

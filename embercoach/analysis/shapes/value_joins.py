@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -43,9 +44,6 @@ from embercoach.analysis.shapes.size_integers import (
     symbol,
     with_wholes,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 class Facts(Struct):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from io import StringIO
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import libcst as cst
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 #: Nodes without any text: one of each kind serves all trees.
 EMPTY = cst.SimpleWhitespace("")

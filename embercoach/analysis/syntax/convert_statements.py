@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import libcst as cst
 
@@ -22,9 +23,6 @@ from embercoach.analysis.syntax.convert_expressions import (
     UnconvertibleError,
     packed_range,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _AUGMENTED: dict[type[ast.operator], cst.BaseAugOp] = {
     kind: getattr(cst, f"{type(operator).__name__}Assign")() for kind, operator in BINARY.items()

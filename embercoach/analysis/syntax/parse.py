@@ -6,11 +6,12 @@ import ast
 import io
 import sys
 import tokenize
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 from libcst._nodes.base import CSTNode
@@ -18,9 +19,6 @@ from libcst._nodes.internal import CodegenState
 
 from embercoach.analysis.work import WorkExceededError
 from embercoach.finding import PlacedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Span(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from msgspec import Struct, field
 
 from embercoach.analysis.syntax.convert_expressions import (
     Converted,
+    ParsedExpression,
     SourceLines,
     UnconvertibleError,
 )
@@ -28,9 +30,6 @@ from embercoach.analysis.syntax.trees import children, walk
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from embercoach.analysis.syntax.convert_expressions import ParsedExpression
 
 #: ``ast`` counts their parentheses, libcst doesn't; or they hold more than one node of ``ast``.
 _OTHER_RANGE = (cst.Tuple, cst.GeneratorExp, cst.Decorator, cst.Expr, cst.BaseCompoundStatement)

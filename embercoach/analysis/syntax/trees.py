@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import libcst as cst
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Kinds: TypeAlias = "tuple[type, ...]"
 #: Nodes with separate names and a separate order: they do not run where they are defined.

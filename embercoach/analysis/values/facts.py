@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -17,6 +18,9 @@ from embercoach.analysis.values.lattice import (
     BoundMember,
     Instance,
     LibraryObject,
+    Number,
+    Numpy,
+    Pulls,
     Symbol,
     Transformed,
     Unknown,
@@ -30,15 +34,12 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Number, Numpy, Pulls
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"

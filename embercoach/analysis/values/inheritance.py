@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
@@ -15,8 +16,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
 

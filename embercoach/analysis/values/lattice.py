@@ -6,16 +6,15 @@ what a value may be on different paths. All values are immutable and compare by 
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-    from collections.abc import Iterable
-    from pathlib import Path
-
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo

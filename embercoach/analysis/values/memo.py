@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from embercoach.analysis.values.lattice import join
+from embercoach.analysis.values.lattice import Value, join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.values.lattice import Value
 
 MAX_DEPTH = 8
 #: Runs of bodies for one call, counted as if no result was kept: in mlx-lm and mlx-audio at most

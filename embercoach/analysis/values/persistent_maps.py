@@ -6,12 +6,10 @@ take n * n of time and memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import compress, pairwise
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 

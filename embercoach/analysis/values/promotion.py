@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from embercoach.analysis.values.lattice import NumberKind
 
 HALF = frozenset({"float16", "bfloat16"})

@@ -6,6 +6,8 @@ string remembers the literal that it stems from, so that a finding can point int
 
 from __future__ import annotations
 
+from collections.abc import Callable as Fn
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import libcst as cst
@@ -30,9 +32,6 @@ from embercoach.metal import source as texts
 from embercoach.metal.source import FoldedText, LiteralError, is_modest, read_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as Fn
-    from collections.abc import Iterator
-
     from embercoach.analysis.evaluate.frame import Frame
 
 MAX_FOLDED = 200_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -13,7 +14,7 @@ from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of, is_rebou
 from embercoach.analysis.dataflow.value_sources import Source, changed_keys, sources_of
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated
-from embercoach.analysis.values.facts import calls_by_function
+from embercoach.analysis.values.facts import CallFact, Fact, calls_by_function
 from embercoach.analysis.values.lattice import (
     NONE,
     Array,
@@ -36,12 +37,9 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
 
 #: Characters of a called expression that a message quotes.
 _LONGEST_NAME = 32

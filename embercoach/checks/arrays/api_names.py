@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -15,8 +16,6 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.mlx_api.replacements import Deprecated
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, MissingMemberFact, PropertyCallFact

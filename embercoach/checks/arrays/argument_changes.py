@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -20,12 +21,20 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
     Source,
+    Sources,
     argument_of,
     reaching_of,
     sources_of,
 )
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import ItemStoreFact
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    Fact,
+    FactPlace,
+    ItemStoreFact,
+    LocalCall,
+    ProjectCall,
+)
 from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import Dict, Sequence, any_item, as_array
 from embercoach.analysis.values.memo import kept_for_file
@@ -34,12 +43,8 @@ from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import BinaryFact, Fact, FactPlace, LocalCall, ProjectCall
 
     #: Functions with a parameter that have been followed.
     Seen = set[tuple[FunctionInfo, str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,14 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import display
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.syntax.trees import evaluated
-from embercoach.analysis.values.facts import CallFact, ClassCall, LocalCall, ProjectCall
+from embercoach.analysis.values.facts import CallFact, ClassCall, Fact, LocalCall, ProjectCall
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
     Call = LocalCall | ProjectCall | ClassCall
     #: A parameter and its argument.

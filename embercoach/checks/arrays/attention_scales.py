@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
 from embercoach.analysis.syntax.trees import evaluated
 from embercoach.checks.arrays.compositions import SHAPING, is_same, only_end
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact
 

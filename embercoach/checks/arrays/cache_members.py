@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import bound_by, contents_of, root_name
+from embercoach.analysis.dataflow.contents import Contents, bound_by, contents_of, root_name
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
@@ -17,9 +18,6 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import (
     calls_in,
@@ -20,15 +21,29 @@ from embercoach.analysis.dataflow.function_summaries import (
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import (
+    Scope,
     assignment_counts,
     made_in_init,
     passed_with_owner,
     scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import Source, changed_containers, sources_of
+from embercoach.analysis.dataflow.value_sources import (
+    Source,
+    Sources,
+    changed_containers,
+    sources_of,
+)
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import SCOPES, dotted
-from embercoach.analysis.values.facts import BinaryFact, CallFact, StoreFact, match
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    CompileFact,
+    Fact,
+    FactPlace,
+    StoreFact,
+    match,
+)
 from embercoach.analysis.values.inheritance import (
     called_method,
     find_method,
@@ -56,13 +71,7 @@ from embercoach.checks.arrays.module_modes import is_by_mode
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
-
-    from embercoach.analysis.calls.definitions import ClassInfo
-    from embercoach.analysis.dataflow.scopes import Scope
-    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CompileFact, Fact, FactPlace
 
 #: What the first parameter of a method is called, by PEP 8.
 _BOUND = frozenset({"self", "cls"})

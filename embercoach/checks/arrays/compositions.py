@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,21 +12,23 @@ from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.dataflow.value_sources import Source, reaching_of, sources_of
+from embercoach.analysis.dataflow.value_sources import (
+    LibraryCall,
+    Source,
+    Sources,
+    reaching_of,
+    sources_of,
+)
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import arithmetic_of, calls_of
+from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, arithmetic_of, calls_of
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.value_sources import LibraryCall, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact
 
 #: Functions of MLX that select, arrange or average the elements of an array: what it is stays.
 SHAPING = frozenset(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import bound_by, contents_of, root_name
+from embercoach.analysis.dataflow.contents import Contents, bound_by, contents_of, root_name
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Set as AbstractSet
-
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 

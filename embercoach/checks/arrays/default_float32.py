@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,9 +10,16 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, resolved
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
-from embercoach.analysis.values.facts import Operand, calls_of
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    Fact,
+    ItemStoreFact,
+    Operand,
+    calls_of,
+)
 from embercoach.analysis.values.inheritance import is_layer, library_bases, lineage
 from embercoach.analysis.values.lattice import as_array, as_number
 from embercoach.analysis.values.memo import kept_for_file
@@ -26,12 +34,8 @@ from embercoach.checks.arrays.float_tables import has_layers, is_half_nearby, wo
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.value_sources import Source
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, ItemStoreFact
 
 _JOINS = ("mlx.core.concatenate", "mlx.core.concat", "mlx.core.stack")
 #: Functions whose dtype is float32 unless it is given, and the place of that parameter.

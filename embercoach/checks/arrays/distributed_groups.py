@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -16,8 +17,6 @@ from embercoach.checks.fallbacks import is_meant_to_raise
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 

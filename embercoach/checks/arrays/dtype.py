@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from msgspec.structs import replace
 from embercoach.analysis.calls.call_results import model_dtype as set_dtype
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import context_of
-from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, returned_by, sources_of
 from embercoach.analysis.syntax.trees import dotted, targets_of
-from embercoach.analysis.values.facts import Operand, calls_of
+from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact, Operand, calls_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     Array,
@@ -31,11 +32,7 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 
 _NAMED = (cst.Name, cst.Attribute)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,9 +11,9 @@ from embercoach.analysis.calls.call_results import model_dtype
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
 from embercoach.analysis.syntax.trees import dotted, targets_of
-from embercoach.analysis.values.facts import BinaryFact, calls_of
+from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, Operand, calls_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Array, as_array
 from embercoach.analysis.values.memo import kept_for_file
@@ -23,11 +24,7 @@ from embercoach.checks.arrays.quantized_layers import sources_around
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact, Operand
 
 #: Words of the names of tables, by the operator that applies them to activations.
 _TABLES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -14,23 +15,33 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import BinaryFact, CallFact, LocalCall, ProjectCall, calls_of
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    Fact,
+    LocalCall,
+    ProjectCall,
+    calls_of,
+)
 from embercoach.analysis.values.gradient_marks import detached_at, zero_by
 from embercoach.analysis.values.inheritance import is_forward
-from embercoach.analysis.values.lattice import Array, Function, Str, Symbol, Transformed, as_array
+from embercoach.analysis.values.lattice import (
+    Array,
+    Function,
+    Str,
+    Symbol,
+    Transformed,
+    Value,
+    as_array,
+)
 from embercoach.analysis.values.memo import kept_for_file
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import Located, Report, check
 from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
-    from embercoach.analysis.values.lattice import Value
-    from embercoach.checks.registry import Located
 
 _CASTS = frozenset(("builtins.float", "builtins.int", "builtins.bool", "builtins.complex"))
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}

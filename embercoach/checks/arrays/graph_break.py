@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -18,9 +19,18 @@ from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
 from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.evaluate.must_execute import without_raising
+from embercoach.analysis.evaluate.must_execute import Read, without_raising
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.facts import TruthFact, calls_of
+from embercoach.analysis.values.facts import (
+    Argument,
+    CallFact,
+    CompareFact,
+    Fact,
+    FormatFact,
+    ProjectCall,
+    TruthFact,
+    calls_of,
+)
 from embercoach.analysis.values.inheritance import is_forward, is_layer
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -49,19 +59,8 @@ from embercoach.checks.source_text import is_shown, mlx_alias
 from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.evaluate.must_execute import Read
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import (
-        Argument,
-        CallFact,
-        CompareFact,
-        Fact,
-        FormatFact,
-        ProjectCall,
-    )
 
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
 _RAISES, _WAITS = ": raises when traced", " in every forward pass"

@@ -21,7 +21,7 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import returned_by
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
-from embercoach.analysis.values.facts import calls_by_function
+from embercoach.analysis.values.facts import CallFact, FactPlace, calls_by_function
 from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import (
     BoundMember,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.dataflow.accumulation import Accumulation
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, FactPlace
 
 #: Iterations up to which a graph of all of them is small.
 SHORT = 16

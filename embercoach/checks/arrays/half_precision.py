@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -17,16 +18,33 @@ from embercoach.analysis.dataflow.scopes import (
     resolved,
     scope_of,
 )
-from embercoach.analysis.dataflow.value_sources import default_of, field_default, sources_of
+from embercoach.analysis.dataflow.value_sources import (
+    Source,
+    Sources,
+    default_of,
+    field_default,
+    sources_of,
+)
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.facts import calls_of
+from embercoach.analysis.values.facts import (
+    Argument,
+    BinaryFact,
+    CallFact,
+    Fact,
+    ItemStoreFact,
+    Operand,
+    ProjectCall,
+    calls_of,
+)
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
+    Array,
     BoundMember,
     DType,
     Symbol,
+    Value,
     as_array,
     as_number,
     definite_array,
@@ -41,22 +59,9 @@ from embercoach.checks.source_text import mlx_alias
 from embercoach.terminal_text import in_file, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import (
-        Argument,
-        BinaryFact,
-        CallFact,
-        Fact,
-        ItemStoreFact,
-        Operand,
-        ProjectCall,
-    )
-    from embercoach.analysis.values.lattice import Array, Value
 
 #: Half of the smallest positive number: this and smaller ones round to 0.
 _SMALLEST = 2.0**-25

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import reads_of
-from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import scope_of
-from embercoach.analysis.dataflow.value_sources import Callee, Source, argument_of, sources_of
+from embercoach.analysis.dataflow.value_sources import (
+    Callee,
+    Source,
+    Sources,
+    argument_of,
+    sources_of,
+)
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, targets_of
-from embercoach.analysis.values.facts import ArrayIndexFact
-from embercoach.analysis.values.lattice import as_array
+from embercoach.analysis.values.facts import (
+    ArrayIndexFact,
+    BinaryFact,
+    Fact,
+    FactPlace,
+    ItemStoreFact,
+    LocalCall,
+)
+from embercoach.analysis.values.lattice import Array, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import (
-        BinaryFact,
-        Fact,
-        FactPlace,
-        ItemStoreFact,
-        LocalCall,
-    )
-    from embercoach.analysis.values.lattice import Array
 
 #: Methods whose results are views in NumPy, and copies in MLX.
 VIEWS = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,17 +12,14 @@ from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.syntax.trees import target_names
-from embercoach.analysis.values.facts import CallFact
+from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import Str
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument
 
 
 @check("LAZY-004", of=("mlx.core.savez", "mlx.core.savez_compressed"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,17 +19,17 @@ from embercoach.analysis.dataflow.accumulation import (
 from embercoach.analysis.dataflow.contents import bound_by, contents_of, head_contents
 from embercoach.analysis.dataflow.contexts import evaluated_by
 from embercoach.analysis.dataflow.function_summaries import derived_names, passed_values
-from embercoach.analysis.dataflow.layout import assigned_to, is_older, layout_of
+from embercoach.analysis.dataflow.layout import Layout, assigned_to, is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_plainly_lazy, is_update
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     dotted,
     target_names,
 )
-from embercoach.analysis.values.facts import CallFact, LocalCall, ProjectCall
+from embercoach.analysis.values.facts import CallFact, Fact, FactPlace, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -58,13 +59,8 @@ from embercoach.checks.arrays.growth import (
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.dataflow.layout import Layout
-    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, FactPlace
 
 _ADDS = "each call adds to it here"
 _MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"

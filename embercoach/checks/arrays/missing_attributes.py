@@ -5,13 +5,14 @@ The class is one of the project, or that of a list, a dictionary or a text of th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import passed_arguments
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
@@ -25,10 +26,7 @@ from embercoach.checks.fallbacks import MISSING, attributes_set_in, reached_sour
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact, MissingAttributeFact
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.scopes import Expression, resolved, scope_of
+from embercoach.analysis.dataflow.scopes import Expression, Scope, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, dotted, evaluated
-from embercoach.analysis.values.facts import CallFact, FactPlace, calls_of
+from embercoach.analysis.values.facts import (
+    AttributeFact,
+    CallFact,
+    Fact,
+    FactPlace,
+    InstanceCallFact,
+    calls_of,
+)
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Array,
@@ -26,6 +34,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Symbol,
     Transformed,
+    Value,
     any_item,
     options,
 )
@@ -36,13 +45,7 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.calls.definitions import ClassInfo
-    from embercoach.analysis.dataflow.scopes import Scope
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import AttributeFact, Fact, InstanceCallFact
-    from embercoach.analysis.values.lattice import Value
 
 
 @check("NN-007")

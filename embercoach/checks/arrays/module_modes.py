@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 import libcst as cst
 
@@ -22,7 +23,14 @@ from embercoach.analysis.dataflow.scopes import (
 from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
-from embercoach.analysis.values.facts import LocalCall, ProjectCall, calls_by_function, calls_of
+from embercoach.analysis.values.facts import (
+    CallFact,
+    Fact,
+    LocalCall,
+    ProjectCall,
+    calls_by_function,
+    calls_of,
+)
 from embercoach.analysis.values.inheritance import (
     find_method,
     is_called,
@@ -35,19 +43,15 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Sequence,
     Transformed,
+    Value,
     any_item,
 )
 from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import TypeGuard
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
-    from embercoach.analysis.values.lattice import Value
 
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.value_sources import sources_of
-from embercoach.analysis.values.facts import arithmetic_of, calls_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
+from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, arithmetic_of, calls_of
 from embercoach.checks.arrays.compositions import (
     MEAN,
     SUM,
@@ -22,11 +23,7 @@ from embercoach.checks.arrays.compositions import (
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact
 
 _SUMS, _EXPANSION = SUM | MEAN, frozenset(("mlx.core.expand_dims",))
 _NORM = "mlx.core.linalg.norm"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,27 +10,33 @@ import libcst as cst
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
 from embercoach.analysis.values.facts import (
     OPERATORS,
     Argument,
     BinaryFact,
     CallFact,
+    Fact,
+    IndexFact,
+    ItemStoreFact,
     arithmetic_of,
     calls_of,
 )
-from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType, as_array, as_number
+from embercoach.analysis.values.lattice import (
+    Array,
+    ArrayAt,
+    BoundMember,
+    DType,
+    Value,
+    as_array,
+    as_number,
+)
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
 from embercoach.checks.arrays.compositions import computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, IndexFact, ItemStoreFact
-    from embercoach.analysis.values.lattice import Array, Value
 
 #: Functions whose results are floats, whatever their arguments are.
 _FLOATS = frozenset(

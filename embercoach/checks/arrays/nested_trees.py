@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
-from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
 from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.syntax.trees import dotted, evaluated
-from embercoach.analysis.values.facts import calls_of
+from embercoach.analysis.values.facts import CallFact, Fact, calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -21,6 +22,7 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     NoneValue,
     Sequence,
+    Value,
     any_item,
     options,
     parts_of,
@@ -29,14 +31,8 @@ from embercoach.checks.arrays.module_attributes import has_parameters
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.contents import Contents
-    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
-    from embercoach.analysis.values.lattice import Value
 
 _TREE_MAP = ("mlx.utils.tree_map", "mlx.utils.tree_map_with_path")
 _UNFLATTEN = "mlx.utils.tree_unflatten"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
-from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
 from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array
 from embercoach.checks.fallbacks import REFUSED, is_caught
@@ -17,9 +18,6 @@ from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 

@@ -6,12 +6,13 @@ option's raises an error where it is read, often after hours of training.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.checks.fallbacks import MISSING
@@ -19,9 +20,6 @@ from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
 from embercoach.analysis.dataflow.value_sources import Source
@@ -14,9 +15,6 @@ from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls.signatures import generated_signature, signature_of
+from embercoach.analysis.calls.signatures import Signature, generated_signature, signature_of
 from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.origins import Stop
@@ -30,10 +31,7 @@ from embercoach.checks.fallbacks import REFUSED, is_attempted
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.calls.signatures import Signature
     from embercoach.analysis.project.module import Module
 
 #: Parameters that a help text lists, and characters of a name that a message quotes.

@@ -6,6 +6,7 @@ profile asks for arrays throughout, and the fixes keep the dtype.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -20,8 +21,6 @@ from embercoach.checks.source_text import is_shown, mlx_alias
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
 
 FUNCTIONS = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
@@ -17,9 +18,6 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.analysis.dataflow.contents import Contents
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, Fact
 

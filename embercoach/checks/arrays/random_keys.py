@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -9,10 +10,10 @@ import libcst as cst
 from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.function_summaries import evaluated_calls
-from embercoach.analysis.dataflow.layout import is_older, layout_of
+from embercoach.analysis.dataflow.layout import Layout, is_older, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import (
     assignment_counts,
     bindings_at,
@@ -22,7 +23,7 @@ from embercoach.analysis.dataflow.scopes import (
 )
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
-from embercoach.analysis.values.facts import CallFact, LocalCall
+from embercoach.analysis.values.facts import CallFact, Fact, LibraryWrite, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import NONE, Array, Class
 from embercoach.analysis.values.memo import kept_for_file
@@ -32,13 +33,8 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.layout import Layout
-    from embercoach.analysis.dataflow.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, LibraryWrite, ProjectCall
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
 _KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}

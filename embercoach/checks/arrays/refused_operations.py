@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -16,9 +17,14 @@ from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolv
 from embercoach.analysis.dataflow.value_sources import sources_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.facts import (
+    Argument,
+    ArrayIndexFact,
     BinaryFact,
     CallFact,
+    Fact,
+    InvertFact,
     LocalCall,
+    Operand,
     ProjectCall,
     calls_by_function,
     calls_of,
@@ -47,11 +53,8 @@ from embercoach.checks.fallbacks import REFUSED, is_attempted, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, ArrayIndexFact, Fact, InvertFact, Operand
 
 
 @check("API-005", unless=REFUSED)

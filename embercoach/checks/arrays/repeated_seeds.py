@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.dataflow.contents import bound_by, contents_of
+from embercoach.analysis.dataflow.contents import Contents, bound_by, contents_of
 from embercoach.analysis.dataflow.function_summaries import (
     derived_names,
     evaluated_calls,
@@ -21,12 +22,13 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import assignment_counts, passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import (
     Callee,
+    Sources,
     argument_of,
     is_set_once,
     sources_of,
 )
 from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
-from embercoach.analysis.values.facts import CallFact, LocalCall, ProjectCall
+from embercoach.analysis.values.facts import Argument, CallFact, Fact, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import is_forward
 from embercoach.analysis.values.lattice import Number, as_array
 from embercoach.analysis.values.memo import kept_for_file
@@ -36,13 +38,8 @@ from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.contents import Contents
-    from embercoach.analysis.dataflow.value_sources import Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, Fact
 
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))

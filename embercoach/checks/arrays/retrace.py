@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,9 +11,9 @@ from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import is_older, layout_of
-from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, passed_arguments, scope_of
-from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
+from embercoach.analysis.dataflow.value_sources import Source, returned_by, sources_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     SCOPES,
@@ -21,13 +22,22 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     targets_of,
 )
-from embercoach.analysis.values.facts import CallFact, CompiledCall, CompileFact, calls_by_function
+from embercoach.analysis.values.facts import (
+    Argument,
+    CallFact,
+    CompiledCall,
+    CompileFact,
+    Fact,
+    FactPlace,
+    calls_by_function,
+)
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     Dict,
     Function,
+    Number,
     Sequence,
     Str,
     Transformed,
@@ -46,14 +56,8 @@ from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.dataflow.value_sources import Source
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, Fact, FactPlace
-    from embercoach.analysis.values.lattice import Number
 
 #: Functions that run once in a process, or once for each object.
 _ONCE = frozenset({"main", "__init__", "setup", "build"})

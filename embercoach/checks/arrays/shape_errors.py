@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -18,9 +20,6 @@ from embercoach.checks.arrays.shape_remedies import command, message_of, remedy_
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
     from embercoach.analysis.shapes.requirements import Condition

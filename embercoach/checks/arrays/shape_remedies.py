@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -14,9 +16,6 @@ from embercoach.checks.source_text import mlx_alias
 from embercoach.terminal_text import MOST_SHOWN, escaped, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.shapes.interpreter import ShapeEvent
 
@@ -418,7 +417,8 @@ _BY_REASON = (
 def _equal_sizes(operation: Operation) -> Iterator[Remedy]:
     """Yield two sizes that have to be equal, or the transposition of two matrices."""
     condition, shapes, operands = operation.event.condition, operation.shapes, operation.operands
-    if len(shapes) == len(operands) == len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
+    is_reversed = [len(one) for one in shapes] == [2, 2] and shapes[0] == shapes[1][::-1]
+    if is_reversed and len(operands) == 2:
         text = operation.owner(operands[1])
         if text.endswith(".T"):
             yield Remedy(f"Leave out the transposition: `{text.removesuffix('.T')}`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from embercoach.analysis.syntax.trees import (
     keyed_path,
     targets_of,
 )
-from embercoach.analysis.values.facts import CompiledCall, CompileFact, LocalCall
+from embercoach.analysis.values.facts import CallFact, CompiledCall, CompileFact, Fact, LocalCall
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -29,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Sequence,
     Transformed,
+    Value,
     as_number,
     holds_arrays,
 )
@@ -47,12 +49,8 @@ from embercoach.checks.arrays.compilations import (
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
-    from embercoach.analysis.values.lattice import Value
 
     #: Changes of a member, by the function that makes them: of which object, and the statements.
     Stores = dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]

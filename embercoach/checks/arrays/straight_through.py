@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.value_sources import reaching_of, sources_of
-from embercoach.analysis.values.facts import ArrayIndexFact, BinaryFact, CallFact
+from embercoach.analysis.dataflow.value_sources import Source, Sources, reaching_of, sources_of
+from embercoach.analysis.values.facts import ArrayIndexFact, BinaryFact, CallFact, Fact
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.compositions import computed
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.dataflow.gradient_roots import UnreachedLayer
-    from embercoach.analysis.dataflow.value_sources import Source, Sources
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 #: What would train such layers, or not: files that mention it are left aside.
 _FROZEN = ("freeze(", "trainable")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -15,6 +16,7 @@ from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import (
+    AssignedValue,
     assignment_counts,
     assignments_of,
     by_parameter,
@@ -24,7 +26,7 @@ from embercoach.analysis.dataflow.scopes import (
 )
 from embercoach.analysis.dataflow.value_sources import returned_by, value_in
 from embercoach.analysis.syntax.trees import SCOPES, dotted
-from embercoach.analysis.values.facts import CallFact, FactPlace, calls_by_function
+from embercoach.analysis.values.facts import Argument, CallFact, Fact, FactPlace, calls_by_function
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -38,12 +40,8 @@ from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.dataflow.scopes import AssignedValue
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, Fact
 
 #: Functions of MLX whose arrays need no evaluation.
 _EVALUATED = frozenset(

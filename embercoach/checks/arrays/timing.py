@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,13 +22,21 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, dotted, target_names
-from embercoach.analysis.values.facts import BinaryFact, FormatFact, ProjectCall, TruthFact
+from embercoach.analysis.values.facts import (
+    BinaryFact,
+    CallFact,
+    Fact,
+    FormatFact,
+    ProjectCall,
+    TruthFact,
+)
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Class,
     Function,
     Sequence,
     Unknown,
+    Value,
     as_array,
     holds_arrays,
     options,
@@ -38,12 +47,8 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
-    from embercoach.analysis.values.lattice import Value
 
 _EVAL = "mlx.core.eval"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -14,7 +15,7 @@ from embercoach.analysis.dataflow.function_summaries import (
     evaluated_calls,
     frame_of,
 )
-from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.layout import Level, layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import scope_of
@@ -27,6 +28,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
     Symbol,
+    Value,
     as_array,
     as_number,
 )
@@ -42,13 +44,9 @@ from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.layout import Level
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, CompileFact, FactPlace
-    from embercoach.analysis.values.lattice import Value
 
 _CAPTURE = "Add mx.random.state to both `inputs=` and `outputs=`"
 

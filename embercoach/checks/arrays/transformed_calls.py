@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
-from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.layout import Level, layout_of
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.inheritance import is_forward, is_layer, lineage
@@ -17,6 +18,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     LibraryObject,
     Transformed,
+    Value,
     as_array,
     holds_arrays,
     is_traced,
@@ -26,13 +28,9 @@ from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.layout import Level
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact, CompileFact
-    from embercoach.analysis.values.lattice import Value
 
 
 @check("COMPILE-012")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -28,8 +30,6 @@ from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterator
-    from pathlib import Path
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
-from embercoach.analysis.dataflow.layout import layout_of, reads_of
+from embercoach.analysis.dataflow.layout import Layout, layout_of, reads_of
 from embercoach.analysis.dataflow.lazy_evaluation import METADATA
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.dataflow.reaching import Binding, Reaching, last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.syntax.trees import SCOPES
@@ -20,11 +21,7 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.layout import Layout
-    from embercoach.analysis.dataflow.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
 #: Operations whose result is not another version of the array.

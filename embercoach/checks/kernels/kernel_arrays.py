@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.execution.conditions import lanes_where, threads_of
-from embercoach.metal.execution.events import Access, SimdOperation
+from embercoach.metal.execution.events import Access, SimdOperation, Trace
 from embercoach.metal.execution.footprints import outside, past_buffers
 from embercoach.metal.execution.path_state import elements_of
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH, WITHIN, LaneValue
+from embercoach.metal.execution.values import (
+    LANE,
+    SIMD,
+    SIMD_WIDTH,
+    WITHIN,
+    LaneValue,
+    UnknownNumber,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.checks.programs.metal_checks import MetalCode
-    from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.values import UnknownNumber
     from embercoach.metal.program.nodes import Call, Spot, Variable
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,11 +15,17 @@ from embercoach.metal.program.nodes import (
     Binary,
     Call,
     Declare,
+    Expression,
     Index,
+    Loop,
     OpaqueExpression,
+    Program,
+    Variable,
 )
 from embercoach.metal.program.types import is_integer
 from embercoach.metal.program.walk import (
+    Node,
+    Values,
     base,
     below,
     bodies,
@@ -31,12 +37,6 @@ from embercoach.metal.program.walk import (
     mentioned,
     with_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from embercoach.metal.program.nodes import Expression, Loop, Program, Variable
-    from embercoach.metal.program.walk import Node, Values
 
 DIVISION = "KERNEL-PERF-001"
 ARRAY = "KERNEL-PERF-002"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
@@ -17,6 +18,7 @@ from embercoach.metal.program.nodes import (
     Cast,
     Conditional,
     Declare,
+    Expression,
     If,
     Index,
     Jump,
@@ -24,13 +26,18 @@ from embercoach.metal.program.nodes import (
     Member,
     Name,
     NumberLiteral,
+    Program,
     Return,
     Switch,
     Unary,
+    Variable,
 )
 from embercoach.metal.program.types import INTEGERS, is_address, is_integer, is_signed
 from embercoach.metal.program.walk import (
     FLIPPED,
+    Node,
+    Path,
+    Values,
     base,
     below,
     bodies,
@@ -40,12 +47,6 @@ from embercoach.metal.program.walk import (
     with_path,
 )
 from embercoach.metal.tokens import ARITHMETIC, COMPARISONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.program.nodes import Expression, Program, Variable
-    from embercoach.metal.program.walk import Node, Path, Values
 
 CODE = "KERNEL-INDEX-001"
 #: Attributes that are 0 for some thread of every launch; one thread has all of them 0.

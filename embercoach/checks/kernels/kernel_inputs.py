@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -15,25 +16,19 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.values.facts import FunctionVisit
+from embercoach.analysis.values.facts import CallFact, FunctionVisit
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
-from embercoach.metal.contract import CONSTANT_BELOW, shape_names
-from embercoach.metal.execution.parameter_uses import indices_below, parameter_uses
-from embercoach.metal.program.nodes import Binary, Call
+from embercoach.metal.contract import CONSTANT_BELOW, Input, shape_names
+from embercoach.metal.execution.parameter_uses import ParameterUse, indices_below, parameter_uses
+from embercoach.metal.program.nodes import Binary, Call, Variable
 from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact
     from embercoach.checks.programs.kernels import KernelBody
     from embercoach.checks.programs.launches import Launch
-    from embercoach.metal.contract import Input
-    from embercoach.metal.execution.parameter_uses import ParameterUse
-    from embercoach.metal.program.nodes import Variable
 
 FIXED = ("device", "constant")
 

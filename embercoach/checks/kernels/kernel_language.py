@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
+from embercoach.checks.programs.metal_checks import MetalCode, MetalFile, MetalFix, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.cuda_names import NAMES, QUALIFIERS, UNSIZED_HELP, cuda_help, qualifier_help
 from embercoach.metal.library import OTHER_SCALARS, scalar_help
 from embercoach.metal.program.types import SCALARS
-from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.text_facts import (
+    AttributeMark,
+    Foreign,
+    ForeignKind,
+    TextSpan,
+    Use,
+    WrittenFunction,
+    WrittenParameter,
+)
 from embercoach.metal.tokens import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.checks.programs.metal_checks import MetalFile
     from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.text_facts import (
-        AttributeMark,
-        Foreign,
-        ForeignKind,
-        Use,
-        WrittenFunction,
-        WrittenParameter,
-    )
 
 #: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")

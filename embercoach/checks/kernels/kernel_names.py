@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str, StringLiteral
-from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.kernels import KernelBody, PythonKernel, definitions
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -17,12 +18,9 @@ from embercoach.metal.library import KEYWORDS, is_identifier
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
-    from embercoach.checks.programs.kernels import KernelBody, PythonKernel
 
 LISTS = ("input_names", "output_names")
 #: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,8 +21,8 @@ from embercoach.checks.kernels.kernel_races import (
 )
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
 from embercoach.metal import hazards
-from embercoach.metal.execution.conditions import Elsewhere, possible
-from embercoach.metal.execution.events import Access, Synchronization
+from embercoach.metal.execution.conditions import Condition, Elsewhere, possible
+from embercoach.metal.execution.events import Access, StepCount, Synchronization, Trace
 from embercoach.metal.execution.footprints import (
     differ,
     exclusive,
@@ -32,14 +33,9 @@ from embercoach.metal.execution.footprints import (
     past_buffers,
     same_members,
 )
-from embercoach.metal.execution.values import GROUP_AXES
+from embercoach.metal.execution.values import GROUP_AXES, LaneValue, UnknownNumber
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from embercoach.metal.execution.conditions import Condition
-    from embercoach.metal.execution.events import StepCount, Trace
-    from embercoach.metal.execution.values import LaneValue, UnknownNumber
     from embercoach.metal.program.nodes import Spot, Variable
 
 #: The threadgroup's position with its factor, and the other unknowns.

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
 from embercoach.checks.registry import check
 from embercoach.metal.library import is_known
-from embercoach.metal.program.nodes import Call
-from embercoach.metal.program.types import FLOATS, SIZES
+from embercoach.metal.program.nodes import Call, Program
+from embercoach.metal.program.types import FLOATS, SIZES, Type
 from embercoach.metal.program.walk import below, bodies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.program.nodes import Program
-    from embercoach.metal.program.types import Type
 
 CODE = "KERNEL-MSL-002"
 #: With an overload for each type of number but bool, which becomes an int.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from embercoach.checks.programs.kernel_plans import values_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
@@ -13,14 +13,21 @@ from embercoach.metal.program.nodes import (
     Call,
     Cast,
     Declare,
+    Expression,
     Index,
+    Loop,
     Member,
     Name,
     NumberLiteral,
+    Program,
     Unary,
+    Variable,
 )
-from embercoach.metal.program.types import FLOATS, is_floating
+from embercoach.metal.program.types import FLOATS, Type, is_floating
 from embercoach.metal.program.walk import (
+    Node,
+    Path,
+    Values,
     base,
     below,
     bodies,
@@ -30,13 +37,6 @@ from embercoach.metal.program.walk import (
     mentioned,
     with_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.program.nodes import Expression, Loop, Program, Variable
-    from embercoach.metal.program.types import Type
-    from embercoach.metal.program.walk import Node, Path, Values
 
 SUM = "KERNEL-PRECISION-001"
 LITERAL = "KERNEL-PRECISION-002"

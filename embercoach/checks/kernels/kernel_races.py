@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,11 @@ from msgspec import Struct
 
 from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalFix, MetalReport
 from embercoach.metal import hazards
-from embercoach.metal.execution.events import Access, Synchronization
+from embercoach.metal.execution.events import Access, Memory, Synchronization, Trace
 from embercoach.metal.execution.footprints import differ, exclusive, meetings, same_members
 from embercoach.metal.execution.values import SIMD_WIDTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from embercoach.metal.execution.events import Memory, Trace
     from embercoach.metal.program.nodes import Spot, Variable
 
 #: Pairs of accesses that are compared in one trace.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,14 +14,11 @@ from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.execution.parameter_uses import attribute_mismatches
 from embercoach.metal.program.texts import as_written
-from embercoach.metal.program.written_facts import undeclared
+from embercoach.metal.program.written_facts import MetalText, undeclared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.checks.programs.kernels import KernelBody
     from embercoach.metal.preprocessor import Macro
-    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import TextSpan
 
 #: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.

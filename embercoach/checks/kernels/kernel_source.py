@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -14,19 +15,14 @@ from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.cuda_names import CALLS, NAMES, RENAMED, VARIABLES, cuda_help
 from embercoach.metal.library import FUNCTIONS, OTHER_SCALARS, is_standard_header, scalar_help
 from embercoach.metal.preprocessor import directives
-from embercoach.metal.program.written_facts import undeclared
-from embercoach.metal.text_facts import TextSpan
-from embercoach.metal.tokens import line_comment, tokens, tokens_of, whole_number
+from embercoach.metal.program.written_facts import MetalText, undeclared
+from embercoach.metal.text_facts import PreprocessorLine, TextSpan, Use, WrittenFunction
+from embercoach.metal.tokens import Token, line_comment, tokens, tokens_of, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.values.strings import Folded
     from embercoach.checks.programs.kernels import KernelBody, PythonKernel
-    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.source import TextPiece
-    from embercoach.metal.text_facts import PreprocessorLine, Use, WrittenFunction
-    from embercoach.metal.tokens import Token
 
 #: Characters of code that a message shows.
 _SHOWN = 40

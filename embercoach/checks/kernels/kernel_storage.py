@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -23,17 +24,16 @@ from embercoach.metal.program.nodes import (
     Name,
     Opaque,
     OpaqueExpression,
+    Program,
+    Spot,
     Switch,
     Unary,
+    Variable,
 )
 from embercoach.metal.program.types import NAMED
-from embercoach.metal.program.walk import base, below, bodies, changed, children, mentioned
+from embercoach.metal.program.walk import Node, base, below, bodies, changed, children, mentioned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.program.nodes import Program, Spot, Variable
-    from embercoach.metal.program.walk import Node
     from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import Declaration
 

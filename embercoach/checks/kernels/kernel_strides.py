@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel, MetalReport
 from embercoach.checks.registry import check
-from embercoach.metal.program.nodes import Assign, Binary, Cast, Declare, Loop, Member, Name
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Cast,
+    Declare,
+    Expression,
+    Loop,
+    Member,
+    Name,
+    Variable,
+)
 from embercoach.metal.program.walk import below
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.program.nodes import Expression, Variable
 
 CODE = "KERNEL-INDEX-002"
 _IN_GRID = "thread_position_in_grid"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from embercoach.checks.kernels.kernel_source import kernel_escapes
@@ -14,8 +15,6 @@ from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.metal.program.written_facts import MetalText
 
 #: Characters of a place that says little: the parser gave up on all of it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
@@ -9,8 +10,6 @@ from embercoach.checks.registry import check
 from embercoach.metal.program.types import SCALARS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.metal.program.nodes import Spot
     from embercoach.metal.text_facts import Splat

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct
 
@@ -15,19 +16,18 @@ from embercoach.metal.program.nodes import (
     Call,
     Cast,
     Declare,
+    Expression,
     Index,
     Member,
+    MetalFunction,
     Name,
+    Program,
+    Spot,
     Unary,
+    Variable,
 )
 from embercoach.metal.program.types import is_address
-from embercoach.metal.program.walk import base, below
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.program.nodes import Expression, MetalFunction, Program, Spot, Variable
-    from embercoach.metal.program.walk import Node
+from embercoach.metal.program.walk import Node, base, below
 
 _READ_ONLY = frozenset({"input", "metadata"})
 # Atomic functions that write nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -25,19 +26,15 @@ from embercoach.analysis.syntax.trees import (
     statements_below,
     target_names,
 )
-from embercoach.analysis.values.facts import FunctionVisit, calls_of
+from embercoach.analysis.values.facts import CallFact, Fact, FactPlace, FunctionVisit, calls_of
 from embercoach.analysis.values.lattice import Str, as_array
-from embercoach.checks.programs.kernels import definitions
+from embercoach.checks.programs.kernels import PythonKernel, definitions
 from embercoach.checks.programs.launch_sizes import is_data_size, symbolic
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact, FactPlace
-    from embercoach.checks.programs.kernels import PythonKernel
 
 #: Words in the name of a decorator that keeps what a function returns.
 KEEPERS = ("cache", "memo", "once", "singleton")

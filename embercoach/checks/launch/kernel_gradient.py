@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.dataflow.scopes import by_parameter
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
-from embercoach.analysis.values.facts import CallFact
+from embercoach.analysis.values.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.inheritance import called_method
 from embercoach.analysis.values.lattice import (
     DType,
@@ -34,11 +35,8 @@ from embercoach.analysis.values.lattice import (
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, Fact
 
 CUSTOM = "mlx.core.custom_function"
 MODULE_TRANSFORM = "module_value_and_grad"

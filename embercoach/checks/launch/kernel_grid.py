@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
-from embercoach.checks.programs.kernels import kernel_file, launched
+from embercoach.checks.programs.kernels import PythonKernel, kernel_file, launched
 from embercoach.checks.programs.launch_sizes import (
     SymInt,
     alternatives,
@@ -21,19 +22,23 @@ from embercoach.checks.programs.launch_sizes import (
 from embercoach.checks.programs.launches import item_node
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
 from embercoach.metal.program.lowering import SignatureNames, lower_body
-from embercoach.metal.program.nodes import Assign, Binary, Call, Declare, Index, Loop
-from embercoach.metal.program.walk import base, below, mentioned, sources_of
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Declare,
+    Index,
+    Loop,
+    Spot,
+    Variable,
+)
+from embercoach.metal.program.nodes import Expression as MetalExpression
+from embercoach.metal.program.walk import Node, base, below, mentioned, sources_of
 from embercoach.metal.tokens import COMPARISONS, tokens_of, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, CallFact
-    from embercoach.checks.programs.kernels import PythonKernel
-    from embercoach.metal.program.nodes import Expression as MetalExpression
-    from embercoach.metal.program.nodes import Spot, Variable
-    from embercoach.metal.program.walk import Node
     from embercoach.metal.program.written_facts import MetalText
 
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})

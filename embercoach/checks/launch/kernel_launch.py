@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
-from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import (
     Array,
     Dict,
@@ -29,8 +29,6 @@ from embercoach.checks.programs.launches import count, has_spread, item_node, it
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, CallFact
 

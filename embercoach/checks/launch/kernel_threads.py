@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import reduce
 from math import prod
 from operator import mul
@@ -12,8 +13,10 @@ import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import Expression, scope_at
 from embercoach.analysis.syntax.trees import walk
-from embercoach.checks.programs.kernels import launched
+from embercoach.checks.programs.kernels import PythonKernel, launched
 from embercoach.checks.programs.launch_sizes import (
+    CeilDivision,
+    SymInt,
     Term,
     grows_with_data,
     is_attribute,
@@ -22,6 +25,10 @@ from embercoach.checks.programs.launch_sizes import (
     whole_multiple,
 )
 from embercoach.checks.programs.launches import (
+    Entries,
+    Entry,
+    Launch,
+    OutputShape,
     configurations_of,
     entries_of,
     item_node,
@@ -29,23 +36,21 @@ from embercoach.checks.programs.launches import (
 from embercoach.checks.registry import VALUE, Report, check
 from embercoach.metal import hazards
 from embercoach.metal.contract import MAX_THREADS
-from embercoach.metal.execution.conditions import threads_of
-from embercoach.metal.execution.events import Access
+from embercoach.metal.execution.conditions import Condition, threads_of
+from embercoach.metal.execution.events import Access, Trace
 from embercoach.metal.execution.follow import follow
-from embercoach.metal.execution.values import GROUP_AXES, SIMD_WIDTH, WITHIN, LaneValue
+from embercoach.metal.execution.values import (
+    GROUP_AXES,
+    SIMD_WIDTH,
+    WITHIN,
+    LaneValue,
+    UnknownNumber,
+)
 from embercoach.metal.tokens import tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import CallFact
-    from embercoach.checks.programs.kernels import PythonKernel
-    from embercoach.checks.programs.launch_sizes import CeilDivision, SymInt
-    from embercoach.checks.programs.launches import Entries, Entry, Launch, OutputShape
-    from embercoach.metal.execution.conditions import Condition
-    from embercoach.metal.execution.events import Trace
-    from embercoach.metal.execution.values import UnknownNumber
     from embercoach.metal.program.nodes import Variable
 
 AXES = "xyz"

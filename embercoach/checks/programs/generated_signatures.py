@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from embercoach.analysis.project.driver import analyse_module
-from embercoach.analysis.syntax.parse import reading
+from embercoach.analysis.syntax.parse import Span, reading
 from embercoach.analysis.values.lattice import StringLiteral
-from embercoach.checks.programs.kernels import definitions
-from embercoach.metal.contract import MSL_TYPES, signature
+from embercoach.checks.programs.kernels import PythonKernel, definitions
+from embercoach.metal.contract import MSL_TYPES, KernelArguments, signature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import libcst as cst
 
     from embercoach.analysis.project.project import Project
-    from embercoach.analysis.syntax.parse import Span
-    from embercoach.checks.programs.kernels import PythonKernel
     from embercoach.kernel_builder import KernelBuilder
-    from embercoach.metal.contract import KernelArguments
 
 _T = TypeVar("_T")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,16 +19,15 @@ from embercoach.metal.program.nodes import (
     Call,
     Declare,
     Member,
+    MetalFunction,
     Name,
     NumberLiteral,
+    Program,
+    Statement,
+    Variable,
 )
 from embercoach.metal.program.walk import below, known_values
 from embercoach.metal.work_budget import WorkBudget, WorkBudgetExceeded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from embercoach.metal.program.nodes import MetalFunction, Program, Statement, Variable
 
 #: Threadgroups that an entry point is tried with: what is found must hold in all of them.
 LINES = (64, 256)

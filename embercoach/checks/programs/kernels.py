@@ -5,6 +5,7 @@ Metal's grammar is loaded for the first kernel with a known text, and not before
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
@@ -26,8 +27,6 @@ from embercoach.metal.contract import Input, KernelArguments, Output, TemplateAr
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import libcst as cst
 
     from embercoach.analysis.calls.definitions import FunctionInfo

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, called, resolve_name, returned
 from embercoach.analysis.values.lattice import Number
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 #: Operations inside each other, and all of those of one expression, inlined functions included.
 MAX_DEPTH, MAX_STEPS = 12, 256

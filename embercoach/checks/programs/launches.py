@@ -6,6 +6,7 @@ is then None: nothing is guessed, but for ``configurations_of``, which says what
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,18 +27,14 @@ from embercoach.analysis.values.lattice import (
     as_array,
     as_number,
 )
-from embercoach.checks.programs.launch_sizes import alternatives, symbolic, whole_multiple
-from embercoach.metal.contract import MAX_THREADS, Input, Output
+from embercoach.checks.programs.launch_sizes import SymInt, alternatives, symbolic, whole_multiple
+from embercoach.metal.contract import MAX_THREADS, Input, KernelArguments, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import libcst as cst
 
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Argument, CallFact
-    from embercoach.checks.programs.launch_sizes import SymInt
-    from embercoach.metal.contract import KernelArguments
     from embercoach.metal.execution.events import Configuration
 
 

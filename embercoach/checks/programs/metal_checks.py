@@ -15,6 +15,7 @@ a grammar before there is Metal text to look at.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,8 +23,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embercoach.metal.execution.events import Configuration, Trace
     from embercoach.metal.program.nodes import Program, Spot, Text
     from embercoach.metal.program.written_facts import MetalText

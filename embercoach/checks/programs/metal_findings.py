@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -12,23 +13,25 @@ import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.dataflow.origins import Stop
-from embercoach.checks.programs.kernels import definitions, kernel_file
-from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalFile
+from embercoach.checks.programs.kernels import Target, TextPlaces, definitions, kernel_file
+from embercoach.checks.programs.metal_checks import (
+    ELSEWHERE,
+    OTHER,
+    MetalCode,
+    MetalFile,
+    MetalFix,
+    MetalReport,
+)
 from embercoach.checks.registry import ProposedFix, Report, check, checks_on, load_kernel_checks
 from embercoach.finding import Finding, Step
 from embercoach.fixes.source_file import LineIndex
-from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudgetExceeded
+from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudget, WorkBudgetExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.facts import Fact
-    from embercoach.checks.programs.kernels import Target, TextPlaces
-    from embercoach.checks.programs.metal_checks import MetalCode, MetalFix, MetalReport
     from embercoach.metal.program.nodes import Spot
     from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.work_budget import WorkBudget
 
 
 @check()

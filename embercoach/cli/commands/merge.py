@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,8 +15,6 @@ from embercoach.cli.commands.check import COUNTING, FORMATS
 from embercoach.cli.entry import CLEAN, FOUND, INCOMPLETE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embercoach.report.merging import Merged
 
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from embercoach.cli.entry import CLEAN, INCOMPLETE
 from embercoach.files import relative_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embercoach.config import Overrides
 
 DEFAULT_FILE = Path("embercoach-report.html")

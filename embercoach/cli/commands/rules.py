@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
@@ -11,14 +11,9 @@ from embercoach import rulebook
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import Code
 from embercoach.config.errors import suggestion
-from embercoach.report.styled import print_lines
+from embercoach.report.styled import Line, print_lines
 from embercoach.rulebook import PROFILES
 from embercoach.terminal_text import json_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from embercoach.report.styled import Line
 
 
 @click.command("rules")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +11,6 @@ import click
 from embercoach.cli import shared_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from embercoach.checks import Project
     from embercoach.engine.name_shapes import NameShape
     from embercoach.fixes.source_file import LineIndex

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -15,9 +16,6 @@ from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
 from embercoach.trace.trace_record import read
 from embercoach.trace.trace_session import TIMELINE, VARIABLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPARE = "compare"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -12,17 +14,10 @@ import pytest
 from embercoach.cli.output import deliver
 from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
-from embercoach.config import ConfigError
+from embercoach.config import ConfigError, Configurations
 from embercoach.terminal_text import log_line
-from embercoach.trace.trace_record import from_text, merged, to_text
+from embercoach.trace.trace_record import TraceRecord, from_text, merged, to_text
 from embercoach.trace.trace_session import TraceSession
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from embercoach.config import Configurations
-    from embercoach.trace.trace_record import TraceRecord
 
 TITLE = "EmberCoach trace"
 #: Rows of each table.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -21,13 +22,10 @@ from embercoach.engine.verdict import CoveredLines
 from embercoach.files import boundary, is_inside, relative_path
 from embercoach.plugins.loading import PluginRequest
 from embercoach.report.outcome import SourceTexts
-from embercoach.trace.trace_record import WAITING
+from embercoach.trace.trace_record import WAITING, Site, TraceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from embercoach.finding import Finding, Problem
-    from embercoach.trace.trace_record import Site, TraceRecord
 
     _Match = tuple[Finding, list[Site]]
 

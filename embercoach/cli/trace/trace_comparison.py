@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
@@ -22,17 +23,13 @@ from embercoach.report.html.saved import (
     Ordinal,
     parse_saved,
 )
-from embercoach.report.styled import print_lines
+from embercoach.report.styled import Line, print_lines
 from embercoach.report.text import size_of
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import label_of, without_locals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from rich.table import Table
-
-    from embercoach.report.styled import Line
 
 #: Of the JSON report; raised when something in it is removed or changes its meaning.
 COMPARISON_VERSION = 1

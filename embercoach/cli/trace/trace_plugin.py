@@ -6,12 +6,9 @@ MLX, until the flag is given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLAG = "--embercoach-trace"
 REPORT = "--embercoach-trace-report"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from msgspec import Struct, to_builtins
@@ -24,20 +25,16 @@ from embercoach.report.excerpt import visible
 from embercoach.report.json_report import finding_members, problem_members
 from embercoach.report.locations import line_of
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.styled import print_lines
+from embercoach.report.styled import Line, print_lines
 from embercoach.report.text import percent, plural, problem_lines, size_of
 from embercoach.terminal_text import json_text, log_line
-from embercoach.trace.trace_record import WAITING, without_locals
+from embercoach.trace.trace_record import WAITING, Site, TraceRecord, without_locals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from rich.table import Table
 
     from embercoach.cli.trace.static_check import CheckedTrace, JoinedFinding
     from embercoach.fixes.source_file import LineIndex
-    from embercoach.report.styled import Line
-    from embercoach.trace.trace_record import Site, TraceRecord
 
 
 def print_findings(

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from embercoach.metal.execution.arithmetic import wrap
-from embercoach.metal.execution.path_state import Bundle, Cells, Pointer, Result, elements_of, ratio
+from embercoach.metal.execution.path_state import (
+    Bundle,
+    Cells,
+    Pointer,
+    Result,
+    State,
+    elements_of,
+    ratio,
+)
 from embercoach.metal.execution.values import (
     ALL_AXES,
     ANYWHERE,
@@ -19,13 +27,11 @@ from embercoach.metal.execution.values import (
     ValueOrigin,
     value_of,
 )
-from embercoach.metal.program.types import FLOATS, INTEGERS, NAMED
+from embercoach.metal.program.types import FLOATS, INTEGERS, NAMED, Type
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Call, Cast, Expression, Index, Member, Spot, Variable
-    from embercoach.metal.program.types import Type
 
 #: Operations whose result has a quotient where an operand has one, and how deep they are looked at.
 _ARITHMETIC = frozenset({"*", "+", "-", "&", "min", "max"})

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from embercoach.metal.execution.values import GROUP_AXES, ONE, ZERO, LaneValue, SymbolPool, value_of
 from embercoach.metal.program.types import INTEGERS, SIZES
 from embercoach.metal.tokens import BITWISE, COMPARISONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: No shift of a 64-bit number goes further, and larger powers would only eat memory.
 _MAX_SHIFT = 63

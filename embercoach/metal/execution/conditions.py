@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
@@ -16,9 +17,6 @@ from embercoach.metal.execution.values import (
     SymbolPool,
     UnknownNumber,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Comparison = Literal["<", ">=", "==", "!=", "?"]
 _NEGATED: dict[tuple[str, bool], Comparison] = {

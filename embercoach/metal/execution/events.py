@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from embercoach.metal.contract import Input, Output
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.values import LaneValue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial, reduce
 from math import prod
-from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import MAX_THREADS
 from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
@@ -15,7 +14,7 @@ from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
 from embercoach.metal.execution.accessing import fitted, number
 from embercoach.metal.execution.arithmetic import both, compare, negate, truth
 from embercoach.metal.execution.conditions import narrow
-from embercoach.metal.execution.events import LostError, Trace
+from embercoach.metal.execution.events import Configuration, LostError, Trace
 from embercoach.metal.execution.follow_calls import made, structure_of
 from embercoach.metal.execution.machine import (
     CallFrame,
@@ -28,6 +27,7 @@ from embercoach.metal.execution.machine import (
     link,
 )
 from embercoach.metal.execution.path_state import (
+    Binding,
     Bundle,
     Cells,
     Pointer,
@@ -54,19 +54,18 @@ from embercoach.metal.program.nodes import (
     If,
     Jump,
     Loop,
+    MetalFunction,
     Opaque,
+    Program,
     Return,
+    Spot,
     Statement,
     Switch,
+    Variable,
 )
 from embercoach.metal.program.types import DTYPES
 from embercoach.metal.program.walk import below, changed
 from embercoach.metal.work_budget import RUN
-
-if TYPE_CHECKING:
-    from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.execution.path_state import Binding
-    from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
 
 MAX_TURNS = 72
 #: Turns of a loop whose end is not known.

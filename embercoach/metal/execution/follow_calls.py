@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,8 +19,24 @@ from embercoach.metal.execution.arithmetic import (
 )
 from embercoach.metal.execution.conditions import threads_of
 from embercoach.metal.execution.events import LostError, SimdOperation, Synchronization
-from embercoach.metal.execution.machine import CallFrame, evaluate, evaluate_number, execute, link
-from embercoach.metal.execution.path_state import Bundle, Cells, Pointer, Reference, Result, met
+from embercoach.metal.execution.machine import (
+    CallFrame,
+    Machine,
+    evaluate,
+    evaluate_number,
+    execute,
+    link,
+)
+from embercoach.metal.execution.path_state import (
+    Binding,
+    Bundle,
+    Cells,
+    Pointer,
+    Reference,
+    Result,
+    State,
+    met,
+)
 from embercoach.metal.execution.values import (
     ALL_AXES,
     ANYWHERE,
@@ -35,18 +51,19 @@ from embercoach.metal.execution.values import (
     value_of,
 )
 from embercoach.metal.library import FUNCTIONS, MLX_NAMES, VALUES
-from embercoach.metal.program.nodes import Binary, Expression, Name, Variable
-from embercoach.metal.program.types import NAMED, UNKNOWN
+from embercoach.metal.program.nodes import (
+    Binary,
+    Call,
+    Expression,
+    MetalFunction,
+    MetalStruct,
+    Name,
+    Spot,
+    Variable,
+)
+from embercoach.metal.program.types import NAMED, UNKNOWN, Type
 from embercoach.metal.program.walk import base
 from embercoach.metal.tokens import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.path_state import Binding, State
-    from embercoach.metal.program.nodes import Call, MetalFunction, MetalStruct, Spot
-    from embercoach.metal.program.types import Type
 
 #: One result for all lanes, made of what each of them holds.
 REDUCTIONS = frozenset({"sum", "product", "max", "min", "and", "or", "xor"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from embercoach.metal.execution import accessing, places
 from embercoach.metal.execution.accessing import (
     cast,
@@ -26,13 +24,22 @@ from embercoach.metal.execution.arithmetic import (
 from embercoach.metal.execution.conditions import Conditions, narrow
 from embercoach.metal.execution.events import LostError
 from embercoach.metal.execution.follow_calls import made, structure_of
-from embercoach.metal.execution.machine import RULES, call, evaluate, evaluate_number, link, unheard
+from embercoach.metal.execution.machine import (
+    RULES,
+    Machine,
+    call,
+    evaluate,
+    evaluate_number,
+    link,
+    unheard,
+)
 from embercoach.metal.execution.path_state import (
     Bundle,
     Cells,
     Pointer,
     Reference,
     Result,
+    State,
     joined,
     met,
     moved,
@@ -52,14 +59,10 @@ from embercoach.metal.program.nodes import (
     NumberLiteral,
     OpaqueExpression,
     Unary,
+    Variable,
 )
 from embercoach.metal.program.types import FLOATS
 from embercoach.metal.program.walk import below
-
-if TYPE_CHECKING:
-    from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.path_state import State
-    from embercoach.metal.program.nodes import Variable
 
 
 def logic(m: Machine, state: State, node: Binary) -> LaneValue:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from embercoach.metal.execution.conditions import possible, threads_of
-from embercoach.metal.execution.events import Access
+from embercoach.metal.execution.conditions import Condition, possible, threads_of
+from embercoach.metal.execution.events import Access, Configuration, Trace
 from embercoach.metal.execution.path_state import elements_of
-from embercoach.metal.execution.values import GROUP_AXES, LANE, SIMD, SIMD_WIDTH
+from embercoach.metal.execution.values import GROUP_AXES, LANE, SIMD, SIMD_WIDTH, LaneValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from embercoach.metal.execution.conditions import Condition
-    from embercoach.metal.execution.events import Configuration, Trace
-    from embercoach.metal.execution.values import LaneValue
     from embercoach.metal.program.nodes import Spot
 
 #: Unsigned indices from here on are below 0; KERNEL-INDEX-001 reports those.

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from embercoach.metal.execution.accessing import number
 from embercoach.metal.execution.arithmetic import add, compare, multiply
-from embercoach.metal.execution.conditions import narrow
-from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
-from embercoach.metal.execution.path_state import Bundle, ratio
+from embercoach.metal.execution.conditions import Conditions, narrow
+from embercoach.metal.execution.events import (
+    Access,
+    AccessKind,
+    Configuration,
+    Event,
+    LostError,
+    Mask,
+)
+from embercoach.metal.execution.path_state import Binding, Bundle, Pointer, Result, State, ratio
 from embercoach.metal.execution.values import (
     ALL_AXES,
     GROUP,
@@ -23,26 +31,18 @@ from embercoach.metal.execution.values import (
     ValueOrigin,
     value_of,
 )
-from embercoach.metal.program.nodes import Call
-from embercoach.metal.program.types import DTYPES
+from embercoach.metal.program.nodes import (
+    Assign,
+    Call,
+    Expression,
+    MetalFunction,
+    Program,
+    Spot,
+    Statement,
+    Variable,
+)
+from embercoach.metal.program.types import DTYPES, Type
 from embercoach.metal.work_budget import RUN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from embercoach.metal.execution.conditions import Conditions
-    from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.execution.path_state import Binding, Pointer, Result, State
-    from embercoach.metal.program.nodes import (
-        Assign,
-        Expression,
-        MetalFunction,
-        Program,
-        Spot,
-        Statement,
-        Variable,
-    )
-    from embercoach.metal.program.types import Type
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 

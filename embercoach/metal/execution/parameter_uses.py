@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct, field
 
@@ -14,23 +15,20 @@ from embercoach.metal.program.nodes import (
     Conditional,
     Construct,
     Declare,
+    Expression,
     If,
     Index,
     Loop,
     Member,
     Name,
+    Program,
+    Spot,
     Switch,
     Unary,
+    Variable,
 )
-from embercoach.metal.program.types import FLOATS, INTEGERS, is_address
-from embercoach.metal.program.walk import below, with_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.program.nodes import Expression, Program, Spot, Variable
-    from embercoach.metal.program.types import Type
-    from embercoach.metal.program.walk import Node, Path
+from embercoach.metal.program.types import FLOATS, INTEGERS, Type, is_address
+from embercoach.metal.program.walk import Node, Path, below, with_path
 
 Manner: TypeAlias = Literal["element", "address", "number", "unclear"]
 #: Operators that no pointer has.

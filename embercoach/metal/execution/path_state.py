@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -9,7 +10,7 @@ from msgspec import Struct, field
 
 from embercoach.metal.execution.arithmetic import add, choose, multiply
 from embercoach.metal.execution.conditions import Conditions, common
-from embercoach.metal.execution.events import Mask
+from embercoach.metal.execution.events import Mask, Memory
 from embercoach.metal.execution.values import (
     ANYWHERE,
     NOWHERE,
@@ -18,14 +19,10 @@ from embercoach.metal.execution.values import (
     SymbolPool,
     value_of,
 )
-from embercoach.metal.program.types import SIZES
+from embercoach.metal.program.types import SIZES, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from embercoach.metal.execution.events import Memory
     from embercoach.metal.program.nodes import Variable
-    from embercoach.metal.program.types import Type
 
 
 class Bundle(Struct, frozen=True):

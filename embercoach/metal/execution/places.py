@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from embercoach.metal.execution import accessing
 from embercoach.metal.execution.accessing import COMPONENTS, cast, component, number, swizzled
 from embercoach.metal.execution.arithmetic import add
-from embercoach.metal.execution.machine import assign, call, evaluate, evaluate_number
-from embercoach.metal.execution.path_state import Pointer, Reference, Result, moved
+from embercoach.metal.execution.machine import Machine, assign, call, evaluate, evaluate_number
+from embercoach.metal.execution.path_state import Pointer, Reference, Result, State, moved
 from embercoach.metal.execution.values import ZERO
 from embercoach.metal.program.nodes import (
     Assign,
@@ -22,10 +20,6 @@ from embercoach.metal.program.nodes import (
     Member,
     Name,
 )
-
-if TYPE_CHECKING:
-    from embercoach.metal.execution.machine import Machine
-    from embercoach.metal.execution.path_state import State
 
 
 class Designation(Struct, frozen=True):

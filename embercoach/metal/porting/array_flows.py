@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -22,27 +23,25 @@ from embercoach.metal.program.nodes import (
     Construct,
     Declare,
     Evaluate,
+    Expression,
     If,
     Index,
     Jump,
     Loop,
     Member,
+    MetalFunction,
     Name,
     NumberLiteral,
     Opaque,
     OpaqueExpression,
+    Program,
     Return,
     Switch,
     Unary,
+    Variable,
 )
 from embercoach.metal.program.types import is_address
-from embercoach.metal.program.walk import base, below, changed, children, with_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from embercoach.metal.program.nodes import Expression, MetalFunction, Program, Variable
-    from embercoach.metal.program.walk import Node, Path
+from embercoach.metal.program.walk import Node, Path, base, below, changed, children, with_path
 
 _MAX_WORK = 200_000
 _MAX_DEPTH = 40

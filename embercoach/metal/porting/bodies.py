@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,10 +18,17 @@ from embercoach.metal.porting.array_flows import (
     may_keep_values,
     reads_before_stores,
 )
-from embercoach.metal.porting.entry_points import PortError, TemplateParameter
+from embercoach.metal.porting.entry_points import (
+    EntryPoint,
+    KernelFile,
+    PortError,
+    TemplateParameter,
+)
 from embercoach.metal.porting.initial_copies import InitialCopy, copied, whole_copy
 from embercoach.metal.porting.port_arguments import (
+    Argument,
     ArrayArgument,
+    ArrayRole,
     AttributeArgument,
     ThreadgroupArgument,
     arguments_of,
@@ -29,18 +37,12 @@ from embercoach.metal.porting.port_arguments import (
     with_own_names,
 )
 from embercoach.metal.program.lowering import lower_unit
-from embercoach.metal.program.nodes import Block, If, Loop
-from embercoach.metal.program.texts import unpack_initialized
+from embercoach.metal.program.nodes import Block, Expression, If, Loop
+from embercoach.metal.program.texts import SyntaxNode, unpack_initialized
 from embercoach.metal.program.types import NAMED, SCALARS, Type, is_address
 from embercoach.metal.program.written_names import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
-    from embercoach.metal.porting.port_arguments import Argument, ArrayRole
-    from embercoach.metal.program.nodes import Expression
-    from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.program.walk import Path
     from embercoach.metal.text_facts import Declaration
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -12,20 +13,15 @@ from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import is_standard_header
 from embercoach.metal.preprocessor import read_macros
 from embercoach.metal.program import written_names
-from embercoach.metal.program.texts import as_written, unpack
+from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode, as_written, unpack
 from embercoach.metal.program.types import INTEGER_NAMES
-from embercoach.metal.program.written_names import NestingError, names_of
-from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.program.written_names import NestingError, Scopes, names_of
+from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
 from embercoach.metal.tokens import tokens_of
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from embercoach.metal.porting.flat_texts import FlatText
-    from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
-    from embercoach.metal.program.written_names import Scopes
-    from embercoach.metal.text_facts import AttributeMark, Declaration
 
 _FUNCTIONS = ("function_definition", "template_instantiation")
 

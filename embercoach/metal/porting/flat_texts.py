@@ -7,6 +7,7 @@ that make no kernel stay. ``ported_modules`` reads kernels from it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from embercoach.metal.library import MLX_NAMES, is_standard_header
 from embercoach.metal.porting.entry_points import PortError
-from embercoach.metal.preprocessor import Macro, directives, preprocess, read_macros
+from embercoach.metal.preprocessor import Directive, Macro, directives, preprocess, read_macros
 from embercoach.metal.program.lowering import evaluate
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.program.types import NAMED
@@ -22,10 +23,6 @@ from embercoach.metal.program.written_names import names_of
 from embercoach.metal.tokens import Token, tokens, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from embercoach.metal.preprocessor import Directive
-
     #: Takes the name of a file and what it includes; returns the name and text of that, or None.
     Read = Callable[[str, str], tuple[str, str] | None]
 

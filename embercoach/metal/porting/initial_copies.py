@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from embercoach.metal.contract import shape_names
-from embercoach.metal.porting.array_flows import Access, whole_element
+from embercoach.metal.porting.array_flows import Access, ArrayFlow, Keys, whole_element
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
     Block,
     Call,
     Conditional,
+    Expression,
     If,
     Jump,
     Loop,
@@ -27,14 +28,11 @@ from embercoach.metal.program.nodes import (
     Return,
     Switch,
 )
-from embercoach.metal.program.walk import below
+from embercoach.metal.program.walk import Node, Path, below
 
 if TYPE_CHECKING:
-    from embercoach.metal.porting.array_flows import ArrayFlow, Keys
     from embercoach.metal.porting.bodies import Edit, KernelNames
     from embercoach.metal.porting.port_arguments import ArrayArgument
-    from embercoach.metal.program.nodes import Expression
-    from embercoach.metal.program.walk import Node, Path
 
 
 _MANY_MARKS = 4

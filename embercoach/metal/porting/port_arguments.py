@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.metal.contract import ATTRIBUTES, shape_names
-from embercoach.metal.porting.entry_points import PortError
+from embercoach.metal.porting.entry_points import EntryPoint, KernelParameter, PortError
 from embercoach.metal.program.types import DTYPES, NAMED, SCALARS, SIZES, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from embercoach.metal.porting.entry_points import EntryPoint, KernelParameter
     from embercoach.metal.program.nodes import MetalStruct
 
 ArrayRole = Literal["input", "output", "updated"]

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from embercoach.metal.library import result_type
-from embercoach.metal.program.lowering_state import MisreadError
-from embercoach.metal.program.nodes import Call, Cast, Construct, Index, NumberLiteral
+from embercoach.metal.program.lowering_state import Lowering, MisreadError
+from embercoach.metal.program.nodes import (
+    Call,
+    Cast,
+    Construct,
+    Expression,
+    Index,
+    MetalFunction,
+    NumberLiteral,
+)
 from embercoach.metal.program.types import INT, UNKNOWN, Type, element, value
 from embercoach.metal.program.typing import descriptor_type, template_type
 
 if TYPE_CHECKING:
-    from embercoach.metal.program.lowering_state import Lowering
-    from embercoach.metal.program.nodes import Expression, MetalFunction
     from embercoach.metal.program.texts import SyntaxNode
 
 _CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast", "as_type"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,27 +12,22 @@ from embercoach.metal.library import ENTRY_QUALIFIERS
 from embercoach.metal.program import typing
 from embercoach.metal.program.lower_calls import made
 from embercoach.metal.program.lower_expressions import initial_value
-from embercoach.metal.program.lowering_state import Field, Twins
+from embercoach.metal.program.lowering_state import Field, Lowering, Meaning, Twins
 from embercoach.metal.program.nodes import (
     Block,
     Construct,
     Declare,
+    Expression,
     MetalFunction,
     MetalStruct,
     Opaque,
     Return,
+    Statement,
     Variable,
 )
-from embercoach.metal.program.texts import unpack, unpack_initialized
+from embercoach.metal.program.texts import Declarator, SyntaxNode, unpack, unpack_initialized
 from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
 from embercoach.metal.program.walk import fitted, fold, fold_int
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from embercoach.metal.program.lowering_state import Lowering, Meaning
-    from embercoach.metal.program.nodes import Expression, Statement
-    from embercoach.metal.program.texts import Declarator, SyntaxNode
 
 _PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from embercoach.metal.program import lower_calls, types
-from embercoach.metal.program.lowering_state import Field, MisreadError
+from embercoach.metal.program.lowering_state import Field, Lowering, MisreadError
 from embercoach.metal.program.nodes import (
     Assign,
     Binary,
     Cast,
     Conditional,
     Construct,
+    Expression,
     Index,
     Member,
     NumberLiteral,
@@ -26,10 +28,6 @@ from embercoach.metal.program.typing import descriptor_type
 from embercoach.metal.tokens import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from embercoach.metal.program.lowering_state import Lowering
-    from embercoach.metal.program.nodes import Expression
     from embercoach.metal.program.texts import SyntaxNode
 
     Rule = Callable[[Lowering, SyntaxNode], Expression]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
@@ -28,27 +29,27 @@ from embercoach.metal.program.nodes import (
     Case,
     Declare,
     Evaluate,
+    Expression,
     If,
     Jump,
     Loop,
+    LoopKind,
     Opaque,
     Program,
     Return,
     Spot,
+    Statement,
     Switch,
+    Text,
+    Variable,
 )
-from embercoach.metal.program.texts import Parsed, unpack
+from embercoach.metal.program.texts import Parsed, SyntaxNode, unpack
 from embercoach.metal.program.types import UNKNOWN
 from embercoach.metal.program.walk import fold_int
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import STEPS_A_TOKEN, TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from embercoach.metal.program.nodes import Expression, LoopKind, Statement, Text, Variable
-    from embercoach.metal.program.texts import SyntaxNode
-
     Rule = Callable[[Lowering, SyntaxNode], list[Statement]]
 
 __all__ = ["SignatureNames", "lower_body", "lower_unit"]

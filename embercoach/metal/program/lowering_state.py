@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -10,6 +11,7 @@ from embercoach.metal.contract import (
     ATTRIBUTES,
     MSL_TYPES,
     Input,
+    KernelArguments,
     Output,
     TemplateArgument,
     shape_names,
@@ -17,22 +19,21 @@ from embercoach.metal.contract import (
 from embercoach.metal.library import constant_type, is_known
 from embercoach.metal.program.nodes import (
     Declare,
+    Expression,
     MetalFunction,
     MetalStruct,
     Name,
     Opaque,
     OpaqueExpression,
     Spot,
+    Statement,
     Variable,
+    VariableKind,
 )
 from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
 from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embercoach.metal.contract import KernelArguments
-    from embercoach.metal.program.nodes import Expression, Statement, VariableKind
     from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 # Nested expressions and statements that are followed; Python's stack is finite.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -15,16 +16,12 @@ from msgspec import Struct, field
 
 from embercoach.metal.library import ADDRESS_SPACES
 from embercoach.metal.preprocessor import Expanded
-from embercoach.metal.program.nodes import Opaque, Spot
+from embercoach.metal.program.nodes import Opaque, Spot, Text
 from embercoach.metal.syntax import exchange_words, tree_of
 from embercoach.metal.text_facts import AttributeMark, TextSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tree_sitter import Node
-
-    from embercoach.metal.program.nodes import Text
 
 _NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
 _POINTERS = frozenset(

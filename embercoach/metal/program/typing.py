@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from embercoach.metal.program.nodes import Target, Variable
-from embercoach.metal.program.texts import unpack
+from embercoach.metal.program.texts import Declarator, SyntaxNode, unpack
 from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
 from embercoach.metal.program.walk import fold_int
 
 if TYPE_CHECKING:
     from embercoach.metal.program.lowering_state import Lowering
-    from embercoach.metal.program.texts import Declarator, SyntaxNode
 
 
 def _is_fixed(work: Lowering, declarator: Declarator) -> bool:

@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from embercoach.metal.cuda_names import QUALIFIERS
 from embercoach.metal.library import is_known, is_standard_header
 from embercoach.metal.preprocessor import Macros, read_macros
-from embercoach.metal.program.nodes import Spot
+from embercoach.metal.program.nodes import Spot, Text
 from embercoach.metal.program.texts import (
+    Parsed,
+    SyntaxNode,
     as_written,
     attribute_parts,
     cast_target,
@@ -24,26 +26,23 @@ from embercoach.metal.program.texts import (
     unpack_initialized,
 )
 from embercoach.metal.program.types import INTEGER_NAMES, is_vector
-from embercoach.metal.program.written_names import NestingError, is_include_guard, names_of
-from embercoach.metal.text_facts import BareCast, Foreign, SizeName, Splat, TextSpan
+from embercoach.metal.program.written_names import NestingError, Scopes, is_include_guard, names_of
+from embercoach.metal.text_facts import (
+    AttributeMark,
+    BareCast,
+    Declaration,
+    Foreign,
+    ForeignKind,
+    PreprocessorLine,
+    SizeName,
+    Splat,
+    TextSpan,
+    Use,
+    WrittenCall,
+    WrittenFunction,
+)
 from embercoach.metal.tokens import tokens_of, whole_number
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from embercoach.metal.program.nodes import Text
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
-    from embercoach.metal.program.written_names import Scopes
-    from embercoach.metal.text_facts import (
-        AttributeMark,
-        Declaration,
-        ForeignKind,
-        PreprocessorLine,
-        Use,
-        WrittenCall,
-        WrittenFunction,
-    )
 
 _NESTED_SCOPES = frozenset({"namespace_definition", "linkage_specification", "declaration_list"})
 _BRACES = {"{": 1, "}": -1}

@@ -8,28 +8,35 @@ class, a name that a macro may declare, a function at file scope that comes late
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.library import ENTRY_QUALIFIERS
-from embercoach.metal.program.texts import FUNCTIONS, unpack, unpack_initialized
+from embercoach.metal.program.texts import (
+    FUNCTIONS,
+    Declarator,
+    Parsed,
+    SyntaxNode,
+    unpack,
+    unpack_initialized,
+)
 from embercoach.metal.text_facts import (
     Declaration,
+    DeclarationKind,
+    DirectiveKind,
     PreprocessorLine,
     Use,
+    UseKind,
     WrittenCall,
     WrittenFunction,
     WrittenParameter,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from embercoach.metal.preprocessor import Macros
-    from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
-    from embercoach.metal.text_facts import DeclarationKind, DirectiveKind, UseKind
 
 #: Attributes of the entry points of a mesh pipeline.
 _MESH_STAGES = frozenset({"mesh", "object"})

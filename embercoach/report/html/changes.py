@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,8 +12,6 @@ from embercoach.finding import SEVERITIES
 from embercoach.report.html.data import Bar, bars, family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     Document = dict[str, Any]
     #: A file, a rule, and what became of how many findings there: one of ``KINDS``.
     Rows = Iterable[tuple[str, str, str, int]]

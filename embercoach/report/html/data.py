@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert
@@ -11,16 +12,13 @@ from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import sources
-from embercoach.report.html.sources import Tokens, tokens
+from embercoach.report.html.sources import Function, Source, Tokens, tokens
 from embercoach.report.outcome import Checkout
 from embercoach.report.statistics import owners, totals
 from embercoach.rulebook import CONTEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from embercoach.report.html.rendering import Page
-    from embercoach.report.html.sources import Function, Source
 
     Findings = Sequence[dict[str, Any]]
 

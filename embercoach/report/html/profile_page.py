@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -12,9 +13,6 @@ from embercoach.fixes.source_file import LineIndex
 from embercoach.report.html.rendering import render_page, shade
 from embercoach.report.html.sources import colored, tokens
 from embercoach.report.text import percent, size_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: Kinds of operations on floats, as texts name them.
 _FLOPS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import os
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path, PurePath
@@ -15,17 +16,13 @@ from msgspec import Struct
 from embercoach import __version__, rulebook
 from embercoach.report.excerpt import visible
 from embercoach.report.html import changes
-from embercoach.report.html.data import LEAST_LINES, by_family, checkout_rows, table, tallies
+from embercoach.report.html.data import LEAST_LINES, Bar, by_family, checkout_rows, table, tallies
 from embercoach.report.text import fixable
 from embercoach.rulebook import RULES_URL, rule_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from jinja2 import Environment
     from markdown_it import MarkdownIt
-
-    from embercoach.report.html.data import Bar
 
 
 class RunDetails(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from keyword import kwlist
 from pathlib import Path
@@ -24,8 +25,6 @@ from embercoach.report.excerpt import visible
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from tree_sitter import Node
 
     from embercoach.fixes.source_file import LineIndex

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,8 +13,6 @@ from embercoach.report.html.sources import colored, tokens
 from embercoach.report.text import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from embercoach.fixes.source_file import LineIndex
 
 #: Lines before and after one with events that an excerpt holds.

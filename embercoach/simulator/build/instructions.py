@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,14 +13,9 @@ from msgspec import Struct
 from embercoach.installation import install_command
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
+from embercoach.simulator.profile.counts import BlockLine, KernelBlocks, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from embercoach.simulator.profile.counts import Kind
-
     _Instructions = list[tuple[Any, str]]
 
 _MASK = (1 << 32) - 1

@@ -8,8 +8,9 @@ import inspect
 import io
 import itertools
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 from elftools.elf.elffile import ELFFile
@@ -17,9 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.simulator.model import SimulatorError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAGIC = b"\xcf\xfa\xed\xfe"
 _SEGMENT, _SYMBOLS = 0x19, 0x2

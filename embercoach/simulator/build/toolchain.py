@@ -16,18 +16,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.installation import install_command
 from embercoach.simulator.model import SimulatorError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 #: Seconds of wall time beyond those of CPU time, for a machine that is busy.
 _GRACE = 10.0

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping  # noqa: TC003  (a field's type)
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from embercoach.simulator.answers import FIRST_ARRAY
+from embercoach.simulator.answers import (
+    FIRST_ARRAY,
+    AskedBuffer,
+    ProfileAnswer,
+    Request,
+    SiteAnswer,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from embercoach.simulator.answers import AskedBuffer, ProfileAnswer, Request, SiteAnswer
     from embercoach.simulator.model import BuiltKernel, Part
     from embercoach.simulator.reporting.runtime_findings import Scene
 

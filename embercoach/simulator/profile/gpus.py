@@ -6,13 +6,12 @@ are fitted to times of an H200 (`tests.benchmarks.profile.calibrate`), and estim
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from embercoach.simulator.profile.counts import Kind
 
 _KIB, _MIB = 1 << 10, 1 << 20

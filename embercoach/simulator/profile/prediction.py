@@ -6,6 +6,7 @@ takes as long as the busiest, or as its longest chain of dependent instructions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +18,10 @@ from embercoach.simulator.profile.counts import (
     SECTOR,
     SUMS,
     WIDEST,
+    BufferCounts,
+    LaunchProfile,
+    LineCounts,
+    MemoryCounts,
     ceil_division,
     combined,
     least_bank_cycles,
@@ -24,15 +29,7 @@ from embercoach.simulator.profile.counts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from embercoach.simulator.model import Part
-    from embercoach.simulator.profile.counts import (
-        BufferCounts,
-        LaunchProfile,
-        LineCounts,
-        MemoryCounts,
-    )
     from embercoach.simulator.profile.gpus import Family, Gpu
 
     #: A line with its narrow accesses, each with the wider one that replaces it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,16 +14,10 @@ from embercoach.finding import Severity  # noqa: TC001  (a field's type)
 from embercoach.metal import hazards
 from embercoach.metal.cuda_names import QUALIFIERS, cuda_help, qualifier_help
 from embercoach.metal.library import FUNCTIONS, VALUES
-from embercoach.simulator.model import KernelFinding, Part, SimulatorError, UnsetUse
+from embercoach.simulator.model import BuiltKernel, KernelFinding, Part, SimulatorError, UnsetUse
 from embercoach.simulator.reporting.messages import KernelLine
-from embercoach.simulator.rewrite.translation import FILE_NAME
+from embercoach.simulator.rewrite.translation import FILE_NAME, Rewritten
 from embercoach.terminal_text import log_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from embercoach.simulator.model import BuiltKernel
-    from embercoach.simulator.rewrite.translation import Rewritten
 
 #: The place, which is as short as can be, the severity and the message.
 _SAID = re.compile(r"(?:(.*?): )??(?:fatal )?(error|warning|note): (.*)", re.DOTALL)

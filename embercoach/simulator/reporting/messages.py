@@ -9,22 +9,25 @@ import sys
 import textwrap
 import tokenize
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from embercoach.files import shown_path
 from embercoach.metal import hazards
-from embercoach.simulator.model import KernelFinding
+from embercoach.simulator.model import (
+    Buffer,
+    BuiltKernel,
+    KernelFinding,
+    MemoryAccess,
+    Part,
+    RawFinding,
+)
 from embercoach.terminal_text import escaped, log_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from embercoach.simulator.model import Buffer, BuiltKernel, MemoryAccess, Part, RawFinding
 
 #: What a module that builds kernels holds.
 MARK = b"metal_kernel"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,17 @@ from msgspec.structs import replace
 
 from embercoach.metal.program.types import INTEGERS, SCALARS, SIZES
 from embercoach.metal.syntax import exchange_words, tree_of
-from embercoach.simulator.answers import FIRST_ARRAY, REASONS
-from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
+from embercoach.simulator.answers import (
+    FIRST_ARRAY,
+    REASONS,
+    DifferenceAnswer,
+    FindingAnswer,
+    ResultAnswer,
+)
+from embercoach.simulator.model import CODE_OF_KIND, Buffer, BuiltKernel, MemoryAccess, RawFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from embercoach.simulator.answers import DifferenceAnswer, FindingAnswer, ResultAnswer
     from embercoach.simulator.build.object_lines import Image, LineTable
-    from embercoach.simulator.model import Buffer, BuiltKernel
 
 #: In the order of the runtime's enumeration.
 _KINDS = tuple(CODE_OF_KIND)

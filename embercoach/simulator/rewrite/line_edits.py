@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.simulator.model import SimulatorError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class LineEdit(Struct, frozen=True):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from itertools import dropwhile
-from typing import TYPE_CHECKING
 
 from embercoach.metal.library import ADDRESS_SPACES
-from embercoach.metal.program.texts import as_written
+from embercoach.metal.program.texts import Parsed, SyntaxNode, as_written
 from embercoach.metal.program.types import NAMED
 from embercoach.metal.tokens import tokens_of
 from embercoach.simulator.rewrite.line_edits import LineEdit, blanked
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 _KINDS = {"pointer_declarator": "pointer", "reference_declarator": "reference"}
 

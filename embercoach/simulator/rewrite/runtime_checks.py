@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
 
-from embercoach.metal.program.texts import cast_target
+from embercoach.metal.program.texts import Parsed, SyntaxNode, cast_target
 from embercoach.metal.program.types import SCALARS
 from embercoach.simulator.rewrite.line_edits import LineEdit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 _POINTED = "ember::pointed"
 _ELEMENT = "ember::element"

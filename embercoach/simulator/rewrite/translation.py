@@ -8,14 +8,15 @@ as it is, so that clang refuses it; address spaces stay everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.preprocessor import read_macros
-from embercoach.metal.program.texts import Parsed, as_written
-from embercoach.metal.program.written_facts import read_body, read_unit
+from embercoach.metal.program.texts import Parsed, SyntaxNode, as_written
+from embercoach.metal.program.written_facts import MetalText, read_body, read_unit
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.line_edits import (
     EditedText,
@@ -36,10 +37,6 @@ from embercoach.simulator.rewrite.runtime_checks import alignment_edits, element
 from embercoach.simulator.rewrite.variables import SPACE, fillings, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from embercoach.metal.program.texts import SyntaxNode
-    from embercoach.metal.program.written_facts import MetalText
     from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
 
     # The C++ of the function that is called, from the layout of a generated source.

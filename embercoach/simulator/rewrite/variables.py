@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from embercoach.metal.program.texts import unpack, unpack_initialized
+from embercoach.metal.program.texts import (
+    Declarator,
+    Parsed,
+    SyntaxNode,
+    unpack,
+    unpack_initialized,
+)
 from embercoach.metal.tokens import tokens_of
 from embercoach.simulator.rewrite.line_edits import LineEdit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.metal.preprocessor import Macros
-    from embercoach.metal.program.texts import Declarator, Parsed, SyntaxNode
 
 SPACE = "threadgroup"
 #: What the unit's first header declares storage with.

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -13,14 +14,16 @@ import mlx.core as mx
 
 from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.simulator.profile.gpus import DEFAULT, GPUS
-from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
+from embercoach.simulator.session.launching import (
+    KernelRunner,
+    LaunchSettings,
+    is_missing_metal,
+    launch,
+)
 from embercoach.simulator.session.record import CapturedDefinition, Recorder, calling_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.session.launching import KernelRunner
 
 #: What `mx.device_info()` says besides the memory: a common Mac, named so that nobody takes its
 #: figures for a real one's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -10,19 +11,21 @@ import numpy as np
 from msgspec import Struct
 
 from embercoach.simulator.child_process import host
-from embercoach.simulator.model import KernelFinding, LaunchResult, SimulatorError
+from embercoach.simulator.model import (
+    Buffer,
+    BuiltKernel,
+    KernelFinding,
+    LaunchResult,
+    Limits,
+    SimulatorError,
+)
 from embercoach.simulator.reporting.compiler_errors import LAUNCHED, CompileError, findings_of
-from embercoach.simulator.session.activation import activate
-from embercoach.simulator.session.record import SimulatedLaunch, calling_place
+from embercoach.simulator.session.activation import SimulatedKernel, activate
+from embercoach.simulator.session.record import Recorder, SimulatedLaunch, calling_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from embercoach.simulator.build.toolchain import Toolchain
-    from embercoach.simulator.model import Buffer, BuiltKernel, Limits
-    from embercoach.simulator.session.activation import SimulatedKernel
     from embercoach.simulator.session.launching import Capture, Extent
-    from embercoach.simulator.session.record import Recorder
 
 #: Inputs with fewer elements than this lie in `constant` memory, others in `device` memory.
 SMALL = 8

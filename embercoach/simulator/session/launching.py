@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mlx.core as mx
@@ -13,8 +14,10 @@ from msgspec.structs import replace
 from embercoach.metal.contract import MAX_THREADS
 from embercoach.simulator.model import (
     Buffer,
+    BuiltKernel,
     KernelFinding,
     LaunchResult,
+    Limits,
     MemoryAccess,
     RawFinding,
     SimulatorError,
@@ -26,17 +29,14 @@ from embercoach.simulator.reporting.messages import described_launch
 from embercoach.simulator.session.record import (
     CapturedDefinition,
     KernelFault,
+    Recorder,
     SimulatedLaunch,
     calling_place,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from embercoach.simulator.model import BuiltKernel, Limits
     from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
-    from embercoach.simulator.session.record import Recorder
 
 Extent = tuple[int, int, int]
 

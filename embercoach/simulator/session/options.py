@@ -9,8 +9,9 @@ import threading
 import time
 import traceback
 import warnings
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
@@ -24,9 +25,6 @@ from embercoach.terminal_text import log_line
 from embercoach.user_program import FAILED, run
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-
     from embercoach.simulator.session.record import Recorder
 
 #: The variable in which `embercoach simulate` passes options to the interpreter.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack
 
 import pytest
 from msgspec import Struct, field
@@ -11,19 +12,12 @@ from msgspec.structs import replace
 from embercoach.config import ConfigError
 from embercoach.config.setting_types import check_kind
 from embercoach.files import shown_path
-from embercoach.simulator.model import CODE_OF_COST
+from embercoach.simulator.model import CODE_OF_COST, KernelFinding
 from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.reporting.messages import line_of, report
 from embercoach.simulator.session.options import Options, begin, options_for
-from embercoach.simulator.session.record import merged, predictions
+from embercoach.simulator.session.record import Recorder, merged, predictions
 from embercoach.terminal_text import log_line
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-    from contextlib import ExitStack
-
-    from embercoach.simulator.model import KernelFinding
-    from embercoach.simulator.session.record import Recorder
 
 MARKER = "embercoach_allow"
 TITLE = "EmberCoach simulator"

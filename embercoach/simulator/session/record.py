@@ -7,27 +7,32 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping  # noqa: TC003  (a field's type)
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import replace
 
-from embercoach.simulator.model import PACKAGE, KernelFinding, SimulatorError
-from embercoach.simulator.profile.counts import least_bank_cycles, merged_vectors
-from embercoach.simulator.profile.gpus import GPUS
-from embercoach.simulator.profile.prediction import RESOURCES, predict
+from embercoach.simulator.model import PACKAGE, KernelFinding, Part, SimulatorError, Traffic
+from embercoach.simulator.profile.counts import (
+    Kind,
+    LaunchProfile,
+    LineCounts,
+    least_bank_cycles,
+    merged_vectors,
+)
+from embercoach.simulator.profile.gpus import GPUS, Gpu
+from embercoach.simulator.profile.prediction import RESOURCES, LinePrediction, predict
 from embercoach.simulator.reporting.messages import KernelLine, LineSpan, place_of, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from types import FrameType
-
-    from embercoach.simulator.model import Part, Traffic
-    from embercoach.simulator.profile.counts import Kind, LaunchProfile, LineCounts
-    from embercoach.simulator.profile.gpus import Gpu
-    from embercoach.simulator.profile.prediction import LinePrediction
     from embercoach.simulator.session.options import Options
 
 

@@ -19,13 +19,11 @@ function takes that for an unknown result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 #: The attributes of a layer, by their names.
 LayerValues = dict[str, Any]

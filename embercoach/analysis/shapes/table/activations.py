@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -25,9 +25,6 @@ from embercoach.analysis.shapes.table.elementwise import array_argument, broadca
 from embercoach.analysis.shapes.table.layer_shapes import keeping, parameter, size_of
 from embercoach.analysis.shapes.table.products import divisible
 from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axis_argument, replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def of_dtype(x: object, dtype: Callable[[DType], DType]) -> object:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -43,9 +43,6 @@ from embercoach.analysis.shapes.table.layer_shapes import (
     with_bias,
 )
 from embercoach.analysis.shapes.table.products import divisible, real_floating
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 #: What is added to each spatial axis, at its start and its end.
 Pads = tuple[tuple[Integer, Integer], ...]

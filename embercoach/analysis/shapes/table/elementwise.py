@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     AnyScalar,
@@ -11,6 +9,7 @@ from embercoach.analysis.shapes.arrays import (
     DType,
     DTypeValue,
     ShapedArray,
+    WeakKind,
     floating,
     is_floating,
     promote,
@@ -24,9 +23,6 @@ from embercoach.analysis.shapes.requirements import Requirements, array_of
 from embercoach.analysis.shapes.size_integers import ANY_INT, exact_quotient, floor_divide, multiply
 from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.values.promotion import dtype_of_number
-
-if TYPE_CHECKING:
-    from embercoach.analysis.shapes.arrays import WeakKind
 
 #: What MLX takes neither for an array nor for a number.
 _NO_ARRAYS = (str, bytes, tuple, list, dict, slice, DTypeValue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from embercoach.analysis.shapes.arrays import (
     ArrayShape,
@@ -26,9 +26,6 @@ from embercoach.analysis.shapes.table import transfer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.products import is_real
 from embercoach.analysis.shapes.table.reduction_shapes import replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: What kind of transform: of complex numbers, from real ones, to real ones.
 COMPLEX, FROM_REAL, TO_REAL = "fft", "rfft", "irfft"

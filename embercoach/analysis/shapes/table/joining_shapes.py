@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -42,9 +42,6 @@ from embercoach.analysis.shapes.table.movement import (
     shape_argument,
 )
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:

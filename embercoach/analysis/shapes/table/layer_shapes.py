@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
@@ -47,9 +47,6 @@ from embercoach.analysis.shapes.table.elementwise import array_argument, broadca
 from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
 from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.products import addmm, divisible, inexact, integral, weighted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FLOAT32 = DTypeValue("float32")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
+    DType,
     ShapedArray,
     floating,
     promote,
@@ -27,9 +29,6 @@ from embercoach.analysis.shapes.table.products import integral
 from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced, summed_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embercoach.analysis.shapes.arrays import DType
     from embercoach.analysis.shapes.requirements import Requirements
 
 _NAMES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
@@ -41,9 +41,6 @@ from embercoach.analysis.shapes.table.layer_shapes import (
     with_bias,
 )
 from embercoach.analysis.shapes.table.products import batch_indices, inexact, integral
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BASE, CACHE = "mlx_lm.models.base", "mlx_lm.models.cache"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -43,9 +43,6 @@ from embercoach.analysis.shapes.table.elementwise import array_argument, operand
 from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.reduction_shapes import summed_dtype
 from embercoach.analysis.values.promotion import INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def optional_array(requirements: Requirements, value: object) -> ShapedArray | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from embercoach.analysis.shapes.arrays import (
     ArrayShape,
@@ -34,9 +33,6 @@ from embercoach.analysis.shapes.table.elementwise import (
     dtype_argument,
     meeting_dtype,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SUMMED = {
     **dict.fromkeys(("bool", "int8", "int16", "int32"), "int32"),

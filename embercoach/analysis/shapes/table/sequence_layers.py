@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -43,9 +43,6 @@ from embercoach.analysis.shapes.table.products import (
     optional_array,
     weighted,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def made_linear(
