@@ -418,7 +418,7 @@ _BY_REASON = (
 def _equal_sizes(operation: Operation) -> Iterator[Remedy]:
     """Yield two sizes that have to be equal, or the transposition of two matrices."""
     condition, shapes, operands = operation.event.condition, operation.shapes, operation.operands
-    if len(shapes) == len(operands) == len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
+    if len(shapes) == 2 == len(operands) == len(shapes[0]) and shapes[0] == shapes[1][::-1]:
         text = operation.owner(operands[1])
         if text.endswith(".T"):
             yield Remedy(f"Leave out the transposition: `{text.removesuffix('.T')}`")
