@@ -345,6 +345,7 @@ REMEDIES = [
     ("x = w + mx.zeros((3, 8))", "Transpose one of them: `mx.zeros((3, 8)).T`"),
     ("v = mx.zeros((8, 3))\nx = w + v.T", "Leave out the transposition: `v`"),
     ("x = w + mx.zeros((8, 4))", "Make 3 and 4 equal, or pass an array of another shape"),
+    ("x = mx.pad(w, 1, mode='replicate')", "one of 'constant', 'edge', 'reflect', 'symmetric'"),
     ("x = mx.stack([w, w.T])", "`embercoach shapes program.py:4`"),
 ]
 

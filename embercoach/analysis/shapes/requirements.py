@@ -101,6 +101,11 @@ class Requirements:
         """Raise ``ShapeError``."""
         raise ShapeError(reason)
 
+    def one_of(self, name: str, value: object, allowed: tuple[str, ...]) -> None:
+        """Require a text to be one of some."""
+        if isinstance(value, str) and value not in allowed:
+            self.fail(f"the {name} is {value!r}, not one of {', '.join(map(repr, allowed))}")
+
     def refuse(self, reason: str) -> NoReturn:
         """Raise ``ArgumentError``."""
         raise ArgumentError(reason)

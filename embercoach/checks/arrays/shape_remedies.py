@@ -387,6 +387,8 @@ def _number_of_elements(operation: Operation) -> Iterator[Remedy]:
 def _as_named(operation: Operation) -> Iterator[Remedy]:
     """Yield sizes that the reason names."""
     reason, shapes = operation.event.reason, operation.shapes
+    if ", not one of " in reason:
+        yield Remedy(f"Pass one of {reason.partition(', not one of ')[2]}")
     if not shapes:
         return
     last = shape_text(shapes[-1])

@@ -331,8 +331,7 @@ def convolve(requirements: Requirements, a: object, v: object, mode: object = "f
     (n,) = requirements.rank(kernel, 1, f"{kernel.shape} is not a vector")
     if 0 in (m, n):
         requirements.fail(f"a vector is empty: {x.shape}, {kernel.shape}")
-    if isinstance(mode, str) and mode not in ("full", "same", "valid"):
-        requirements.fail(f"the mode is {mode!r}")
+    requirements.one_of("mode", mode, ("full", "same", "valid"))
     is_swapped = m is not ANY_INT and n is not ANY_INT and is_negative(subtract(m, n))
     longer = greatest((m, n))
     real_floating(requirements, (kernel if is_swapped else x).dtype if _known(m, n) else None)
@@ -530,8 +529,7 @@ def upsample(
     antialias: object = False,
 ) -> LayerValues:
     """``nn.Upsample``: a factor for all spatial axes, or one for each."""
-    if isinstance(mode, str) and mode not in ("nearest", "linear", "cubic"):
-        requirements.fail(f"the mode is {mode!r}")
+    requirements.one_of("mode", mode, ("nearest", "linear", "cubic"))
     if antialias is True and mode == "nearest":
         requirements.fail("antialias is set for the mode 'nearest'")
     if antialias is True and align_corners is True:

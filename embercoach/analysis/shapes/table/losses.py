@@ -110,8 +110,9 @@ def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) ->
         return ShapedArray(ArrayShape(), floating(loss.dtype))
     if reduction == "sum":
         return ShapedArray(ArrayShape(), summed_dtype(loss.dtype))
-    if isinstance(reduction, str) or reduction is None:
-        requirements.fail(f"the reduction is {reduction!r}")
+    if reduction is None:
+        requirements.fail("the reduction is None")
+    requirements.one_of("reduction", reduction, ("none", "mean", "sum"))
     return UNKNOWN
 
 

@@ -490,8 +490,7 @@ def pad(
     array = array_argument(requirements, a)
     operand(requirements, constant_values)
     shape = array.shape
-    if isinstance(mode, str) and mode not in ("constant", "edge", "reflect", "symmetric"):
-        requirements.fail(f"the mode is {mode!r}")
+    requirements.one_of("mode", mode, ("constant", "edge", "reflect", "symmetric"))
     pairs = _pad_pairs(requirements, array, pad_width)
     if pairs is None:
         return ShapedArray(shape_of_rank(shape.rank), array.dtype)

@@ -49,8 +49,7 @@ def settings(
     """Return the group size and the bits of a quantized matrix."""
     if not isinstance(mode, str):
         return ANY_INT, ANY_INT
-    if mode not in DEFAULTS:
-        requirements.fail(f"the mode is {mode!r}")
+    requirements.one_of("mode", mode, tuple(DEFAULTS))
     groups, width = DEFAULTS[mode]
     found = []
     for value, default in ((group_size, groups), (bits, width)):
@@ -321,8 +320,7 @@ def _settings(
     requirements: Requirements, group_size: object, bits: object, mode: object
 ) -> LayerValues:
     """Return the attributes for the options of a quantized layer."""
-    if isinstance(mode, str) and mode not in DEFAULTS:
-        requirements.fail(f"the mode is {mode!r}")
+    requirements.one_of("mode", mode, tuple(DEFAULTS))
     groups, width = DEFAULTS[mode] if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
     return {
         "group_size": or_default(group_size, groups),
