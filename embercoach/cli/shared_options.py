@@ -144,6 +144,10 @@ _plugin_options = _together(
 MERGED = {*Overrides.__struct_fields__, "no_baseline"}
 
 
+#: Formats by suffixes that are not their names.
+_BY_SUFFIX = {"xml": "junit", "md": "markdown", "txt": "text"}
+
+
 def output_format(
     *formats: str, default: str = "text", help_text: str = "Output format."
 ) -> Option:
@@ -155,7 +159,7 @@ def output_format(
         given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
         if given or file is None:
             return value
-        suffix = file.suffix[1:].lower()
+        suffix = _BY_SUFFIX.get(file.suffix[1:].lower(), file.suffix[1:].lower())
         if suffix == "html" and suffix not in formats:
             raise click.UsageError("this command writes no HTML, `embercoach report` does")
         return suffix if suffix in formats else value

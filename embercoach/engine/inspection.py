@@ -180,6 +180,8 @@ class Inspector:
                 import traceback
 
                 message = f"{message}\n{traceback.format_exc()}"
+            else:
+                message = f"{message} (please report it with the output of --debug)"
             return Inspection("failed", digest, problem=Problem("", 1, 1, message))
 
     def _checked(

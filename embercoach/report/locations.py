@@ -55,7 +55,7 @@ def line_of(one: Placed) -> str:
     return f"{one.path}:{_line(one)}"
 
 
-def _line(one: Placed) -> str:
+def _line(one: Placed | Step) -> str:
     return str(one.line) if one.cell is None else f"cell {one.cell}:{one.line}"
 
 
@@ -69,7 +69,7 @@ def place_of(one: Placed) -> str:
     return f"{one.path}:{position_of(one)}"
 
 
-def position_of(one: Placed) -> str:
+def position_of(one: Placed | Step) -> str:
     """Line and column in the file: ``12:5``, or ``cell 3:12:5``."""
     return f"{_line(one)}:{one.column}"
 

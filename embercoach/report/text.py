@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from embercoach.finding import Finding, Problem
+from embercoach.finding import Finding, Problem, Step
 from embercoach.report.locations import place_of, position_of
 from embercoach.report.outcome import Comparison, Outcome, SourceTexts, counts, listed
 from embercoach.report.styled import Line, wrapped
@@ -24,16 +24,17 @@ class Repeated(NamedTuple):
     first: Finding
     others: list[Finding]
 
-    def also(self) -> str:
-        """Return the positions of the others, such as ``lines 12, 15``."""
-        others = self.others[:_MOST_LISTED]
-        if any(one.cell is not None for one in others):
-            positions, noun = [position_of(one) for one in others], ""
-        else:
-            lines = dict.fromkeys(str(one.line) for one in others)
-            positions, noun = [*lines], "line " if len(lines) == 1 else "lines "
-        more = len(self.others) - len(others)
-        return f"{noun}{', '.join(positions)}{f', and {more} more' if more else ''}"
+
+def _positions(found: Sequence[Finding | Step]) -> str:
+    """Return positions in a file, such as ``lines 12, 15``."""
+    shown = found[:_MOST_LISTED]
+    if any(one.cell is not None for one in shown):
+        positions, noun = [position_of(one) for one in shown], ""
+    else:
+        lines = dict.fromkeys(str(one.line) for one in shown)
+        positions, noun = [*lines], "line " if len(lines) == 1 else "lines "
+    more = len(found) - len(shown)
+    return f"{noun}{', '.join(positions)}{f', and {more} more' if more else ''}"
 
 
 def repeated(findings: Iterable[Finding]) -> list[Repeated]:
@@ -86,12 +87,15 @@ def full(
             yield from lines([(f"{gutter} = ", "gutter"), ("help: ", "help"), (first, "")], 2)
             for further in more:
                 yield from lines([(f"{gutter}   ", ""), (further, "")], 1)
+        for message, steps in groupby(finding.related, attrgetter("message")):
+            text = f"{_positions([*steps])}: {message}"
+            yield from lines([(f"{gutter} = ", "gutter"), (text, "")], 1)
         if finding.fix:
             option = "--fix" if finding.is_fixed_safely else "--fix --unsafe-fixes"
             text = f"{finding.fix.title} ({option})"
             yield from lines([(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")], 2)
         if group.others:
-            text = f"and {len(group.others)} more: {group.also()}"
+            text = f"and {len(group.others)} more: {_positions(group.others)}"
             yield from lines([(f"{gutter} = ", "gutter"), (text, "")], 1)
         yield []
     for problem in outcome.problems:

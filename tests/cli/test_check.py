@@ -454,7 +454,8 @@ def test_internal_errors_are_one_line_unless_debugging(embercoach: Cli, project:
     (project / "a.py").write_text("import mlx\ncrash_value\n")
     line = "a.py:1:1: internal error while checking: ValueError: planted"
     ran = embercoach("a.py", "-q")
-    assert (ran.code, ran.out, ran.err) == (2, f"{line}\n", "")
+    hint = " (please report it with the output of --debug)"
+    assert (ran.code, ran.out, ran.err) == (2, f"{line}{hint}\n", "")
     ran = embercoach("a.py", "-q", "--debug")
     assert ran.out.startswith(f"{line}\nTraceback (most recent call last):\n")
 

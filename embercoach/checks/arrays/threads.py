@@ -409,28 +409,33 @@ def lazy_private_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
     if not found:
         return
     threads, evaluated = _Threads(module), _named_in_evaluations(facts)
-    seen: set[ClassInfo] = set()
+    lazy: dict[ClassInfo, list[tuple[str, AssignedValue]]] = {}
     for cls, name, made in found:
         init, value = made.setter, made.value
-        if value is None or cls in seen or not evaluated.isdisjoint((name, cls.name)):
+        if value is None or not evaluated.isdisjoint((name, cls.name)):
             continue
-        in_layer = is_layer(cls)
-        if not in_layer and not threads.is_table(value, init):
+        if not is_layer(cls) and not threads.is_table(value, init):
             continue
         if threads.stays_lazy(name, value, made.statement, init):
-            if not in_layer:
-                seen.add(cls)
+            lazy.setdefault(cls, []).append((name, made))
+    for cls, kept in lazy.items():
+        in_layer = is_layer(cls)
+        paths = ", ".join(f"self.{name}" for name, _ in kept)
+        call = f"mx.eval({paths})" if len(paths) <= MOST_OF_NAMES else "mx.eval()"
+        # The other tables of an object are made of the first, or as it is.
+        for name, made in kept if in_layer else kept[:1]:
+            assert made.value is not None
             shown = f"`self.{name}`" if len(name) <= LONGEST_NAME else "this array"
             use = "a forward pass" if in_layer else "its use"
             yield Report.in_file(
                 module,
-                value,
-                function=init,
+                made.value,
+                function=made.setter,
                 context=None,
                 message=f"{shown} stays lazy: {use} in another thread raises",
                 help="Evaluate it here with `mx.eval()`: `parameters()` has no private arrays"
                 if in_layer
-                else "Evaluate it here with `mx.eval()`",
+                else f"Evaluate at the end of `__init__`: `{call}`",
             )
 
 
@@ -453,8 +458,9 @@ def _tables(init: FunctionInfo) -> Iterator[tuple[ClassInfo, str, AssignedValue]
 #: Names of classes whose arrays change, and which the thread makes that uses them.
 _HOLDS_STATE = re.compile("cache|state|buffer|batch", re.IGNORECASE)
 NO_NAMES: frozenset[str] = frozenset()
-#: Longer names of attributes are not quoted.
+#: Longer names of attributes are not quoted, nor are more names than these characters hold.
 LONGEST_NAME = 26
+MOST_OF_NAMES = 80
 
 
 def _named_in_evaluations(facts: list[Fact]) -> frozenset[str]:
