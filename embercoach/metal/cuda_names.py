@@ -1,4 +1,4 @@
-"""CUDA's words, functions and variables, and what Metal has instead."""
+"""Words, functions and variables of CUDA, and of GLSL and HLSL, and what Metal has instead."""
 
 from __future__ import annotations
 
@@ -48,6 +48,17 @@ RENAMED = {
     "__mulhi": "mulhi",
     "__float2half": "half",
     "__half2float": "float",
+    **{
+        f"{prefix}vec{size}": f"{name}{size}"
+        for prefix, name in (("", "float"), ("i", "int"), ("u", "uint"), ("b", "bool"))
+        for size in (2, 3, 4)
+    },
+    **{f"mat{size}": f"float{size}x{size}" for size in (2, 3, 4)},
+    "inversesqrt": "rsqrt",
+    "lerp": "mix",
+    "frac": "fract",
+    "dFdx": "dfdx",
+    "dFdy": "dfdy",
 }
 _FETCH = "atomic_fetch_{}_explicit(&y[i], v, memory_order_relaxed)"
 _ATOMIC = {
@@ -78,6 +89,7 @@ _REMEDIES = {
     "__float_as_int": "Use `as_type<int>(v)`",
     "__float_as_uint": "Use `as_type<uint>(v)`",
     "__int_as_float": "Use `as_type<float>(v)`",
+    "mod": "Use `x - y * floor(x / y)`, or `fmod(x, y)` for numbers above 0",
     "printf": "Metal has none: write the value to an output, or run `embercoach simulate`",
     "__threadfence": "Use `threadgroup_barrier(mem_flags::mem_device)`, or split the kernel in two",
     "__threadfence_block": "Use `threadgroup_barrier(mem_flags::mem_threadgroup)`",

@@ -25,7 +25,7 @@ class Repeated(NamedTuple):
     others: list[Finding]
 
 
-def _positions(found: Sequence[Finding | Step]) -> str:
+def positions_of(found: Sequence[Finding | Step]) -> str:
     """Return positions in a file, such as ``lines 12, 15``."""
     shown = found[:_MOST_LISTED]
     if any(one.cell is not None for one in shown):
@@ -88,14 +88,14 @@ def full(
             for further in more:
                 yield from lines([(f"{gutter}   ", ""), (further, "")], 1)
         for message, steps in groupby(finding.related, attrgetter("message")):
-            text = f"{_positions([*steps])}: {message}"
+            text = f"{positions_of([*steps])}: {message}"
             yield from lines([(f"{gutter} = ", "gutter"), (text, "")], 1)
         if finding.fix:
             option = "--fix" if finding.is_fixed_safely else "--fix --unsafe-fixes"
             text = f"{finding.fix.title} ({option})"
             yield from lines([(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")], 2)
         if group.others:
-            text = f"and {len(group.others)} more: {_positions(group.others)}"
+            text = f"and {len(group.others)} more: {positions_of(group.others)}"
             yield from lines([(f"{gutter} = ", "gutter"), (text, "")], 1)
         yield []
     for problem in outcome.problems:

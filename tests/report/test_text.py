@@ -20,7 +20,7 @@ from embercoach.fixes.source_file import LineIndex
 from embercoach.report import statistics, text
 from embercoach.report.excerpt import excerpt
 from embercoach.report.styled import Line, plain, print_lines, wants_color, wrapped, wraps
-from embercoach.report.text import repeated
+from embercoach.report.text import positions_of, repeated
 from tests.report.conftest import FINDINGS
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def test_a_mistake_that_a_file_repeats_is_shown_once() -> None:
         replace(one, path="other.py"),
     )
     found = repeated(sorted(findings, key=lambda finding: finding.sort_key))
-    assert [(group.first.line, group.others and group.also()) for group in found] == [
+    assert [(group.first.line, group.others and positions_of(group.others)) for group in found] == [
         (one.line, []),
         (one.line, f"lines {near.line}, 40, 41"),
         (99, []),

@@ -271,6 +271,7 @@ def _is_negated_square(node: cst.CSTNode) -> bool:
             if isinstance(factor.operator, cst.Power):
                 squared = squared or getattr(factor.right, "value", None) == "2"
             elif isinstance(factor.operator, (cst.Multiply, cst.Divide)):
+                squared = squared or factor.left.deep_equals(factor.right)
                 factors += (factor.left, factor.right)
         elif isinstance(factor, cst.Call):
             squared = squared or last_name(factor) in ("square", "abs")

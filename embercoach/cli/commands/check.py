@@ -83,7 +83,7 @@ COUNTING = ("text", "full", "concise", "grouped", "json")
 )
 @click.option("--show-files", is_flag=True, help="List the files that would be checked and exit.")
 @click.option("--show-settings", is_flag=True, help="Print the effective settings and exit.")
-@click.option("--debug", is_flag=True, help="Print tracebacks of internal errors.")
+@click.option("--debug", is_flag=True, hidden=True, help="Print tracebacks of internal errors.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Check MLX and Metal code for bugs and slow code.
