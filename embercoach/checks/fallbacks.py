@@ -5,19 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.files import MOST_NAMED_BYTES, read_text
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: The functions of pytest and unittest that expect an error.
 NAMES = frozenset({"raises", "assertRaises", "assertRaisesRegex"})

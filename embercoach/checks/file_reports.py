@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import libcst as cst
 from msgspec.structs import replace
 
@@ -11,6 +9,7 @@ from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.origins import Origins, OriginTrace, Stop
 from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.parse import Span, outline_of
 from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError, begin_checks
@@ -25,10 +24,6 @@ from embercoach.checks.registry import (
 )
 from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.fixes.application import apply
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-
 
 #: Rules about calls that raise.
 RAISES = (

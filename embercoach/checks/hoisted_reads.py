@@ -6,23 +6,20 @@ All of them are unsafe: they read the whole array, also where the loop stops ear
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import dotted, parameters_of, target_names
 from embercoach.analysis.values.facts import FactPlace, calls_of
 from embercoach.analysis.values.lattice import Array, as_array
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 

@@ -6,13 +6,14 @@ import traceback
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import libcst as cst
 from msgspec import Struct
 
 from embercoach import api
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import Sources
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.values.facts import (
     Argument,
@@ -35,11 +36,6 @@ from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import ProposedFix, Report
 from embercoach.plugins.loading import Plugin, loaded
 from embercoach.terminal_text import bounded
-
-if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.project.module import Module
 
 
 class PluginReports(Struct, frozen=True):

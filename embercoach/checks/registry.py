@@ -8,20 +8,19 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+import libcst as cst
 from msgspec import Struct
 from msgspec.structs import replace
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import CallFact, Fact, FactPlace, PropertyReadFact
 from embercoach.analysis.values.lattice import BoundMember, Symbol
+from embercoach.checks.programs.metal_checks import MetalReport
 
 if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.origins import Stop
-    from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.metal_checks import MetalReport
     from embercoach.finding import ReadPlace
 
 

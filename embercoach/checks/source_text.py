@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import symtable
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.memo import kept_for_file
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 
 @kept_for_file

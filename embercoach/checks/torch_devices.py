@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import CallFact, Fact, FactPlace
 from embercoach.analysis.values.lattice import Value, as_tensor
 from embercoach.checks.registry import ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact, FactPlace
 
 _WORDS = ("mps", "cuda", "cpu", "gpu", "xpu", "npu", "dml", "device")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.torch_api import COMPILE_SHADER
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.lattice import (
     BoundMember,
@@ -20,16 +20,13 @@ from embercoach.analysis.values.lattice import (
     as_number,
 )
 from embercoach.analysis.values.strings import Folded, fold
+from embercoach.checks.programs.metal_checks import MetalKernel
 from embercoach.checks.registry import ProposedFix, Report, check, load_kernel_checks
+from embercoach.metal.execution.events import Configuration
 from embercoach.metal.program.types import INTEGER_NAMES
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.metal_checks import MetalKernel
-    from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
-    from embercoach.metal.work_budget import WorkBudget
+from embercoach.metal.program.written_facts import MetalText
+from embercoach.metal.text_facts import WrittenFunction, WrittenParameter
+from embercoach.metal.work_budget import WorkBudget
 
 #: What may define a kernel under a name that is not written.
 _MAKES_NAMES = ("##", "host_name")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of, is_rebound
 from embercoach.analysis.dataflow.value_sources import Source, changed_keys, sources_of
+from embercoach.analysis.mlx_api import ApiEntry
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import CallFact, Fact, calls_by_function
@@ -35,11 +37,6 @@ from embercoach.analysis.work import MOST_CALLS
 from embercoach.checks.fallbacks import REFUSED, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.mlx_api import ApiEntry
-    from embercoach.analysis.project.module import Module
 
 #: Characters of a called expression that a message quotes.
 _LONGEST_NAME = 32

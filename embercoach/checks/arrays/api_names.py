@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.mlx_api.replacements import Deprecated
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import CallFact, MissingMemberFact, PropertyCallFact
 from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
 from embercoach.checks.fallbacks import MISSING, is_expected, is_patched, is_patched_member
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.mlx_api.replacements import Deprecated
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, MissingMemberFact, PropertyCallFact
 
 #: Placeholders of a pattern: the array, and the arguments.
 _OWNER, _ARGUMENTS = "{x}", "{args}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.layout import assigned_to, is_read_later, layout_of, reads_of
 from embercoach.analysis.dataflow.lazy_evaluation import METADATA
@@ -26,6 +27,7 @@ from embercoach.analysis.dataflow.value_sources import (
     reaching_of,
     sources_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import (
     BinaryFact,
@@ -43,9 +45,6 @@ from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.project.module import Module
-
     #: Functions with a parameter that have been followed.
     Seen = set[tuple[FunctionInfo, str]]
 

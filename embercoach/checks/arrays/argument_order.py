@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.signatures import generated_signature, signature_of
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import display
 from embercoach.analysis.dataflow.value_sources import returned_by
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import evaluated
 from embercoach.analysis.values.facts import CallFact, ClassCall, Fact, LocalCall, ProjectCall
 from embercoach.analysis.values.lattice import Symbol
@@ -20,9 +22,6 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-
     Call = LocalCall | ProjectCall | ClassCall
     #: A parameter and its argument.
     Passed = tuple[str, cst.BaseExpression]

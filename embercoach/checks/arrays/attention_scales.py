@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import evaluated
+from embercoach.analysis.values.facts import CallFact
 from embercoach.checks.arrays.compositions import SHAPING, is_same, only_end
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact
 
 #: Operations that are followed from the queries.
 _MOST_STEPS = 32

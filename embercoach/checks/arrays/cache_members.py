@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,15 +10,13 @@ from embercoach.analysis.dataflow.contents import Contents, bound_by, contents_o
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, target_names
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.lattice import Function, Symbol
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 #: mlx-lm's function that makes one cache a layer, of the kinds that the model needs.
 _MAKER = "make_prompt_cache"

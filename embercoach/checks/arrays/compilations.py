@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import libcst as cst
 
@@ -34,6 +34,7 @@ from embercoach.analysis.dataflow.value_sources import (
     sources_of,
 )
 from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.facts import (
     BinaryFact,
@@ -69,9 +70,6 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS, WorkExceededError
 from embercoach.checks.arrays.module_modes import is_by_mode
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 #: What the first parameter of a method is called, by PEP 8.
 _BOUND = frozenset({"self", "cls"})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import bound_by, contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
@@ -19,16 +19,13 @@ from embercoach.analysis.dataflow.value_sources import (
     reaching_of,
     sources_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, arithmetic_of, calls_of
 from embercoach.analysis.values.lattice import as_array
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Functions of MLX that select, arrange or average the elements of an array: what it is stays.
 SHAPING = frozenset(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import Contents, bound_by, contents_of, root_name
 from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import Fact
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 _SAVES = ("save_safetensors", "save_weights")
 #: Folders up where ``convert`` may be: ``mlx_audio/convert.py`` of ``mlx_audio/stt/models/x/y.py``.

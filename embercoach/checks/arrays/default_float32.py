@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, resolved
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.facts import (
     BinaryFact,
@@ -32,10 +33,6 @@ from embercoach.checks.arrays.dtype import (
 )
 from embercoach.checks.arrays.float_tables import has_layers, is_half_nearby, words_of
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 _JOINS = ("mlx.core.concatenate", "mlx.core.concat", "mlx.core.stack")
 #: Functions whose dtype is float32 unless it is given, and the place of that parameter.

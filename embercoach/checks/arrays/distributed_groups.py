@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,14 +10,12 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.lattice import LibraryObject
 from embercoach.checks.fallbacks import is_meant_to_raise
 from embercoach.checks.registry import ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 _GROUP = "mlx.core.distributed.Group"
 _INIT = "mlx.core.distributed.init"

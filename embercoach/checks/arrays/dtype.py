@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from embercoach.analysis.calls.call_results import model_dtype as set_dtype
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.value_sources import Source, Sources, returned_by, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact, Operand, calls_of
 from embercoach.analysis.values.inheritance import is_layer
@@ -30,9 +30,6 @@ from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.arrays.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 _NAMED = (cst.Name, cst.Attribute)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -12,6 +11,7 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, Operand, calls_of
 from embercoach.analysis.values.inheritance import is_layer
@@ -22,9 +22,6 @@ from embercoach.checks.arrays.dtype import is_cast_back, may_be_parameter
 from embercoach.checks.arrays.half_precision import ATTENTION
 from embercoach.checks.arrays.quantized_layers import sources_around
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 #: Words of the names of tables, by the operator that applies them to activations.
 _TABLES = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.function_summaries import frame_of, reached_by
+from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import returned_by as results_of
 from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values import promotion
@@ -37,11 +40,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Located, Report, check
 from embercoach.terminal_text import in_file
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.gradient_roots import DifferentiatedResult, GradientRoot
-    from embercoach.analysis.project.module import Module
 
 _CASTS = frozenset(("builtins.float", "builtins.int", "builtins.bool", "builtins.complex"))
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.numpy_api import CONVERSIONS
 from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
@@ -20,6 +21,7 @@ from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import Read, without_raising
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import (
     Argument,
@@ -57,10 +59,6 @@ from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias
 from embercoach.terminal_text import in_file
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
 _RAISES, _WAITS = ": raises when traced", " in every forward pass"

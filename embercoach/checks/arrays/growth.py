@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.dataflow.accumulation import Accumulation
 from embercoach.analysis.dataflow.contents import bound_by, contents_of, head_contents
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import layout_of
@@ -19,6 +21,7 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import returned_by
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import SCOPES, dotted, target_names
 from embercoach.analysis.values.facts import CallFact, FactPlace, calls_by_function
@@ -34,11 +37,6 @@ from embercoach.analysis.values.lattice import (
     options,
 )
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS, MOST_STEPS
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.dataflow.accumulation import Accumulation
-    from embercoach.analysis.project.module import Module
 
 #: Iterations up to which a graph of all of them is small.
 SHORT = 16

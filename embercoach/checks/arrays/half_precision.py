@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.dataflow.layout import assigned_to
 from embercoach.analysis.dataflow.scopes import (
@@ -25,6 +25,8 @@ from embercoach.analysis.dataflow.value_sources import (
     field_default,
     sources_of,
 )
+from embercoach.analysis.evaluate.must_execute import MustExecute
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
@@ -57,11 +59,6 @@ from embercoach.checks.arrays.narrow_integers import LARGEST_NARROW, narrow_arit
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 from embercoach.terminal_text import in_file, quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.evaluate.must_execute import MustExecute
-    from embercoach.analysis.project.module import Module
 
 #: Half of the smallest positive number: this and smaller ones round to 0.
 _SMALLEST = 2.0**-25

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contexts import context_of, error_of
 from embercoach.analysis.dataflow.layout import assigned_to
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import (
+    Argument,
+    CallFact,
+    CompareFact,
+    Fact,
+    FactPlace,
+    IndexFact,
+)
 from embercoach.analysis.values.lattice import (
     BoundMember,
     Dict,
@@ -22,17 +30,6 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import (
-        Argument,
-        CallFact,
-        CompareFact,
-        Fact,
-        FactPlace,
-        IndexFact,
-    )
 
 
 @check("HOST-PULL-009", "HOST-PULL-012", of=("builtins.range", "mlx.", "."))

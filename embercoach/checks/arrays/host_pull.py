@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import (
     EFFECTS,
@@ -18,6 +18,7 @@ from embercoach.analysis.dataflow.contexts import (
 )
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_pull
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.values.inheritance import is_forward
@@ -44,10 +45,6 @@ from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.hoisted_reads import element_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: What makes the gradient function of a training step.
 GRADIENTS = frozenset(("mlx.core.grad", "mlx.core.value_and_grad", "mlx.nn.value_and_grad"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -18,6 +18,7 @@ from embercoach.analysis.dataflow.value_sources import (
     argument_of,
     sources_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted, targets_of
 from embercoach.analysis.values.facts import (
@@ -33,9 +34,6 @@ from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.argument_changes import argument_updates, is_discarded
 from embercoach.checks.registry import ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 #: Methods whose results are views in NumPy, and copies in MLX.
 VIEWS = frozenset(

@@ -7,22 +7,19 @@ Loops that generate text evaluate tokens and what these depend on, and a prefill
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS, assignments_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import Fact, calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Words in the names of methods that are called for each token or batch.
 _STEPS = frozenset(("advance", "update", "step", "fetch", "append", "push", "increment", "call"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,15 +10,13 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
 from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of
 from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import Str
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 
 @check("LAZY-004", of=("mlx.core.savez", "mlx.core.savez_compressed"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.accumulation import (
     Accumulation,
@@ -24,6 +25,7 @@ from embercoach.analysis.dataflow.lazy_evaluation import evaluation_of, is_plain
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import by_parameter, passed_with_owner, scope_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     dotted,
@@ -57,10 +59,6 @@ from embercoach.checks.arrays.growth import (
     walks_short_list,
 )
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.project.module import Module
 
 _ADDS = "each call adds to it here"
 _MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import scope_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Number
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 #: Characters of a name that a message quotes.
 _LONGEST = 28

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.signatures import Signature, signature_of
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.scopes import bodies_of, resolved
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import CallFact, Fact
 from embercoach.analysis.values.inheritance import find_method, is_layer, is_module
 from embercoach.analysis.values.lattice import Function, Instance, Unknown, Value, options
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Located, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
 
 
 class _Callback(NamedTuple):

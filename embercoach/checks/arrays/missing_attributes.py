@@ -7,28 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import passed_arguments
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.evaluate.missing_members import is_undefined
 from embercoach.analysis.mlx_api.replacements import MODULE_ADVICE
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import Fact, MissingAttributeFact
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer, lineage, subclasses
 from embercoach.analysis.values.lattice import Class, Instance, Symbol
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.fallbacks import MISSING, attributes_set_in, reached_sources
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact, MissingAttributeFact
 
 #: Bases of the library of which all members are known.
 _PLAIN = frozenset(

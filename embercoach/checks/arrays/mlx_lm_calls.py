@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.mlx_api.replacements import MLX_LM_GONE, MODULE_ADVICE
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import CallFact, Fact, MissingMemberFact, calls_of
 from embercoach.analysis.values.lattice import Symbol, Value, options
 from embercoach.checks.fallbacks import MISSING, REFUSED, is_expected
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 _CACHES = "mlx_lm.models.cache."
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -15,6 +14,7 @@ from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import Expression, Scope, resolved, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
 from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES, dotted, evaluated
 from embercoach.analysis.values.facts import (
     AttributeFact,
@@ -43,9 +43,6 @@ from embercoach.analysis.values.promotion import SIGNED
 from embercoach.analysis.work import MOST_STEPS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 
 @check("NN-007")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
+from typing import Literal, NamedTuple, TypeGuard
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.contexts import hot_functions
 from embercoach.analysis.dataflow.function_summaries import located_calls
@@ -22,6 +23,7 @@ from embercoach.analysis.dataflow.scopes import (
 )
 from embercoach.analysis.dataflow.value_sources import value_in
 from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
 from embercoach.analysis.values.facts import (
     CallFact,
@@ -48,10 +50,6 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")

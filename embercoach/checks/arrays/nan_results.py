@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import BinaryFact, CallFact, Fact, arithmetic_of, calls_of
 from embercoach.checks.arrays.compositions import (
     MEAN,
@@ -21,9 +21,6 @@ from embercoach.checks.arrays.compositions import (
     taken,
 )
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 _SUMS, _EXPANSION = SUM | MEAN, frozenset(("mlx.core.expand_dims",))
 _NORM = "mlx.core.linalg.norm"

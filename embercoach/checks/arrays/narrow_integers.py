@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,6 +10,7 @@ from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import resolved
 from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import (
     OPERATORS,
     Argument,
@@ -34,9 +34,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.promotion import FLOATING, INTEGERS, UNSIGNED, promote
 from embercoach.checks.arrays.compositions import computed
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 #: Functions whose results are floats, whatever their arguments are.
 _FLOATS = frozenset(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
 from embercoach.analysis.evaluate import evidence
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.facts import CallFact, Fact, calls_of
 from embercoach.analysis.values.inheritance import is_layer, lineage
@@ -29,10 +30,6 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.checks.arrays.module_attributes import has_parameters
 from embercoach.checks.registry import ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 _TREE_MAP = ("mlx.utils.tree_map", "mlx.utils.tree_map_with_path")
 _UNFLATTEN = "mlx.utils.tree_unflatten"

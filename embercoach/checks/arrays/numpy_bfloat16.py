@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -11,15 +10,13 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import Source, Sources, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, target_names
+from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.values.lattice import Sequence, any_item, as_array
 from embercoach.checks.fallbacks import REFUSED, is_caught
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, BinaryFact, CallFact, Fact
 
 _BFLOAT16 = "bfloat16"
 _PARAMETERS = ("parameters", "trainable_parameters")

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted
+from embercoach.analysis.values.facts import Fact
 from embercoach.checks.fallbacks import MISSING
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 _PARSER, _LONGEST = "ArgumentParser", 28
 _PARTS = frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -11,12 +11,10 @@ from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, bodies_of
 from embercoach.analysis.dataflow.value_sources import Source
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, evaluated
+from embercoach.analysis.values.facts import Fact
 from embercoach.checks.registry import ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 #: Bits of the elements that MLX packs into words of 32 bits.
 _BITS = (2, 3, 4, 5, 6, 8)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import bodies_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import evaluated
 from embercoach.analysis.values.facts import CallFact, Fact, calls_of
 from embercoach.checks.registry import ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 _PARTITIONS = frozenset(f"mlx.core.{name}" for name in ("argpartition", "partition", "topk"))
 #: Sizes of the axis that each slice is judged for.

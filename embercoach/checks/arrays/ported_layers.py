@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import Argument, CallFact, Fact, UncallableFact
 from embercoach.analysis.values.inheritance import called_method, lineage, subclasses
 from embercoach.analysis.values.lattice import LibraryObject
 from embercoach.checks.fallbacks import is_expected
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 
 @check("NN-014", of=("mlx.nn.GroupNorm",))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.calls.signatures import Signature, generated_signature, signature_of
 from embercoach.analysis.dataflow.contents import contents_of, root_name
 from embercoach.analysis.dataflow.layout import layout_of
@@ -15,6 +16,7 @@ from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import assignment_counts, display
 from embercoach.analysis.dataflow.value_sources import returned_by, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import ClassCall, LocalCall, ProjectCall, calls_of
 from embercoach.analysis.values.inheritance import lineage, subclasses
@@ -29,10 +31,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.fallbacks import REFUSED, is_attempted
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Parameters that a help text lists, and characters of a name that a message quotes.
 _MOST_LISTED, _LONGEST = 4, 24

@@ -7,21 +7,18 @@ profile asks for arrays throughout, and the fixes keep the dtype.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import BinaryFact, CallFact, CompareFact, Fact, Operand
 from embercoach.analysis.values.lattice import Array, BoundMember, Number, as_array, as_number
 from embercoach.analysis.values.promotion import COMPLEX, FLOATING, HALF, INTEGERS
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
 
 FUNCTIONS = {
     "+": "add",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -11,15 +11,13 @@ from embercoach.analysis.dataflow.contents import Contents, contents_of
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import CONSTRUCTORS
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, evaluated
+from embercoach.analysis.values.facts import CallFact, Fact
 from embercoach.analysis.values.inheritance import library_bases, lineage
 from embercoach.analysis.values.lattice import Instance, LibraryObject, NoneValue, Unknown, options
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, Fact
 
 
 @check("QUANT-002")

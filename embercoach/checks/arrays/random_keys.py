@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.function_summaries import evaluated_calls
@@ -22,6 +23,7 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.facts import CallFact, Fact, LibraryWrite, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import is_forward
@@ -31,10 +33,6 @@ from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.compositions import meaning_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
 _KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.effect_free import is_effect_free, is_pure_symbol
 from embercoach.analysis.dataflow.layout import assigned_to, reads_of
@@ -15,6 +15,7 @@ from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING, evaluation_
 from embercoach.analysis.dataflow.reaching import last_name
 from embercoach.analysis.dataflow.scopes import display, fixed_attribute, resolved
 from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, evaluated, targets_of
 from embercoach.analysis.values.facts import (
     Argument,
@@ -51,10 +52,6 @@ from embercoach.analysis.values.promotion import COMPLEX, FLOATING
 from embercoach.analysis.work import MOST_CALLERS
 from embercoach.checks.fallbacks import REFUSED, is_attempted, is_meant_to_raise
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 
 @check("API-005", unless=REFUSED)

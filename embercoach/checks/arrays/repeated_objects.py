@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.inheritance import is_layer, is_layer_class
 from embercoach.analysis.values.lattice import UNKNOWN, Class, Symbol, Value
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 _CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__"))
 

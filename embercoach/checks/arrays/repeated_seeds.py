@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import Contents, bound_by, contents_of
 from embercoach.analysis.dataflow.function_summaries import (
     derived_names,
@@ -27,6 +27,7 @@ from embercoach.analysis.dataflow.value_sources import (
     is_set_once,
     sources_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
 from embercoach.analysis.values.facts import Argument, CallFact, Fact, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import is_forward
@@ -36,10 +37,6 @@ from embercoach.analysis.work import MOST_CALLERS, MOST_STEPS
 from embercoach.checks.arrays.random_keys import PREFIX, draws, is_benchmark, key_of
 from embercoach.checks.registry import Report, check
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
@@ -14,6 +14,7 @@ from embercoach.analysis.dataflow.layout import is_older, layout_of
 from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import bindings_at, passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import Source, returned_by, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     SCOPES,
@@ -54,10 +55,6 @@ from embercoach.checks.arrays.stale import member_path
 from embercoach.checks.arrays.varying import FEW_VALUED, Varying, grown_lists, walks_few
 from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.project.module import Module
 
 #: Functions that run once in a process, or once for each object.
 _ONCE = frozenset({"main", "__init__", "setup", "build"})

@@ -6,24 +6,22 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import last_name
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.differing_sizes import unmeant
+from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
 from embercoach.analysis.shapes.program import shapes_of
+from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.syntax.convert_expressions import packed_name_range, packed_range
 from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.values.facts import Fact
 from embercoach.checks.arrays.shape_remedies import command, message_of, remedy_of
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
-    from embercoach.analysis.shapes.requirements import Condition
-    from embercoach.analysis.values.facts import Fact
 
 
 class LocatedNode(NamedTuple):

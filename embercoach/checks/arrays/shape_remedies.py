@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.arrays import shape_text
+from embercoach.analysis.shapes.interpreter import ShapeEvent
 from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.checks.registry import ProposedFix
 from embercoach.checks.source_text import mlx_alias
 from embercoach.terminal_text import MOST_SHOWN, escaped, quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.interpreter import ShapeEvent
 
 _BROADCAST = " don't broadcast"
 #: What the reason of an operation on two arrays begins with.

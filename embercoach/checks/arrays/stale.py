@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import located_calls
 from embercoach.analysis.dataflow.layout import assigned_to, layout_of
 from embercoach.analysis.dataflow.scopes import by_parameter, scope_of
 from embercoach.analysis.dataflow.value_sources import Callee, argument_of, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     dotted,
@@ -49,9 +51,6 @@ from embercoach.checks.arrays.compilations import (
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
-
     #: Changes of a member, by the function that makes them: of which object, and the statements.
     Stores = dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]
     #: Whether a path in a function is the variable at hand.

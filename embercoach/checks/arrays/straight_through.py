@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.contents import contents_of
+from embercoach.analysis.dataflow.gradient_roots import UnreachedLayer
 from embercoach.analysis.dataflow.value_sources import Source, Sources, reaching_of, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import ArrayIndexFact, BinaryFact, CallFact, Fact
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.analysis.work import MOST_CALLS, MOST_STEPS
 from embercoach.checks.arrays.compositions import computed
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.dataflow.gradient_roots import UnreachedLayer
-    from embercoach.analysis.project.module import Module
 
 #: What would train such layers, or not: files that mention it are left aside.
 _FROZEN = ("freeze(", "trainable")

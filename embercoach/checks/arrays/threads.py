@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.transforms import ThreadStart
 from embercoach.analysis.dataflow.contents import contents_of, root_name
@@ -25,6 +26,7 @@ from embercoach.analysis.dataflow.scopes import (
     scope_of,
 )
 from embercoach.analysis.dataflow.value_sources import returned_by, value_in
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES, dotted
 from embercoach.analysis.values.facts import Argument, CallFact, Fact, FactPlace, calls_by_function
 from embercoach.analysis.values.inheritance import is_layer
@@ -38,10 +40,6 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.analysis.work import MOST_CALLERS, MOST_CALLS
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Functions of MLX whose arrays need no evaluation.
 _EVALUATED = frozenset(

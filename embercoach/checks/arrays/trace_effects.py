@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import (
@@ -20,7 +21,9 @@ from embercoach.analysis.dataflow.lazy_evaluation import EVALUATING
 from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated
+from embercoach.analysis.values.facts import CallFact, CompileFact, FactPlace
 from embercoach.analysis.values.inheritance import find_method, is_layer
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
@@ -42,11 +45,6 @@ from embercoach.checks.arrays.compilations import (
 )
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.terminal_text import in_file
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, CompileFact, FactPlace
 
 _CAPTURE = "Add mx.random.state to both `inputs=` and `outputs=`"
 

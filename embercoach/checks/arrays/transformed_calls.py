@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.function_summaries import derived_names
 from embercoach.analysis.dataflow.layout import Level, layout_of
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES, dotted
+from embercoach.analysis.values.facts import CallFact, CompileFact
 from embercoach.analysis.values.inheritance import is_forward, is_layer, lineage
 from embercoach.analysis.values.lattice import (
     Instance,
@@ -26,11 +28,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.checks.arrays.compilations import root_of, traced_by
 from embercoach.checks.fallbacks import REFUSED
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact, CompileFact
 
 
 @check("COMPILE-012")

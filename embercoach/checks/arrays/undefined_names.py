@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.branch_bindings import branch_reads
 from embercoach.analysis.dataflow.contents import contents_of, head_contents
 from embercoach.analysis.dataflow.name_errors import (
@@ -21,7 +22,9 @@ from embercoach.analysis.dataflow.name_errors import (
     undefined_reads,
 )
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import DEFINITIONS, SCOPES
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.lattice import ModuleRef
 from embercoach.checks.arrays.shape_errors import ShapeNodes
 from embercoach.checks.fallbacks import is_attempted, is_expected, is_meant_to_raise
@@ -30,10 +33,6 @@ from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     import ast
-
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 _ERRORS = frozenset(("NameError", "UnboundLocalError"))
 

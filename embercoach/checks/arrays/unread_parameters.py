@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
 from embercoach.analysis.calls.signatures import signature_of
 from embercoach.analysis.dataflow.contents import Contents, contents_of, root_name
 from embercoach.analysis.dataflow.layout import reads_of
 from embercoach.analysis.dataflow.reaching import Binding, last_name
 from embercoach.analysis.dataflow.scopes import passed_arguments, scope_of
 from embercoach.analysis.dataflow.value_sources import sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.facts import CallFact, Fact, LocalCall, ProjectCall
 from embercoach.analysis.values.inheritance import lineage
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
-    from embercoach.analysis.project.module import Module
 
 #: What a method may call the mask of its attention.
 _MASKS = frozenset(

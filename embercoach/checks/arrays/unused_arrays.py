@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import Layout, layout_of, reads_of
 from embercoach.analysis.dataflow.lazy_evaluation import METADATA
@@ -14,15 +15,12 @@ from embercoach.analysis.dataflow.origins import Stop
 from embercoach.analysis.dataflow.reaching import Binding, Reaching, last_name
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES
 from embercoach.analysis.values.facts import BinaryFact, CallFact, calls_of
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject
 from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Operations whose result is not another version of the array.
 _REDUCTIONS = frozenset(

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.dataflow.contents import contents_of
 from embercoach.analysis.dataflow.layout import layout_of
+from embercoach.analysis.dataflow.reaching import Binding
 from embercoach.analysis.dataflow.scopes import scope_of
 from embercoach.analysis.dataflow.value_sources import Source, sources_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import dotted, evaluated, target_names
 from embercoach.analysis.values.facts import FactPlace, calls_of
 from embercoach.analysis.values.lattice import Symbol, as_number
 from embercoach.analysis.values.memo import kept_for_file
-
-if TYPE_CHECKING:
-    from embercoach.analysis.dataflow.reaching import Binding
-    from embercoach.analysis.project.module import Module
 
 
 class ListItem(NamedTuple):

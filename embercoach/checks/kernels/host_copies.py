@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,10 +10,8 @@ from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.objective_c import ObjectiveC, embedded_units
 from embercoach.metal.program.nodes import Spot
+from embercoach.metal.program.texts import Parsed, SyntaxNode
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 TORCH = ("torch/", "ATen/", "c10/")
 TENSORS = frozenset({"torch::Tensor", "at::Tensor"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
@@ -21,9 +20,7 @@ from embercoach.metal.execution.values import (
     LaneValue,
     UnknownNumber,
 )
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.nodes import Call, Spot, Variable
+from embercoach.metal.program.nodes import Call, Spot, Variable
 
 
 def mismatches(trace: Trace) -> Iterator[MetalReport]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import CallFact
+from embercoach.checks.programs.kernels import KernelBody, PythonKernel
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
@@ -16,13 +20,6 @@ from embercoach.metal.execution.parameter_uses import OutputUses, output_uses
 from embercoach.metal.execution.values import WITHIN, LaneValue, UnknownNumber
 from embercoach.metal.program.nodes import If, Index, Program, Spot, Switch, Variable
 from embercoach.metal.program.walk import Node, base, below, mentioned, sources_of
-
-if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact
-    from embercoach.checks.programs.kernels import KernelBody, PythonKernel
 
 #: Dtypes that Metal has an atomic type for.
 ATOMIC = frozenset({"int32", "uint32", "float32", "uint64", "bool", "bool_"})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     display,
@@ -16,19 +16,16 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values.facts import CallFact, FunctionVisit
+from embercoach.checks.programs.kernels import KernelBody
+from embercoach.checks.programs.launches import Launch
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.contract import CONSTANT_BELOW, Input, shape_names
 from embercoach.metal.execution.parameter_uses import ParameterUse, indices_below, parameter_uses
 from embercoach.metal.program.nodes import Binary, Call, Variable
 from embercoach.metal.program.walk import below
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.kernels import KernelBody
-    from embercoach.checks.programs.launches import Launch
 
 FIXED = ("device", "constant")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalFile, MetalFix, MetalReport
 from embercoach.checks.registry import check
@@ -12,6 +11,7 @@ from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.cuda_names import NAMES, QUALIFIERS, UNSIZED_HELP, cuda_help, qualifier_help
 from embercoach.metal.library import OTHER_SCALARS, scalar_help
 from embercoach.metal.program.types import SCALARS
+from embercoach.metal.program.written_facts import MetalText
 from embercoach.metal.text_facts import (
     AttributeMark,
     Foreign,
@@ -22,9 +22,6 @@ from embercoach.metal.text_facts import (
     WrittenParameter,
 )
 from embercoach.metal.tokens import whole_number
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.written_facts import MetalText
 
 #: Attributes that number the arguments of a function, each in its own table.
 LOCATIONS = ("buffer", "texture", "sampler", "threadgroup")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.strings import ANYTHING
 from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel, MetalReport
@@ -13,11 +12,9 @@ from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
 from embercoach.metal.program.nodes import Declare, Program, Variable
 from embercoach.metal.program.types import size_of
 from embercoach.metal.program.walk import Node, below, children, mentioned
+from embercoach.metal.program.written_facts import MetalText
+from embercoach.metal.text_facts import Declaration, SizeName, WrittenFunction
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.text_facts import Declaration, SizeName, WrittenFunction
 
 
 def threadgroup_arrays(program: Program) -> dict[Variable, int]:

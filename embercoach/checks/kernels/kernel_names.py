@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import names_below
+from embercoach.analysis.values.facts import Fact
 from embercoach.analysis.values.lattice import Str, StringLiteral
 from embercoach.checks.programs.kernels import KernelBody, PythonKernel, definitions
 from embercoach.checks.programs.metal_checks import MetalReport
@@ -16,11 +18,6 @@ from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.library import KEYWORDS, is_identifier
 from embercoach.terminal_text import quoted
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
 
 LISTS = ("input_names", "output_names")
 #: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).

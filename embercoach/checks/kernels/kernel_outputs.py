@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import gcd
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,9 +34,7 @@ from embercoach.metal.execution.footprints import (
     same_members,
 )
 from embercoach.metal.execution.values import GROUP_AXES, LaneValue, UnknownNumber
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.nodes import Spot, Variable
+from embercoach.metal.program.nodes import Spot, Variable
 
 #: The threadgroup's position with its factor, and the other unknowns.
 _Split: TypeAlias = "tuple[UnknownNumber | None, int, dict[UnknownNumber, int]]"

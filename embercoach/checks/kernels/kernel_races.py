@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,9 +13,7 @@ from embercoach.metal import hazards
 from embercoach.metal.execution.events import Access, Memory, Synchronization, Trace
 from embercoach.metal.execution.footprints import differ, exclusive, meetings, same_members
 from embercoach.metal.execution.values import SIMD_WIDTH
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.nodes import Spot, Variable
+from embercoach.metal.program.nodes import Spot, Variable
 
 #: Pairs of accesses that are compared in one trace.
 _MAX_PAIRS = 60_000

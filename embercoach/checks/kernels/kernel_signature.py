@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from embercoach.checks.kernels.kernel_inputs import uses_of_inputs
+from embercoach.checks.programs.kernels import KernelBody
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.execution.parameter_uses import attribute_mismatches
+from embercoach.metal.preprocessor import Macro
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.program.written_facts import MetalText, undeclared
-
-if TYPE_CHECKING:
-    from embercoach.checks.programs.kernels import KernelBody
-    from embercoach.metal.preprocessor import Macro
-    from embercoach.metal.text_facts import TextSpan
+from embercoach.metal.text_facts import TextSpan
 
 #: Attributes of the region that a draw's stage-in data is dispatched over, not of a launch.
 STAGE_IN = frozenset(("grid_size", "grid_origin"))

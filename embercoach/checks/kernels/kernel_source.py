@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.lattice import Dict, Str, StringLiteral
+from embercoach.analysis.values.strings import Folded
+from embercoach.checks.programs.kernels import KernelBody, PythonKernel
 from embercoach.checks.programs.launches import has_spread
 from embercoach.checks.programs.metal_checks import MetalFix, MetalReport
 from embercoach.checks.registry import Report, check
@@ -16,13 +17,9 @@ from embercoach.metal.cuda_names import CALLS, NAMES, RENAMED, VARIABLES, cuda_h
 from embercoach.metal.library import FUNCTIONS, OTHER_SCALARS, is_standard_header, scalar_help
 from embercoach.metal.preprocessor import directives
 from embercoach.metal.program.written_facts import MetalText, undeclared
+from embercoach.metal.source import TextPiece
 from embercoach.metal.text_facts import PreprocessorLine, TextSpan, Use, WrittenFunction
 from embercoach.metal.tokens import Token, line_comment, tokens, tokens_of, whole_number
-
-if TYPE_CHECKING:
-    from embercoach.analysis.values.strings import Folded
-    from embercoach.checks.programs.kernels import KernelBody, PythonKernel
-    from embercoach.metal.source import TextPiece
 
 #: Characters of code that a message shows.
 _SHOWN = 40

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -32,10 +31,8 @@ from embercoach.metal.program.nodes import (
 )
 from embercoach.metal.program.types import NAMED
 from embercoach.metal.program.walk import Node, base, below, bodies, changed, children, mentioned
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.text_facts import Declaration
+from embercoach.metal.program.written_facts import MetalText
+from embercoach.metal.text_facts import Declaration
 
 CODE = "KERNEL-SPACE-001"
 KINDS = frozenset({"local", "parameter", "field"})

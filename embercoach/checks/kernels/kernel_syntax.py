@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from embercoach.checks.kernels.kernel_source import kernel_escapes
 from embercoach.checks.programs.kernels import PythonKernel
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal.preprocessor import directives
+from embercoach.metal.program.written_facts import MetalText
 from embercoach.metal.syntax_errors import syntax_fault
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.tokens import tokens
-
-if TYPE_CHECKING:
-    from embercoach.metal.program.written_facts import MetalText
 
 #: Characters of a place that says little: the parser gave up on all of it.
 _WIDE = 200

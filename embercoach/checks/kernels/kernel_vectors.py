@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from embercoach.checks.programs.kernels import PythonKernel
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal.program.nodes import Spot
 from embercoach.metal.program.types import SCALARS
-
-if TYPE_CHECKING:
-    from embercoach.checks.programs.kernels import PythonKernel
-    from embercoach.metal.program.nodes import Spot
-    from embercoach.metal.text_facts import Splat
+from embercoach.metal.text_facts import Splat
 
 CODE = "KERNEL-INDEX-003"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.dataflow.scopes import (
     Expression,
     display,
@@ -14,6 +14,7 @@ from embercoach.analysis.dataflow.scopes import (
     scope_at,
     scope_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES, children, statements_below
 from embercoach.analysis.values.facts import (
     Argument,
@@ -41,10 +42,6 @@ from embercoach.checks.programs.kernels import launched
 from embercoach.checks.programs.launch_sizes import is_float, symbolic
 from embercoach.checks.programs.launches import count, item_node
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Parameters that take arrays, and no lists of them.
 ARRAYS_ALONE = frozenset({"array", "scalar|array"})

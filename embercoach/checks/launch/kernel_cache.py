@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
 
+from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 from embercoach.analysis.dataflow.contexts import context_of
 from embercoach.analysis.dataflow.scopes import (
     MAX_STEPS,
@@ -18,6 +18,7 @@ from embercoach.analysis.dataflow.scopes import (
     resolve_name,
     scope_of,
 )
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import (
     around,
     children,
@@ -31,10 +32,6 @@ from embercoach.analysis.values.lattice import Str, as_array
 from embercoach.checks.programs.kernels import PythonKernel, definitions
 from embercoach.checks.programs.launch_sizes import is_data_size, symbolic
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 #: Words in the name of a decorator that keeps what a function returns.
 KEEPERS = ("cache", "memo", "once", "singleton")

@@ -10,16 +10,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.calls.constants import constants_passed
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.dataflow.scopes import by_parameter
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
 from embercoach.analysis.values.facts import Argument, CallFact, Fact
 from embercoach.analysis.values.inheritance import called_method
@@ -33,10 +34,6 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.registry import Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
 
 CUSTOM = "mlx.core.custom_function"
 MODULE_TRANSFORM = "module_value_and_grad"

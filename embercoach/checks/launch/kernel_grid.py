@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.checks.programs.kernels import PythonKernel, kernel_file, launched
 from embercoach.checks.programs.launch_sizes import (
     SymInt,
@@ -34,12 +35,8 @@ from embercoach.metal.program.nodes import (
 )
 from embercoach.metal.program.nodes import Expression as MetalExpression
 from embercoach.metal.program.walk import Node, base, below, mentioned, sources_of
+from embercoach.metal.program.written_facts import MetalText
 from embercoach.metal.tokens import COMPARISONS, tokens_of, whole_number
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, CallFact
-    from embercoach.metal.program.written_facts import MetalText
 
 _GROUP_SIZES = frozenset({"threads_per_threadgroup", "dispatch_threads_per_threadgroup"})
 _MAX_SHIFT = 31

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_at
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import (
     Array,
     Dict,
@@ -27,10 +28,6 @@ from embercoach.checks.programs.kernels import PARAMETERS, SETTINGS, PythonKerne
 from embercoach.checks.programs.launch_sizes import is_float, symbolic
 from embercoach.checks.programs.launches import count, has_spread, item_node, items_of
 from embercoach.checks.registry import VALUE, Report, check
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, CallFact
 
 REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))

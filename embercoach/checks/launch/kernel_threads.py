@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from functools import reduce
 from math import prod
 from operator import mul
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.dataflow.scopes import Expression, scope_at
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.facts import CallFact
 from embercoach.checks.programs.kernels import PythonKernel, launched
 from embercoach.checks.programs.launch_sizes import (
     CeilDivision,
@@ -46,12 +47,8 @@ from embercoach.metal.execution.values import (
     LaneValue,
     UnknownNumber,
 )
+from embercoach.metal.program.nodes import Variable
 from embercoach.metal.tokens import tokens_of
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import CallFact
-    from embercoach.metal.program.nodes import Variable
 
 AXES = "xyz"
 _EXACT_GRID = "Pass the number of elements itself: the last threadgroup may be smaller"

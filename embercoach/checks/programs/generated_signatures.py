@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.project.project import Project
 from embercoach.analysis.syntax.parse import Span, reading
 from embercoach.analysis.values.lattice import StringLiteral
 from embercoach.checks.programs.kernels import PythonKernel, definitions
 from embercoach.metal.contract import MSL_TYPES, KernelArguments, signature
 
 if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.project.project import Project
     from embercoach.kernel_builder import KernelBuilder
 
 _T = TypeVar("_T")

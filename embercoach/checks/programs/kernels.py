@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
+import libcst as cst
 from msgspec import Struct, field
 
+from embercoach.analysis.calls.definitions import FunctionInfo
 from embercoach.analysis.calls.kernel_objects import METAL_KERNEL, kernels_held, kernels_in
 from embercoach.analysis.dataflow.scopes import Expression, items, scope_of
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.values import strings
 from embercoach.analysis.values.facts import Argument, CallFact, Fact, FactPlace
 from embercoach.analysis.values.lattice import Function, Number, ReadFile, Str, StringLiteral
+from embercoach.analysis.values.strings import Folded
 from embercoach.checks.programs.launches import Launch, configurations_of, has_spread, items_of
 from embercoach.checks.programs.metal_checks import MetalCode, MetalKernel
 from embercoach.checks.registry import Report
@@ -24,18 +28,11 @@ from embercoach.finding import ReadPlace
 from embercoach.fixes.source_file import LineIndex
 from embercoach.kernel_builder import PARAMETERS as ALL_PARAMETERS
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
+from embercoach.metal.execution.events import Configuration
+from embercoach.metal.program.lowering_state import SignatureNames
+from embercoach.metal.program.nodes import Program, Text
+from embercoach.metal.program.written_facts import MetalText
 from embercoach.metal.work_budget import WorkBudget
-
-if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.strings import Folded
-    from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.lowering_state import SignatureNames
-    from embercoach.metal.program.nodes import Program, Text
-    from embercoach.metal.program.written_facts import MetalText
 
 #: The parameters of ``metal_kernel`` that checks ask for by their place too.
 PARAMETERS = ALL_PARAMETERS[:5]

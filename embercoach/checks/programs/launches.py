@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import libcst as cst
 from msgspec import Struct
 
 from embercoach.analysis.dataflow.scopes import Expression, display, items, scope_at
+from embercoach.analysis.project.module import Module
 from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
+from embercoach.analysis.values.facts import Argument, CallFact
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -29,13 +32,7 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.checks.programs.launch_sizes import SymInt, alternatives, symbolic, whole_multiple
 from embercoach.metal.contract import MAX_THREADS, Input, KernelArguments, Output
-
-if TYPE_CHECKING:
-    import libcst as cst
-
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Argument, CallFact
-    from embercoach.metal.execution.events import Configuration
+from embercoach.metal.execution.events import Configuration
 
 
 def has_spread(fact: CallFact) -> bool:

@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from embercoach.metal.execution.events import Configuration, Trace
-    from embercoach.metal.program.nodes import Program, Spot, Text
-    from embercoach.metal.program.written_facts import MetalText
-    from embercoach.metal.work_budget import WorkBudget
+from embercoach.metal.execution.events import Configuration, Trace
+from embercoach.metal.program.nodes import Program, Spot, Text
+from embercoach.metal.program.written_facts import MetalText
+from embercoach.metal.work_budget import WorkBudget
 
 #: The text of that place where it is shown itself.
 OTHER = "the other place"

@@ -7,12 +7,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import libcst as cst
 from msgspec.structs import replace
 
 from embercoach.analysis.dataflow.origins import Stop
+from embercoach.analysis.project.module import Module
+from embercoach.analysis.values.facts import Fact
 from embercoach.checks.programs.kernels import Target, TextPlaces, definitions, kernel_file
 from embercoach.checks.programs.metal_checks import (
     ELSEWHERE,
@@ -25,13 +26,9 @@ from embercoach.checks.programs.metal_checks import (
 from embercoach.checks.registry import ProposedFix, Report, check, checks_on, load_kernel_checks
 from embercoach.finding import Finding, Step
 from embercoach.fixes.source_file import LineIndex
+from embercoach.metal.program.nodes import Spot
+from embercoach.metal.program.written_facts import MetalText
 from embercoach.metal.work_budget import TOO_INTRICATE, WorkBudget, WorkBudgetExceeded
-
-if TYPE_CHECKING:
-    from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.facts import Fact
-    from embercoach.metal.program.nodes import Spot
-    from embercoach.metal.program.written_facts import MetalText
 
 
 @check()
