@@ -8,14 +8,8 @@ from msgspec import Struct
 
 #: The parameters of ``mx.fast.metal_kernel`` in their order.
 PARAMETERS = (
-    "name",
-    "input_names",
-    "output_names",
-    "source",
-    "header",
-    "ensure_row_contiguous",
-    "atomic_outputs",
-    "compile_options",
+    *("name", "input_names", "output_names", "source", "header", "ensure_row_contiguous"),
+    *("atomic_outputs", "compile_options"),
 )
 
 

@@ -15,33 +15,10 @@ if TYPE_CHECKING:
 
 #: Folders that hold no code of the project's own. The same as ruff's, plus our cache.
 DEFAULT_EXCLUDE = (
-    ".bzr",
-    ".direnv",
-    ".eggs",
-    ".embercoach_cache",
-    ".git",
-    ".git-rewrite",
-    ".hg",
-    ".ipynb_checkpoints",
-    ".mypy_cache",
-    ".nox",
-    ".pants.d",
-    ".pyenv",
-    ".pytest_cache",
-    ".pytype",
-    ".ruff_cache",
-    ".svn",
-    ".tox",
-    ".venv",
-    ".vscode",
-    "__pycache__",
-    "__pypackages__",
-    "_build",
-    "buck-out",
-    "dist",
-    "node_modules",
-    "site-packages",
-    "venv",
+    *(".bzr", ".direnv", ".eggs", ".embercoach_cache", ".git", ".git-rewrite", ".hg"),
+    *(".ipynb_checkpoints", ".mypy_cache", ".nox", ".pants.d", ".pyenv", ".pytest_cache"),
+    *(".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "__pycache__"),
+    *("__pypackages__", "_build", "buck-out", "dist", "node_modules", "site-packages", "venv"),
 )
 
 

@@ -115,18 +115,8 @@ def _are_in_order(cells: CellTable) -> bool:
 FORMAT = 4
 #: Packages and modules that decide on findings.
 DECISIVE = (
-    "analysis",
-    "checks",
-    "metal",
-    "plugins",
-    "api.py",
-    "finding.py",
-    "kernel_builder.py",
-    "files.py",
-    "terminal_text.py",
-    "fixes/source_file.py",
-    "engine",
-    "notebooks",
+    *("analysis", "checks", "metal", "plugins", "api.py", "finding.py", "kernel_builder.py"),
+    *("files.py", "terminal_text.py", "fixes/source_file.py", "engine", "notebooks"),
 )
 PARSERS = ("libcst", "tree_sitter", "tree_sitter_cpp")
 

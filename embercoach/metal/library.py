@@ -393,12 +393,7 @@ def constant_type(name: str) -> Type:
 
 ADDRESS_SPACES = frozenset(
     {
-        "device",
-        "constant",
-        "thread",
-        "threadgroup",
-        "threadgroup_imageblock",
-        "object_data",
+        *("device", "constant", "thread", "threadgroup", "threadgroup_imageblock", "object_data"),
         "ray_data",
     }
 )

@@ -282,22 +282,9 @@ def _trimmed(data: bytes, start: int, end: int) -> tuple[int, int]:
 # Words of Objective-C that qualify a type or a cast, and say nothing that is asked here.
 _BLANKS = frozenset(
     {
-        "__autoreleasing",
-        "__block",
-        "__bridge",
-        "__bridge_retained",
-        "__bridge_transfer",
-        "__kindof",
-        "__nonnull",
-        "__nullable",
-        "__strong",
-        "__unsafe_unretained",
-        "__weak",
-        "_Nonnull",
-        "_Nullable",
-        "autoreleasepool",
-        "nonnull",
-        "nullable",
+        *("__autoreleasing", "__block", "__bridge", "__bridge_retained", "__bridge_transfer"),
+        *("__kindof", "__nonnull", "__nullable", "__strong", "__unsafe_unretained", "__weak"),
+        *("_Nonnull", "_Nullable", "autoreleasepool", "nonnull", "nullable"),
     }
 )
 # After "@": of these their parentheses go too, of those all up to "@end", or the line.

@@ -10,25 +10,9 @@ from embercoach.simulator.model import CODE_OF_KIND
 
 #: In the order of the runtime's enumeration.
 REASONS = (
-    "nothing",
-    "exited",
-    "elsewhere",
-    "inactive lane",
-    "partial",
-    "device flag",
-    "threadgroup flag",
-    "index",
-    "no buffer",
-    "signal",
-    "stack",
-    "scratch",
-    "simdgroup barrier",
-    "other threadgroup",
-    "variable",
-    "shift",
-    "range",
-    "division",
-    "element",
+    *("nothing", "exited", "elsewhere", "inactive lane", "partial", "device flag"),
+    *("threadgroup flag", "index", "no buffer", "signal", "stack", "scratch", "simdgroup barrier"),
+    *("other threadgroup", "variable", "shift", "range", "division", "element"),
 )
 #: Places from here on are threadgroup arrays.
 FIRST_ARRAY = 64

@@ -383,13 +383,8 @@ _STANDARD: dict[str, Value] = {
     "mlx_lm.utils.speculative_generate_step": _DRAFTED,
     **dict.fromkeys(
         (
-            "time.time",
-            "time.perf_counter",
-            "time.monotonic",
-            "random.random",
-            "random.uniform",
-            "random.gauss",
-            "time.process_time",
+            *("time.time", "time.perf_counter", "time.monotonic", "random.random"),
+            *("random.uniform", "random.gauss", "time.process_time"),
         ),
         FLOAT,
     ),

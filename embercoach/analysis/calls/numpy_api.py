@@ -40,22 +40,8 @@ NO_DATA = frozenset(
 #: Functions that only call methods of their argument: of an mx.array they stay lazy in MLX.
 LAZY = frozenset(
     [
-        "squeeze",
-        "swapaxes",
-        "moveaxis",
-        "rollaxis",
-        "flip",
-        "real",
-        "imag",
-        "isreal",
-        "split",
-        "array_split",
-        "hsplit",
-        "vsplit",
-        "dsplit",
-        "unstack",
-        "transpose",
-        "permute_dims",
+        *("squeeze", "swapaxes", "moveaxis", "rollaxis", "flip", "real", "imag", "isreal", "split"),
+        *("array_split", "hsplit", "vsplit", "dsplit", "unstack", "transpose", "permute_dims"),
         "iterable",
     ]
 )
@@ -219,37 +205,9 @@ _DRAWN = {"permutation": 1, "choice": 2}
 _FLAT = frozenset({"arange", "linspace", "logspace", "flatnonzero"})
 _UFUNCS = frozenset(
     [
-        "sqrt",
-        "exp",
-        "log",
-        "log2",
-        "log10",
-        "sin",
-        "cos",
-        "tan",
-        "tanh",
-        "arctan",
-        "arctan2",
-        "power",
-        "abs",
-        "absolute",
-        "square",
-        "sign",
-        "floor",
-        "ceil",
-        "round",
-        "maximum",
-        "minimum",
-        "sum",
-        "mean",
-        "prod",
-        "std",
-        "var",
-        "max",
-        "min",
-        "dot",
-        "expm1",
-        "log1p",
+        *("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "tanh", "arctan", "arctan2"),
+        *("power", "abs", "absolute", "square", "sign", "floor", "ceil", "round", "maximum"),
+        *("minimum", "sum", "mean", "prod", "std", "var", "max", "min", "dot", "expm1", "log1p"),
     ]
 )
 

@@ -99,21 +99,8 @@ OF_TENSOR = (
     KEEPING
     | frozenset(METHOD_DTYPES)
     | {
-        "argmax",
-        "argmin",
-        "backward",
-        "dim",
-        "item",
-        "max",
-        "min",
-        "numel",
-        "numpy",
-        "size",
-        "softmax",
-        "tolist",
-        "topk",
-        "type",
-        "type_as",
+        *("argmax", "argmin", "backward", "dim", "item", "max", "min", "numel", "numpy", "size"),
+        *("softmax", "tolist", "topk", "type", "type_as"),
     }
 )
 #: Attributes of modules and batches that hold host data.

@@ -45,23 +45,8 @@ _CORE = ("mlx.core.", "mlx.nn.losses.")
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
 _OTHER_ARRAYS = (
-    "numpy",
-    "torch",
-    "jax",
-    "tensorflow",
-    "pandas",
-    "polars",
-    "cupy",
-    "keras",
-    "xarray",
-    "scipy",
-    "sklearn",
-    "h5py",
-    "cv2",
-    "librosa",
-    "soundfile",
-    "pyarrow",
-    "return_tensors",
+    *("numpy", "torch", "jax", "tensorflow", "pandas", "polars", "cupy", "keras", "xarray"),
+    *("scipy", "sklearn", "h5py", "cv2", "librosa", "soundfile", "pyarrow", "return_tensors"),
 )
 
 

@@ -104,14 +104,7 @@ _OF_TENSORS = frozenset(
     (
         *("unsqueeze", "unsqueeze_", "permute", "masked_fill", "masked_fill_", "detach"),
         *(
-            "backward",
-            "contiguous",
-            "expand_as",
-            "clamp_",
-            "add_",
-            "mul_",
-            "fill_",
-            "zero_",
+            *("backward", "contiguous", "expand_as", "clamp_", "add_", "mul_", "fill_", "zero_"),
             "index_select",
         ),
         *("repeat_interleave", "new_zeros", "new_ones", "type_as", "numel", "scatter_", "data_ptr"),

@@ -24,14 +24,8 @@ DEPRECATED = {
     **{
         f"mlx.core.metal.{name}": Deprecated(f"mlx.core.{name}", "0.24.1")
         for name in (
-            "clear_cache",
-            "get_active_memory",
-            "get_cache_memory",
-            "get_peak_memory",
-            "reset_peak_memory",
-            "set_cache_limit",
-            "set_memory_limit",
-            "set_wired_limit",
+            *("clear_cache", "get_active_memory", "get_cache_memory", "get_peak_memory"),
+            *("reset_peak_memory", "set_cache_limit", "set_memory_limit", "set_wired_limit"),
         )
     },
     "mlx.core.metal.device_info": Deprecated("mlx.core.device_info", "0.30.4"),

@@ -43,25 +43,9 @@ if TYPE_CHECKING:
 #: What an array has, and hardly anything else.
 ARRAY_MEMBERS = frozenset(
     [
-        "shape",
-        "ndim",
-        "astype",
-        "reshape",
-        "transpose",
-        "swapaxes",
-        "flatten",
-        "squeeze",
-        "moveaxis",
-        "T",
-        "dtype",
-        "argmax",
-        "argmin",
-        "logsumexp",
-        "cumsum",
-        "diag",
-        "diagonal",
-        "nbytes",
-        "size",
+        *("shape", "ndim", "astype", "reshape", "transpose", "swapaxes", "flatten", "squeeze"),
+        *("moveaxis", "T", "dtype", "argmax", "argmin", "logsumexp", "cumsum", "diag", "diagonal"),
+        *("nbytes", "size"),
     ]
 )
 #: Members that a configuration's field does not have.

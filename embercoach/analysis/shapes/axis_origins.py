@@ -21,17 +21,7 @@ REDUCTIONS = frozenset(
     f"mlx.core.{owner}{name}"
     for owner in ("", "array.")
     for name in [
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "prod",
-        "std",
-        "var",
-        "all",
-        "any",
-        "argmax",
-        "argmin",
+        *("sum", "mean", "max", "min", "prod", "std", "var", "all", "any", "argmax", "argmin"),
         "logsumexp",
     ]
 )
@@ -40,20 +30,8 @@ NORMALIZING = frozenset(("mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.log_softm
 PAIRED = frozenset(
     f"mlx.core.{name}"
     for name in [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "maximum",
-        "minimum",
-        "array.__and__",
-        "array.__or__",
+        *("add", "subtract", "multiply", "divide", "equal", "not_equal", "less", "less_equal"),
+        *("greater", "greater_equal", "maximum", "minimum", "array.__and__", "array.__or__"),
     ]
 )
 #: Calls that give an axis of size 1 on purpose.

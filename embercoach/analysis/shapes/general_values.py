@@ -240,20 +240,8 @@ def is_size_name(name: str) -> bool:
 
 _SIZE_NAMES = frozenset(
     [
-        "dim",
-        "dims",
-        "heads",
-        "channels",
-        "width",
-        "height",
-        "size",
-        "in_features",
-        "out_features",
-        "vocab",
-        "stride",
-        "config",
-        "args",
-        "cfg",
+        *("dim", "dims", "heads", "channels", "width", "height", "size", "in_features"),
+        *("out_features", "vocab", "stride", "config", "args", "cfg"),
     ]
 )
 

@@ -198,23 +198,11 @@ TRANSFORMS = frozenset(
 #: Decorators that leave what a function computes as it is.
 TRANSPARENT = frozenset(
     [
-        "builtins.staticmethod",
-        "builtins.classmethod",
-        "builtins.property",
-        "functools.wraps",
-        "functools.cache",
-        "functools.lru_cache",
-        "functools.cached_property",
-        "mlx.core.compile",
-        "mlx.core.custom_function",
-        "mlx.core.checkpoint",
-        "mlx.nn.utils.checkpoint",
-        "abc.abstractmethod",
-        "typing.no_type_check",
-        "typing.override",
-        "typing.overload",
-        "jaxtyping.jaxtyped",
-        "beartype.beartype",
+        *("builtins.staticmethod", "builtins.classmethod", "builtins.property", "functools.wraps"),
+        *("functools.cache", "functools.lru_cache", "functools.cached_property"),
+        *("mlx.core.compile", "mlx.core.custom_function", "mlx.core.checkpoint"),
+        *("mlx.nn.utils.checkpoint", "abc.abstractmethod", "typing.no_type_check"),
+        *("typing.override", "typing.overload", "jaxtyping.jaxtyped", "beartype.beartype"),
         "builtins.decorator",
     ]
 )

@@ -67,12 +67,8 @@ if TYPE_CHECKING:
 #: Transformations that leave what a function computes as it is.
 SAME_FUNCTIONS = frozenset(
     (
-        "mlx.core.compile",
-        "mlx.core.checkpoint",
-        "mlx.core.custom_function",
-        "mlx.nn.utils.checkpoint",
-        "builtins.decorator",
-        "functools.cache",
+        *("mlx.core.compile", "mlx.core.checkpoint", "mlx.core.custom_function"),
+        *("mlx.nn.utils.checkpoint", "builtins.decorator", "functools.cache"),
         "functools.lru_cache",
     )
 )

@@ -615,19 +615,9 @@ def _catches_shapes(handler: ast.ExceptHandler) -> bool:
 
 _OTHER_ERRORS = frozenset(
     [
-        "ImportError",
-        "ModuleNotFoundError",
-        "KeyError",
-        "OSError",
-        "FileNotFoundError",
-        "KeyboardInterrupt",
-        "EOFError",
-        "StopIteration",
-        "ImportWarning",
-        "PermissionError",
-        "UnicodeDecodeError",
-        "JSONDecodeError",
-        "TimeoutError",
+        *("ImportError", "ModuleNotFoundError", "KeyError", "OSError", "FileNotFoundError"),
+        *("KeyboardInterrupt", "EOFError", "StopIteration", "ImportWarning", "PermissionError"),
+        *("UnicodeDecodeError", "JSONDecodeError", "TimeoutError"),
     ]
 )
 

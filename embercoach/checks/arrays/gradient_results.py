@@ -107,15 +107,8 @@ def _code(node: cst.CSTNode, function: FunctionInfo) -> str | None:
 UNREDUCED = frozenset(
     f"mlx.nn.losses.{name}"
     for name in (
-        "cross_entropy",
-        "nll_loss",
-        "kl_div_loss",
-        "triplet_loss",
-        "hinge_loss",
-        "huber_loss",
-        "log_cosh_loss",
-        "cosine_similarity_loss",
-        "margin_ranking_loss",
+        *("cross_entropy", "nll_loss", "kl_div_loss", "triplet_loss", "hinge_loss", "huber_loss"),
+        *("log_cosh_loss", "cosine_similarity_loss", "margin_ranking_loss"),
     )
 )
 CUSTOM = "mlx.core.custom_function"

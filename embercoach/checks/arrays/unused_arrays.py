@@ -26,16 +26,7 @@ from embercoach.checks.registry import Report, check
 _REDUCTIONS = frozenset(
     (
         *(
-            "all",
-            "any",
-            "argmax",
-            "argmin",
-            "argsort",
-            "item",
-            "max",
-            "mean",
-            "min",
-            "norm",
+            *("all", "any", "argmax", "argmin", "argsort", "item", "max", "mean", "min", "norm"),
             "prod",
         ),
         *("std", "sum", "var", "zeros_like", "ones_like", "full_like", "array_equal"),

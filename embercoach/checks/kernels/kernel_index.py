@@ -52,13 +52,9 @@ CODE = "KERNEL-INDEX-001"
 #: Attributes that are 0 for some thread of every launch; one thread has all of them 0.
 POSITIONS = frozenset(
     {
-        "quadgroup_index_in_threadgroup",
-        "simdgroup_index_in_threadgroup",
-        "thread_index_in_quadgroup",
-        "thread_index_in_simdgroup",
-        "thread_index_in_threadgroup",
-        "thread_position_in_grid",
-        "thread_position_in_threadgroup",
+        *("quadgroup_index_in_threadgroup", "simdgroup_index_in_threadgroup"),
+        *("thread_index_in_quadgroup", "thread_index_in_simdgroup", "thread_index_in_threadgroup"),
+        *("thread_position_in_grid", "thread_position_in_threadgroup"),
         "threadgroup_position_in_grid",
     }
 )

@@ -23,14 +23,8 @@ LISTS = ("input_names", "output_names")
 #: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).
 PREAMBLE_TYPES = frozenset(
     [
-        "float16_t",
-        "bfloat16_t",
-        "complex64_t",
-        "complex_t",
-        "Limits",
-        "LoopedElemToLoc",
-        "ConditionalType",
-        "WorkPerThread",
+        *("float16_t", "bfloat16_t", "complex64_t", "complex_t", "Limits", "LoopedElemToLoc"),
+        *("ConditionalType", "WorkPerThread"),
     ]
 )
 PREAMBLE_MACROS = frozenset(("MTL_CONST", "MLX_MTL_PRAGMA_UNROLL"))

@@ -417,14 +417,8 @@ def enumeration(work: Lowering, part: SyntaxNode) -> list[Statement]:
 _MEMBERS = frozenset({"field_declaration", "function_definition", "declaration"})
 _STATEMENTS = frozenset(
     {
-        "alias_declaration",
-        "type_definition",
-        "enum_specifier",
-        "access_specifier",
-        "static_assert_declaration",
-        "using_declaration",
-        "preproc_if",
-        "preproc_ifdef",
+        *("alias_declaration", "type_definition", "enum_specifier", "access_specifier"),
+        *("static_assert_declaration", "using_declaration", "preproc_if", "preproc_ifdef"),
     }
 )
 

@@ -492,13 +492,8 @@ class _Sizes:
 
 _CONTROL = frozenset(
     {
-        "if_statement",
-        "for_statement",
-        "for_range_loop",
-        "while_statement",
-        "do_statement",
-        "switch_statement",
-        "return_statement",
+        *("if_statement", "for_statement", "for_range_loop", "while_statement", "do_statement"),
+        *("switch_statement", "return_statement"),
     }
 )
 #: In a statement of an expression; others, as a call, may be the use of a macro that declares.

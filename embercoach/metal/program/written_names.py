@@ -141,29 +141,15 @@ NAMES = USED.keys() | {"field_identifier"}
 # Their contents are not names, or not names of this text.
 SKIPPED = frozenset(
     {
-        "attribute_declaration",
-        "attribute_specifier",
-        "field_designator",
-        "literal_suffix",
-        "preproc_call",
-        "preproc_def",
-        "preproc_function_def",
-        "string_literal",
+        *("attribute_declaration", "attribute_specifier", "field_designator", "literal_suffix"),
+        *("preproc_call", "preproc_def", "preproc_function_def", "string_literal"),
     }
 )
 SCOPES = frozenset(
     {
-        "compound_statement",
-        "field_declaration_list",
-        "for_range_loop",
-        "for_statement",
-        "function_definition",
-        "if_statement",
-        "lambda_expression",
-        "switch_statement",
-        "template_declaration",
-        "template_instantiation",
-        "while_statement",
+        *("compound_statement", "field_declaration_list", "for_range_loop", "for_statement"),
+        *("function_definition", "if_statement", "lambda_expression", "switch_statement"),
+        *("template_declaration", "template_instantiation", "while_statement"),
     }
 )
 CONDITIONS = frozenset({"preproc_if", "preproc_elif", "preproc_ifdef", "preproc_elifdef"})

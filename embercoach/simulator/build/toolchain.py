@@ -55,16 +55,8 @@ exit $code
 """
 #: What tools need of the environment. The rest stays away: it may hold secrets, or change results.
 _VARIABLES = (
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
-    "DEVELOPER_DIR",
-    "SDKROOT",
-    "XDG_CACHE_HOME",
-    "ZIG_GLOBAL_CACHE_DIR",
-    "ZIG_LOCAL_CACHE_DIR",
+    *("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DEVELOPER_DIR", "SDKROOT"),
+    *("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"),
 )
 
 
@@ -296,16 +288,8 @@ _GPU = (
     *("-mllvm", "-disable-lsr"),
 )
 _RUNTIME = (
-    "-std=c++20",
-    "-O2",
-    "-fPIC",
-    "-g0",
-    "-fno-exceptions",
-    "-fno-rtti",
-    "-fno-threadsafe-statics",
-    "-fno-stack-protector",
-    "-nostdinc++",
-    "-fvisibility=hidden",
+    *("-std=c++20", "-O2", "-fPIC", "-g0", "-fno-exceptions", "-fno-rtti"),
+    *("-fno-threadsafe-statics", "-fno-stack-protector", "-nostdinc++", "-fvisibility=hidden"),
 )
 
 

@@ -171,16 +171,8 @@ FILE_NAME = "kernel.metal"
 
 _STANDARD_ATTRIBUTES = frozenset(
     {
-        "assume",
-        "carries_dependency",
-        "deprecated",
-        "fallthrough",
-        "likely",
-        "maybe_unused",
-        "nodiscard",
-        "noreturn",
-        "no_unique_address",
-        "unlikely",
+        *("assume", "carries_dependency", "deprecated", "fallthrough", "likely", "maybe_unused"),
+        *("nodiscard", "noreturn", "no_unique_address", "unlikely"),
     }
 )
 

@@ -132,13 +132,8 @@ def _of_four_axes(value: object) -> ShapedArray:
 # Caches
 
 _CACHES = (
-    "KVCache",
-    "RotatingKVCache",
-    "QuantizedKVCache",
-    "ConcatenateKVCache",
-    "ChunkedKVCache",
-    "BatchKVCache",
-    "BatchRotatingKVCache",
+    *("KVCache", "RotatingKVCache", "QuantizedKVCache", "ConcatenateKVCache", "ChunkedKVCache"),
+    *("BatchKVCache", "BatchRotatingKVCache"),
 )
 
 
