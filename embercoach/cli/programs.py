@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -43,12 +45,23 @@ def run_command(
         process = subprocess.Popen(command, env=environment, stdout=sys.stderr if quiet else None)
     except OSError as error:
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from error
-    while True:
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            continue  # the terminal interrupts the program as well; it may finish
-        return code if code >= 0 else SIGNALLED - code
+    # Who ends us, as CI does after some time, wants what was recorded until then.
+    ends = threading.current_thread() is threading.main_thread() and os.name == "posix"
+    before = (
+        signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
+        if ends
+        else None
+    )
+    try:
+        while True:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                continue  # the terminal interrupts the program as well; it may finish
+            return code if code >= 0 else SIGNALLED - code
+    finally:
+        if ends:
+            signal.signal(signal.SIGTERM, before)
 
 
 def run_recorded(

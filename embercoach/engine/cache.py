@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from embercoach.engine.inspection import Inspection, Kind, digest_of
 from embercoach.engine.suppressions import Directive  # noqa: TC001  (decoding evaluates it)
@@ -281,7 +282,9 @@ class Cache:
             return None
         if not all(map(self._holds, entry.needs)):
             return None
-        return restored(entry.kind, digest, entry.payload)
+        found = restored(entry.kind, digest, entry.payload)
+        needed = tuple([self._lengthen(name) for name, _ in entry.needs])
+        return None if found is None else replace(found, dependencies=needed)
 
     def _holds(self, need: tuple[str, str]) -> bool:
         held = self._held.get(need)

@@ -202,6 +202,9 @@ def check(
             if tasks:
                 _spread(tasks, total, jobs, on_progress, debug=debug)
         finally:
+            read = frozenset().union(*(part.read for part in parts))
+            for part in parts:
+                part.count_bodies(read)
             # What is done is kept, even if the user has had enough.
             for cache in {id(part.cache): part.cache for part in parts if part.cache}.values():
                 cache.save()
@@ -255,6 +258,9 @@ class RunPart:
         self.max_size = settings.max_file_size
         self.cache = cache
         self.results: list[RunResult] = []
+        #: Metal files that the files read, and those that are bodies of kernels.
+        self.read: set[str] = set()
+        self._bodies: list[str] = []
         self._root = settings.root
         self._judge = Judge(settings, None if cache is None else cache.severities)
 
@@ -268,7 +274,10 @@ class RunPart:
                 continue
             language = language_of(file.path.name)
             if not relevant(data, language, self.builders):
-                self.results.append(RunResult(files_skipped=not file.bodies))
+                if language == METAL:
+                    self._bodies.append(str(file.path))
+                else:
+                    self.results.append(RunResult(files_skipped=not file.bodies))
             # The outputs of a notebook don't count, so that its size is known once it is parsed.
             elif language != NOTEBOOK and (
                 message := size_problem(len(data), language, self.max_size)
@@ -288,7 +297,22 @@ class RunPart:
         """Report an inspection, and cache it."""
         if self.cache is not None and inspection.is_repeatable:
             self.cache.put(str(file.path), inspection)
-        self.results.append(reported(self._judge, file, inspection, self._root))
+        self._report(file, inspection)
+
+    def count_bodies(self, read: frozenset[str]) -> None:
+        """Count bodies of kernels as checked if a file of the run reads them, else as skipped."""
+        for body in self._bodies:
+            is_read = body in read
+            self.results.append(RunResult(files_checked=is_read, files_skipped=not is_read))
+
+    def _report(self, file: SourceFile, inspection: Inspection, *, cached: int = 0) -> None:
+        is_metal = language_of(file.path.name) == METAL
+        if inspection.kind == "skipped" and is_metal:
+            self._bodies.append(str(file.path))
+            return
+        self.read.update(one for one in inspection.dependencies if language_of(one) == METAL)
+        result = reported(self._judge, file, inspection, self._root)
+        self.results.append(replace(result, cached=cached and 1 - result.files_skipped))
 
     def fail(self, file: SourceFile, message: str) -> None:
         """Report that a file could not be checked."""
@@ -311,5 +335,4 @@ class RunPart:
             if inspection is None:
                 yield file, None, size
             else:
-                result = reported(self._judge, file, inspection, self._root)
-                self.results.append(replace(result, cached=1 - result.files_skipped))
+                self._report(file, inspection, cached=1)

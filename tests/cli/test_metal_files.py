@@ -75,6 +75,9 @@ def test_a_named_body_is_checked_with_the_file_that_reads_it(
         ("body.metal", 1, "KERNEL-RACE-002")
     ]
     assert found[0]["help"].endswith(f"{Path(reader)}:5 reads this file")
+    again = embercoach("check", "body.metal").out
+    assert "KERNEL-RACE-002" in again
+    assert again.endswith("Found 1 error; 2 files checked.\n")
     assert "KERNEL-RACE-002" in embercoach("explain", "body.metal:1").out
 
 

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from embercoach.metal.execution.events import Configuration, Trace
-from embercoach.metal.program.nodes import Program, Spot, Text
-from embercoach.metal.program.written_facts import MetalText
-from embercoach.metal.work_budget import WorkBudget
+if TYPE_CHECKING:
+    from embercoach.metal.execution.events import Configuration, Trace
+    from embercoach.metal.program.nodes import Program, Spot, Text
+    from embercoach.metal.program.written_facts import MetalText
+    from embercoach.metal.work_budget import WorkBudget
 
 #: The text of that place where it is shown itself.
 OTHER = "the other place"

@@ -11,6 +11,7 @@ import tokenize
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,9 @@ MARK = b"metal_kernel"
 
 #: Ends the name of a file that holds a kernel's source.
 METAL_FILE = re.compile(r"\.(metal|msl|h|hpp)\Z")
+#: Folders below that of a Python file that are searched, and how many files there count.
+_DEPTHS = ("", "*/", "*/*/")
+_MOST_FILES = 256
 
 
 class LineSpan(NamedTuple):
@@ -146,15 +150,19 @@ def _candidates(line: KernelLine) -> Iterator[str]:
 
 @lru_cache(maxsize=512)
 def _named_files(path: str) -> tuple[str, ...]:
-    """Return the Metal files that literals of a Python file name, in its folder or the current."""
+    """Return the Metal files in and below the folder of a Python file, if it names such files.
+
+    And those that it names in the current folder.
+    """
     nodes = ast.walk(_parsed(path)[1])
     values = [node.value for node in nodes if isinstance(node, ast.Constant)]
-    found = {}
-    for name in values:
-        if isinstance(name, str) and METAL_FILE.search(name):
-            files = (str(folder / name) for folder in (Path(path).parent, Path.cwd()))
-            found[name] = next(filter(os.path.isfile, files), "")
-    return tuple(filter(None, found.values()))
+    names = [name for name in values if isinstance(name, str) and METAL_FILE.search(name)]
+    suffixes = {METAL_FILE.search(name)[0] for name in names}  # type: ignore[index]
+    folder = Path(path).parent
+    below = (file for deep in _DEPTHS for end in suffixes for file in folder.glob(f"{deep}*{end}"))
+    named = (Path.cwd() / name for name in names)
+    found = dict.fromkeys(str(file) for file in (*islice(below, _MOST_FILES), *named))
+    return tuple(filter(os.path.isfile, found))
 
 
 def _in_file(path: str, line: KernelLine) -> Iterator[tuple[LineSpan, bool]]:
