@@ -23,8 +23,7 @@ BOUNDS_HELP = "Guard the access with a bounds check, or size the array for the i
 DIVERGENCE_HELP = "Move the barrier out of the branch; guard the work instead of returning early"
 INPUT_WRITE_HELP = "Write to an output; copy the input into it where the kernel updates it in place"
 UNINITIALIZED_HELP = (
-    "Write before reading, or pass `init_value` for an output: 0 for sums, the greatest number for "
-    "minimums"
+    "Write before reading, or pass `init_value`: 0 for sums, the greatest number for minimums"
 )
 UNINITIALIZED_SHARED_HELP = (
     "Write the element before, with `threadgroup_barrier(mem_flags::mem_threadgroup)` after it"
