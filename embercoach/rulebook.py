@@ -164,13 +164,20 @@ def words(known: Iterable[str]) -> set[str]:
 
 
 def codes_about(word: str) -> set[str]:
-    """Return the codes that begin with a word; if none does, of rules with it in code or name."""
-    found = {code for code in codes() if code.startswith(word.upper())}
-    return found or {
-        code
-        for code, one in rules().items()
-        if word.lower() in (*code.lower().split("-"), *one.name.split("-"))
-    }
+    """Return the codes that begin with a word; if none does, of rules with it in code or name.
+
+    If there is none, either, of those whose summary has it.
+    """
+    sought, known = word.lower(), rules()
+    return (
+        {code for code in codes() if code.startswith(word.upper())}
+        or {
+            code
+            for code, one in known.items()
+            if sought in (*code.lower().split("-"), *one.name.split("-"), one.name)
+        }
+        or {code for code, one in known.items() if sought in one.summary.lower()}
+    )
 
 
 @lru_cache(maxsize=1)

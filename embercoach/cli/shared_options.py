@@ -161,7 +161,9 @@ def output_format(
             return value
         suffix = _BY_SUFFIX.get(file.suffix[1:].lower(), file.suffix[1:].lower())
         if suffix == "html" and suffix not in formats:
-            raise click.UsageError("this command writes no HTML, `embercoach report` does")
+            raise click.UsageError(
+                "this command writes no HTML; `embercoach report` writes findings"
+            )
         return suffix if suffix in formats else value
 
     return click.option(

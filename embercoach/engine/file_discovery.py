@@ -142,7 +142,7 @@ class Discovery:
 
     Attributes:
         files: each with the configuration that holds for it.
-        bodies: the Metal files that were named themselves.
+        bodies: the Metal files that were named themselves, or that lie in a part of a project.
         problems: paths that could not be examined, and named files of an unknown kind.
         dangling: links found in folders that lead nowhere, as they are shown.
         mistakes: in configuration files, each once; nothing below their folders is among the files.
@@ -267,6 +267,8 @@ class _Walk:
         self._excluded: dict[ConfigurationScope, PathPatterns] = {}
         self._home = home_folder()
         self._project = ""
+        #: The folder is not the whole project: files elsewhere may read the Metal files in it.
+        self._is_part = False
 
     def folder(self, absolute: str, shown: str) -> None:
         """Collect the files of a folder that the user named."""
@@ -276,6 +278,7 @@ class _Walk:
         self._found.folders.append(absolute)
         root = str(start.settings.root)
         self._project = boundary(absolute) or (root if is_inside(absolute, root) else absolute)
+        self._is_part = absolute != self._project
         name = "" if shown == os.curdir else shown
         pending = [(absolute, name, start, _ignored(start, absolute))]
         while pending:
@@ -329,7 +332,10 @@ class _Walk:
             pending.append((entry.path, shown, scope, ignored))
         elif os.path.isfile(entry.path):  # noqa: PTH113
             if not self._leads_outside(entry):
-                self._found.files.append((SourceFile(Path(entry.path), shown), scope))
+                file = SourceFile(Path(entry.path), shown)
+                self._found.files.append((file, scope))
+                if self._is_part and entry.name.endswith(".metal"):
+                    self._found.bodies.append(file)
         elif _dangling(entry):
             self._found.dangling.append(shown)
 

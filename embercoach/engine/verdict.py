@@ -20,7 +20,7 @@ from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches, severities_by_code
 from embercoach.engine.suppressions import CODES, Directive, Item
 from embercoach.finding import Edit, Finding, Fix, Severity
-from embercoach.rulebook import SIMULATED, words, words_for
+from embercoach.rulebook import SIMULATED, rules, words, words_for
 
 if TYPE_CHECKING:
     from embercoach.config import Settings
@@ -68,11 +68,19 @@ def report(
         if directive.kind == "noqa" and is_foreign:
             continue
         unknown += 1
-        near = nearest(word, words(known)) if unknown <= _MOST_CORRECTED else None
+        near = _by_name().get(item.word.lower())
+        if near is None and unknown <= _MOST_CORRECTED:
+            near = nearest(word, words(known))
         if near or directive.kind != "noqa" or word.startswith(SIMULATED):
             yield _unknown(directive, item, near)
     if idle or (directive.blanket and rules <= enabled):
         yield _idle_items(directive, idle)
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, str]:
+    """Return the codes of the rules by their names."""
+    return {one.name: code for code, one in rules().items()}
 
 
 @lru_cache(maxsize=1)

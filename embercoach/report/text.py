@@ -188,9 +188,8 @@ def summary(
         yield [(f"{said}{files}.", "head"), (tail, "")]
     elif outcome.files_skipped and not outcome.files_checked:
         where = plural(outcome.files_skipped, "file")
-        nothing = (
-            f"Nothing to check in {where}: no MLX code, or a kernel's body without its kernel."
-        )
+        why = "no MLX code, `skip-file`, or a kernel's body alone"
+        nothing = f"Nothing to check in {where}: {why}."
         yield [(nothing, "warning"), (tail, "")]
     else:
         good = ("Nothing found", "head") if unchecked else ("All clear", "good")

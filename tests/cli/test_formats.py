@@ -91,5 +91,5 @@ def test_the_suffix_of_the_file_chooses_the_format(embercoach: Cli, project: Pat
     refused = embercoach(".", "-o", "report.html")
     assert (refused.code, refused.err.splitlines()[-1]) == (
         2,
-        "Error: this command writes no HTML, `embercoach report` does",
+        "Error: this command writes no HTML; `embercoach report` writes findings",
     )

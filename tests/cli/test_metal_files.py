@@ -61,7 +61,9 @@ def test_a_named_body_is_checked_with_the_file_that_reads_it(
     monkeypatch.chdir(folder)
     (folder / "body.metal").write_text("y[0] = thread_position_in_grid.x;\n")
     alone = embercoach("check", "body.metal")
-    assert alone.out.startswith("Nothing to check in 1 file: no MLX code, or a kernel's body")
+    assert alone.out.startswith(
+        "Nothing to check in 1 file: no MLX code, `skip-file`, or a kernel's body"
+    )
     place = f"{Path('folder' if '..' in reader else '', 'body.metal').as_posix()}"
     (folder / reader).write_text(
         "import mlx.core as mx\nfrom pathlib import Path\nwrong = mx.arrange(3)\n"
@@ -78,6 +80,8 @@ def test_a_named_body_is_checked_with_the_file_that_reads_it(
     again = embercoach("check", "body.metal").out
     assert "KERNEL-RACE-002" in again
     assert again.endswith("Found 1 error; 2 files checked.\n")
+    if ".." in reader:
+        assert "body.metal:1:1: KERNEL-RACE-002" in embercoach("check", ".").out
     assert "KERNEL-RACE-002" in embercoach("explain", "body.metal:1").out
 
 

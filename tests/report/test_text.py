@@ -166,7 +166,7 @@ def test_colors(outcome: Outcome, sources: SourceTexts, snapshot: SnapshotAssert
         ({"files_skipped": 5}, "All clear; 1 file checked, 5 without MLX code skipped.\n"),
         (
             {"files_checked": 0, "files_skipped": 1},
-            "Nothing to check in 1 file: no MLX code, or a kernel's body without its kernel.\n",
+            "Nothing to check in 1 file: no MLX code, `skip-file`, or a kernel's body alone.\n",
         ),
     ],
 )

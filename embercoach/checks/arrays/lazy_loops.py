@@ -309,7 +309,7 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
                     fact,
                     node=node,
                     message="no element is evaluated: the graphs of all batches are kept",
-                    help="Evaluate each element: `.item()`, or a loop with `mx.eval()`",
+                    help="Sum in a loop with `mx.eval()`, or evaluate each element: `.item()`",
                 )
 
 

@@ -103,11 +103,14 @@ def _declared(node: cst.CSTNode, fact: ArrayIndexFact, module: Module) -> Array 
     return as_array(join_all(called.summaries.values()))
 
 
+_OF_MASKS = "Use `mx.where(mask, x, other)`; for rows `x[mx.array(np.flatnonzero(np.array(mask)))]`"
+
+
 def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
     """Name the index and the remedy; None if MLX takes it, or may."""
     if isinstance(value, Array):
         if value.dtype == "bool" and not stored:
-            return "a boolean mask", "Use `mx.where(mask, x, other)`: shapes depend on no data"
+            return "a boolean mask", _OF_MASKS
         if value.dtype in FLOATING | COMPLEX:
             return f"a {value.dtype} array", "Convert the indices: `.astype(mx.int32)`"
     if isinstance(value, Numpy) and value.flat and not value.scalar:
