@@ -138,6 +138,10 @@ def test_nothing_changed(embercoach: Cli, project: Path) -> None:
     embercoach("report", "--isolated", "--against", "1.json", "-q", "-o", "run.html", "t")
     totals = changes_in(page("run.html").css_first("#since-before"))["totals"]
     assert totals == {"new": 0, "known": 4, "fixed": 0}
+    for part in (("t/a.py",), ("--select", "HOST-PULL", "t")):
+        embercoach("report", "--isolated", "--against", "1.json", "-q", "-o", "run.html", *part)
+        totals = changes_in(page("run.html").css_first("#since-before"))["totals"]
+        assert totals == {"new": 0, "known": 2, "fixed": 0}, "what is not checked is not fixed"
 
 
 def without_fingerprints(document: dict[str, object]) -> None:

@@ -84,7 +84,9 @@ def command(
     earlier = _earlier(against)
     line = _command_line(ctx, without=frozenset(("output_file", "quiet")))
     if not saved:
-        document, render = _of_run(line, quiet=quiet, **options)
+        document, render, covers = _of_run(line, quiet=quiet, **options)
+        for _, before in earlier[-1:]:  # what is not checked is not fixed
+            before["findings"] = list(filter(covers, before["findings"]))
     else:
         _refuse_beside_saved(ctx)
         document, render = _of_files(saved, line, quiet=quiet)
@@ -174,8 +176,10 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
             raise click.UsageError(f"--from and {shown} exclude each other")
 
 
-def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[..., str]]:
-    """Return the document of a run, and a function that renders it."""
+def _of_run(
+    line: str, *, quiet: bool, **options: Any
+) -> tuple[dict[str, Any], Callable[..., str], Callable[[dict[str, Any]], bool]]:
+    """Return the document of a run, a function that renders it, and one for what it looks for."""
     from embercoach.cli.baseline_filter import guards
     from embercoach.cli.effective_config import problems_of, warn, warnings_of
     from embercoach.cli.entry import UserError
@@ -220,9 +224,18 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     )
     details = run_details(document, seconds=seconds, command=line)
     rules_url = plan.scopes[0].settings.rules_url
-    return document, partial(
+    enabled = frozenset().union(*(scope.settings.enabled for scope in plan.scopes))
+    given = [os.path.normpath(path) for path in options["paths"] or (".",)]
+
+    def covers(finding: dict[str, Any]) -> bool:
+        path = os.path.normpath(finding["path"])
+        is_given = any(one in (os.curdir, path) or path.startswith(one + os.sep) for one in given)
+        return is_given and finding["code"] in enabled
+
+    rendered = partial(
         render, document, readable=lambda _: True, details=details, rules_url=rules_url
     )
+    return document, rendered, covers
 
 
 def _overrides(options: dict[str, Any]) -> Overrides:
