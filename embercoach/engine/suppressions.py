@@ -133,7 +133,7 @@ _OF_FILES: frozenset[Kind] = frozenset({"ignore-file", "skip-file"})
 _DIRECTIVES = {
     marker: re.compile(
         rf"{marker}\s*(?:(?P<noqa>noqa\b)(?P<colon>\s*:\s*)?"
-        r"|embercoach:\s*(?P<ours>ignore-file|ignore|skip-file)\b(?![-\w])(?P<bracket>\s*\[)?)",
+        r"|embercoach:\s*(?P<ours>ignore-file|ignore|skip-file|disable|noqa)\b(?![-\w])(?P<bracket>\s*\[)?)",
         re.IGNORECASE,
     )
     for marker in set(MARKERS.values())
@@ -141,7 +141,7 @@ _DIRECTIVES = {
 _ITEM = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _SEPARATOR = re.compile(r"\s*,\s*|\s+")
 _SPACES = re.compile(r"\s*")
-_PUNCTUATION = re.compile(r"[-,:; ]*")
+_PUNCTUATION = re.compile(r"[-,:;= ]*")
 _END_OF_WORD = re.compile(r"\s*(?:[,#/]|\Z)")
 _BLANK = {token.NL, token.INDENT, token.DEDENT, token.ENDMARKER, token.ENCODING}
 _STRING_START = {getattr(token, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
@@ -273,9 +273,9 @@ def _in_comment(
 
 def _ours(word: str) -> Kind:
     lowered = word.lower()
-    if lowered == "ignore":
-        return "ignore"
-    return "ignore-file" if lowered == "ignore-file" else "skip-file"
+    if lowered in ("ignore-file", "skip-file"):
+        return "ignore-file" if lowered == "ignore-file" else "skip-file"
+    return "ignore"  # other linters' words for it, too
 
 
 def _listed(text: str, match: re.Match[str]) -> tuple[list[tuple[str, int, int]], int, bool]:

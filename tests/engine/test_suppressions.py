@@ -59,6 +59,8 @@ def read(source: str) -> list[tuple[str, list[str], bool]]:
         (f"# embercoach: ignore[{G1}", []),
         (f"# embercoach: ignore-file[{G1}]", [("ignore-file", [G1], False)]),
         ("# embercoach: ignore-file", [("ignore-file", [], True)]),
+        (f"# embercoach: disable={G1}", [("ignore", [G1], False)]),
+        (f"# embercoach: noqa[{G1}]", [("ignore", [G1], False)]),
         ("# embercoach: skip-file generated", [("skip-file", [], True)]),
         ("# embercoach: ignore-next-line", []),
         ("# embercoach: ignored", []),
