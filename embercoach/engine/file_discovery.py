@@ -200,13 +200,14 @@ def _readers(
 ) -> Iterator[tuple[SourceFile, ConfigurationScope]]:
     """Yield the Python files of the project that may read Metal files: those that name the suffix.
 
-    Outside of projects they are those of the same folder.
+    Outside of projects they are those of the same folder and the one above.
     """
     groups: dict[tuple[str, ...], list[SourceFile]] = {}
     for body in bodies:
         folder = body.path.parent
         top = boundary(str(folder))
-        paths = (top,) if top else tuple(map(str, folder.glob("*.py")))
+        beside = (*folder.glob("*.py"), *folder.parent.glob("*.py"))
+        paths = (top,) if top else tuple(map(str, beside))
         groups.setdefault(paths, []).append(body)
     for paths, read in groups.items():
         for file, scope in discover(map(relative_path, paths), configurations).files:
