@@ -71,7 +71,7 @@ HAS_ATHERIS = (sys.platform, platform.machine()) == ("linux", "x86_64") and (
 )
 EXTRAS = ",".join(["dev"] + ["oracles"] * HAS_ORACLES + ["fuzz"] * HAS_ATHERIS)
 SAMPLE = (
-    "pytest -q -n auto --dist loadgroup --hypothesis-profile thorough --sample-seconds 200 "
+    "pytest -q -n auto --dist loadgroup --hypothesis-profile thorough --sample-seconds 185 "
     "--sample-seed 7 -m dev or exhaustive or corpus or docs or "
     "(generated and not metal and not browser)" + " or oracle" * HAS_ORACLES
 )
